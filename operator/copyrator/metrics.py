@@ -116,6 +116,17 @@ class Metrics:
         self.copy_failures = self._counter(
             "copy_failures", "Copies that could not be written, by reason.", "reason"
         )
+        self.rollouts = self._counter(
+            "rollouts",
+            "Rollouts of rules with spec.rollout: started (also by a change during another one), "
+            "stopped by a consumer that isn't healthy, finished.",
+            "outcome",
+        )
+        for outcome in ("started", "stopped", "finished"):
+            self.rollouts.labels(outcome)  # so that the first one is an increase, too
+        self.consumer_restarts = self._counter(
+            "consumer_restarts", "Workloads restarted because a copy that they use has new content."
+        )
         self.copy_lag_seconds = self._histogram(
             "copy_lag_seconds",
             "Time from the event of a changed source to the write of the last of its rule's "

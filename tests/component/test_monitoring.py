@@ -53,7 +53,7 @@ def good() -> Story:
 
 @pytest.fixture(scope="module")
 def bad(good: Story) -> Story:
-    """All goes wrong; late copies, a held event loop and a certificate aren't recorded, but added.
+    """All goes wrong; late copies, a held loop, a certificate and a stopped rollout are added.
 
     So are the hours that a plan has waited, and a version, of which only seconds are recorded.
     """
@@ -64,7 +64,8 @@ def bad(good: Story) -> Story:
         if value and dict(key)["__name__"] in WAITED
     }
     assert len(waited) == len(WAITED), "a plan and a version waited when it was recorded"
-    return [good[-1], {**page, **late_and_held(good[-1]), **waited, **certificate(SOON)}]
+    added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
+    return [good[-1], {**page, **added}]
 
 
 def late_and_held(page: Series) -> Series:
@@ -84,6 +85,12 @@ def certificate(ends: float) -> Series:
     name = "copyrator_certificate_expiry_timestamp_seconds"
     labels = {"__name__": name, "rule": "ops/ca", **SCRAPED}
     return {tuple(sorted(labels.items())): ends}
+
+
+def stopped_rollout() -> Series:
+    """A rule whose rollout is stopped."""
+    labels = {"__name__": "copyrator_rules", "reason": "RolloutStopped", **SCRAPED}
+    return {tuple(sorted(labels.items())): 1.0}
 
 
 SOON, LATER = 20 * 60.0, 1_300_000.0

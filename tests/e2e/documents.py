@@ -13,6 +13,7 @@ DOCUMENTS = (
     "docs/settings.md",
     "docs/bundles.md",
     "docs/rules.md",
+    "docs/rollouts.md",
     "docs/trust.md",
     "docs/adoption.md",
     "docs/webhook.md",

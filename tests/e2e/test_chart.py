@@ -65,6 +65,11 @@ MATRIX: dict[str, dict[str, Any]] = {
     "one replica": {"replicas": 1},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
     "rules of tenants": {"rules.tenantRules": True},
+    "rollouts": {
+        "rules.consumers": True,
+        "rules.restart": True,
+        "rules.rolloutHealthPause": 300,
+    },
     "certificates": {"rules.certificateWarning": 86400},
     "no admission policy": {
         "rules.admissionPolicy": False,
@@ -210,6 +215,9 @@ def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
         ("bundles.plans.enabled", "yes"),
         ("bundles.permissionReviews.enabled", "yes"),
         ("bundles.health.enabled", "yes"),
+        ("rules.consumers", "yes"),
+        ("rules.restart", "Consumers"),
+        ("rules.rolloutHealthPause", 0),
         ("bundles.approvalPolicy", True),
         ("image.keyless", "yes"),
         ("signaturePolicy.required", "yes"),

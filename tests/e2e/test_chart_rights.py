@@ -86,6 +86,7 @@ WERF_MAY_NOT = [
 
 
 FULL = {
+    "rules.restart": True,
     "rules.kinds": ["ConfigMap"],
     "rules.bindClusterRoles": ["edit"],
     "bundles.allowedSecrets": ["registry-creds"],
@@ -227,6 +228,21 @@ def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, names
     assert rights().may(review)
     assert not rights(bundles__permissionReviews__enabled=False).may(review)
     assert not rights(watchNamespaces=[namespace("served")]).may(review)
+
+
+def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, namespace):
+    def given(**values: Any) -> list[str]:
+        chart = rights(bundles__health__enabled=False, **values)
+        verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+        return [verb for verb in verbs if chart.may((verb, "apps", "deployments", ""))]
+
+    served = namespace("served")
+    chart = rights(rules__restart=True, watchNamespaces=[served])
+    assert chart.may(("patch", "apps", "daemonsets", ""), namespace=served)
+    assert not chart.may(("patch", "apps", "daemonsets", ""))
+    assert given() == []
+    assert given(rules__consumers=True) == ["get", "list"]
+    assert given(rules__restart=True) == ["get", "list", "patch"]
 
 
 def test_it_may_watch_releases_where_the_chart_allows_it(rights, namespace):

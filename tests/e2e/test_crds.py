@@ -112,6 +112,18 @@ def dry_run(api: Api, body: Object) -> Object:
 EXPRESSION = {"key": "a", "operator": "In", "values": ["b"]}
 
 ACCEPTED: list[tuple[str, Object]] = [
+    (
+        "a rollout",
+        good(
+            rollout={
+                "steps": ["1", "10%", "50%", "100%"],
+                "pause": "1h30m",
+                "first": {"matchLabels": {"tier": "canary"}},
+                "health": True,
+                "restart": "Consumers",
+            }
+        ),
+    ),
     ("old form, labels as a map", old()),
     ("old form, any letter case", old(ruleType="ConfigMap")),
     ("old form, labels as a string", old(selector="a=b,c=d")),
@@ -275,6 +287,17 @@ REJECTED: list[tuple[Object, str]] = [
     (good(limit=0), "spec.limit"),
     (good(limit="5"), "spec.limit"),
     (good(suspend="yes"), "spec.suspend"),
+    (good(rollout={}), "spec.rollout.steps: Required value"),
+    (good(rollout={"steps": []}), "spec.rollout.steps"),
+    (good(rollout={"steps": ["1", "50%"]}), 'steps must end with "100%"'),
+    (good(rollout={"steps": [1, "100%"]}), "spec.rollout.steps"),
+    (good(rollout={"steps": ["0", "100%"]}), "spec.rollout.steps[0]"),
+    (good(rollout={"steps": ["101%", "100%"]}), "spec.rollout.steps[0]"),
+    (good(rollout={"steps": ["1"] * 20 + ["100%"]}), "must have at most 20 items"),
+    (good(rollout={"steps": ["100%"], "pause": "10"}), "pause must be between 1s and 168h"),
+    (good(rollout={"steps": ["100%"], "pause": "0s"}), "pause must be between 1s and 168h"),
+    (good(rollout={"steps": ["100%"], "first": {"tier": "x"}}), "unknown field"),
+    (good(rollout={"steps": ["100%"], "restart": "Pods"}), '"Never", "Consumers"'),
     (good(colour="red"), 'unknown field "spec.colour"'),
     ({**bundle(), "spec": {"repo": "a"}}, "spec.registry: Required value"),
     ({**bundle(), "spec": {"registry": "a"}}, "spec.repo: Required value"),

@@ -28,6 +28,12 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   resourceNames: {{ toJson . }}
   verbs: [bind]
 {{- end }}
+{{- if or .Values.rules.consumers .Values.rules.restart }}
+# Of rules with spec.rollout: the workloads that use their copies.
+- apiGroups: [apps]
+  resources: [deployments, statefulsets, daemonsets]
+  verbs: {{ if .Values.rules.restart }}[get, list, patch]{{ else }}[get, list]{{ end }}
+{{- end }}
 # What Bundles refer to: values, credentials and service accounts, read only.
 - apiGroups: [""]
   resources: [configmaps]

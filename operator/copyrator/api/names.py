@@ -57,6 +57,17 @@ wants a copy. The operator removes it when that is done.
 ANN_CONFIRM_DELETE: Final = "copyrator.flant.com/confirm-delete"
 """On a rule: the generation whose deletions are confirmed (``spec.maxDelete``)."""
 
+ANN_ROLLOUT_RESUME: Final = "copyrator.flant.com/rollout-resume"
+"""On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: a rollout that stopped there goes on."""
+ANN_ROLLOUT_FINISH: Final = "copyrator.flant.com/rollout-finish"
+"""On a rule: ``CONTENT-STARTEDAT``, as in its status: this rollout has no further steps."""
+ANN_RESTART: Final = "copyrator.flant.com/restart"
+"""On a Deployment, StatefulSet or DaemonSet, value ``true``: it is restarted when a copy that its
+pods use has new content, where the copy's rule restarts consumers.
+"""
+ANN_RESTARTED_FOR: Final = "copyrator.flant.com/restarted-for"
+"""On such a workload: the content that it was last restarted for, by rule."""
+
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
 # Bundles ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unreadable
 from copyrator.api.globs import read_globs
+from copyrator.api.rollout import read_rollout
 from copyrator.api.rule_sources import read_source, read_sources
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
@@ -243,6 +244,7 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.DELETE),
         limit=spec.number("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT),
         max_delete=_read_max_delete(spec),
+        rollout=read_rollout(spec),
         mode=spec.choice("mode", Mode, Mode.APPLY),
         suspend=spec.flag("suspend"),
     )

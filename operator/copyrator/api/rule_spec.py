@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.rollout import Rollout
 from copyrator.api.selectors import ANY_LABELS, NO_GLOBS, Globs, LabelSelector
 
 DEFAULT_LIMIT: Final = 100_000
@@ -203,6 +204,8 @@ class RuleSpec:
     limit: int = DEFAULT_LIMIT
     max_delete: int = DEFAULT_MAX_DELETE
     """Percentage of its copies that an edit may delete without a confirmation; 100: all."""
+    rollout: Rollout | None = None
+    """How a change of the content is written; None: to all copies at once."""
     mode: Mode = Mode.APPLY
     suspend: bool = False
 

@@ -15,6 +15,7 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
+from copyrator.api.rollout import RolloutState
 from copyrator.api.times import format_time
 from copyrator.settings.limits import OVERRIDDEN_HOSTS
 
@@ -33,6 +34,10 @@ class RuleReason(StrEnum):
     NO_TARGETS = "NoTargets"
     """The rule is valid and requires no copy: it matches no namespace."""
     PROGRESSING = "Progressing"
+    ROLLING_OUT = "RollingOut"
+    """Changed content is written in the steps of ``spec.rollout``."""
+    ROLLOUT_STOPPED = "RolloutStopped"
+    """A consumer isn't healthy with the new content: no further copy gets it."""
     SUSPENDED = "Suspended"
     PLANNED = "Planned"
     DELETION_UNCONFIRMED = "DeletionUnconfirmed"
@@ -184,6 +189,10 @@ class RuleFacts:
     """Of the copies, sorted; None where they aren't known: the status keeps what it has."""
     warning: float = 0.0
     """Seconds before a certificate's end that the condition becomes True."""
+    rollout: RolloutState | None = None
+    """None where it isn't known: the status keeps what it has."""
+    steps: int | None = None
+    """Of ``spec.rollout``; 0: the rule has none, and the status neither; None: not known."""
     request: str | None = None
     """The request that this reconcile has handled."""
 
@@ -226,6 +235,7 @@ def build_rule_status(
         ]
     if certificates or before.get("certificates"):
         status["certificates"] = [one.to_dict() for one in certificates]
+    status |= _rollout(before, facts)
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -237,9 +247,17 @@ def build_rule_status(
     return status
 
 
+def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
+    """The part about the rollout, if there is one."""
+    if facts.rollout is not None and facts.steps:
+        return {"rollout": facts.rollout.to_dict(facts.steps)}
+    keeps = facts.steps != 0 and "rollout" in before
+    return {"rollout": before["rollout"]} if keeps else {}
+
+
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *("unconfirmed", "overridden", "certificates"),
+    *("unconfirmed", "overridden", "certificates", "rollout"),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

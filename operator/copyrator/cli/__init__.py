@@ -37,6 +37,7 @@ _COMMANDS = {
     "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "resolve:resolve"),
     "resume": ("Resume a suspended rule or Bundle.", "act:resume"),
+    "rollout": ("Resume or finish the rollout of a rule.", "rollout:rollout"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
     "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "freeze:thaw"),

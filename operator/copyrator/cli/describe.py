@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Trust
 from copyrator.api.certificates import read_certificates
 from copyrator.api.freeze import Freeze, in_force, sentence
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows, soak_state
@@ -33,6 +34,7 @@ from copyrator.cli.installation import (
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
 from copyrator.cli.plan_state import describe_lines
+from copyrator.cli.rollout_state import described, state_lines
 from copyrator.cli.why_bundle import ASSUMED, is_retried, next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -157,21 +159,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     if isinstance(spec, InvalidSpec):
         yield labelled("Invalid", spec)
     else:
-        if spec.legacy:
-            yield labelled("Form", "old (ruleType)")
-        if spec.source:
-            which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
-            where = ", ".join(spec.source.namespaces)
-            yield labelled("Source", f"{spec.kind} {which} in {where}")
-        else:
-            yield labelled("Template", spec.kind)
-            for entry in spec.sources:
-                yield labelled("Source", _entry(entry))
-        yield labelled("Targets", _targets(spec.targets))
-        yield labelled("On conflict", spec.on_conflict)
-        yield labelled("Deletion", spec.deletion_policy)
-        if spec.suspend:
-            yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
+        yield from _spec_lines(spec, body)
     status = body.get("status") or {}
     counts = status.get("copies") or {}
     parts = [f"{counts.get(part, 0)} {words}" for part, words in _STATES.items()]
@@ -184,6 +172,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield labelled("Not used", f"{lost.get('source')}: {used}")
     yield from _certificates(status, now)
+    for line in state_lines(status, now):
+        yield labelled("Rollout step", line)
     failures = [
         Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
         for one in status.get("failures") or ()
@@ -194,6 +184,26 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield f"Failures{of}:"
     for line in grouping.lines(failures):
         yield f"  {line}"
+
+
+def _spec_lines(spec: RuleSpec, body: Body) -> Iterator[str]:
+    if spec.legacy:
+        yield labelled("Form", "old (ruleType)")
+    if spec.source:
+        which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
+        where = ", ".join(spec.source.namespaces)
+        yield labelled("Source", f"{spec.kind} {which} in {where}")
+    else:
+        yield labelled("Template", spec.kind)
+        for entry in spec.sources:
+            yield labelled("Source", _entry(entry))
+    yield labelled("Targets", _targets(spec.targets))
+    yield labelled("On conflict", spec.on_conflict)
+    yield labelled("Deletion", spec.deletion_policy)
+    if spec.rollout:
+        yield labelled("Rollout", described(spec.rollout))
+    if spec.suspend:
+        yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
 
 
 def _certificates(status: Body, now: datetime) -> Iterator[str]:

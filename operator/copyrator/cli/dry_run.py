@@ -101,6 +101,7 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
+            rollouts=False,
             knows_rules=self.knows_rules,
         )
         self.kinds = Kinds(self.context, self.context.home)
@@ -151,6 +152,10 @@ class DryRun:
             if one.get("namespace") == namespace and one.get("name") in (name, ""):
                 return f"{one.get('reason')}: {one.get('message')}"
         return ""
+
+    def status_of(self, rule: RuleKey) -> Mapping[str, Any]:
+        """What the operator reported about a rule."""
+        return self._statuses.get(rule, {})
 
     def knows_rules(self, namespace: str) -> bool:
         """Whether all rules of a namespace were listed, so that another one doesn't exist."""

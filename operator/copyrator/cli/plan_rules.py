@@ -21,6 +21,7 @@ from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import one
 from copyrator.cli.plan_inputs import Files
 from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
+from copyrator.cli.rollout_state import in_steps
 from copyrator.cli.why_source import waiting
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
@@ -29,6 +30,7 @@ from copyrator.copies.summarize import summarize_rule
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
 
+_CHANGES = (RowAction.UPDATE, RowAction.RECREATE)
 AT_ONCE = 8
 """Dry runs in flight."""
 
@@ -156,7 +158,10 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
-    notes = list(_notes_of(dry_run, rule, state.compiled.spec))
+    spec = state.compiled.spec
+    notes = list(_notes_of(dry_run, rule, spec))
+    if spec.rollout and any(row.action in _CHANGES for row in rows):
+        notes.append(in_steps(spec.rollout, len(state.compiled.targets)))
     if not found.desired:
         notes.insert(0, f"{RuleReason.NO_TARGETS}: {verdicts.no_targets(state.compiled)}")
     return Result(rule.owner, rows, max(desired - changing, 0), notes=notes)

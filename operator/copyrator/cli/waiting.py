@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.rule_status import RuleReason
 from copyrator.cli import rows
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint
@@ -57,8 +58,10 @@ def observed(body: Body) -> int:
 
 
 def in_progress(body: Body) -> bool:
-    """Whether work is going on whose outcome isn't known; as kstatus' InProgress."""
+    """Whether work is going on whose outcome isn't known, as kstatus' InProgress; no rollout."""
     conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    if conditions.get(ConditionType.READY, {}).get("reason") == RuleReason.ROLLING_OUT:
+        return False  # it takes hours, and what was asked for is being done
     ready = conditions.get(ConditionType.READY, {}).get("status")
     reconciling = conditions.get(ConditionType.RECONCILING, {}).get("status")
     return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE

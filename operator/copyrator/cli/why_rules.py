@@ -11,6 +11,7 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
+from copyrator.cli.rollout_state import state_of, waits
 from copyrator.cli.why_source import as_sentence, origin_of, sources_of, waiting
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
@@ -99,6 +100,10 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     """Try the write as a dry run, to find what refuses it."""
     dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
+    if plan.why is Cause.CHANGED and plan.winner and dry_run.key_known:
+        state = state_of(dry_run.status_of(plan.winner.rule.key))
+        if state is not None:
+            return waits(owner, state)
     await dry_run.act(asked.key)
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)

@@ -7,6 +7,7 @@ its last use, so a change of a source, or new and deleted copies of one second, 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -35,6 +36,8 @@ _METADATA = ("name", "namespace", "labels", "annotations", "resourceVersion")
 """What is held of an object's metadata."""
 ATTEMPTS = 3
 """Readings in a row while the sources change; the watch asks for another one afterwards."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class ComposeError(Exception):
@@ -100,15 +103,17 @@ class Composer:
             if reading is not None and composition.is_covered_by(reading.versions):
                 break
             self.drop(composition)
-            composition.reading = await self._read(composition)
+            hashed = binding.compiled.spec.rollout is not None
+            composition.reading = await self._read(composition, hashed=hashed)
         assert composition.reading is not None
         if composition.rendered == composition.reading.versions:
             return False
         binding.renew()
         composition.renewed(composition.reading.versions)
+        composition.fingerprint = composition.reading.fingerprint
         return True
 
-    async def _read(self, composition: Composition) -> Reading:
+    async def _read(self, composition: Composition, *, hashed: bool) -> Reading:
         """Read all sources once.
 
         Raises:
@@ -141,7 +146,8 @@ class Composer:
             why = self._share().no_room(len(bodies), size)
             raise ComposeError(RuleReason.PROGRESSING, why, waits=True)
         versions = {key: str(body["metadata"]["resourceVersion"]) for key, body in bodies.items()}
-        return Reading(Composing(entries, self._clock()), versions, size)
+        fingerprint = _fingerprint(entries) if hashed else b""
+        return Reading(Composing(entries, self._clock()), versions, size, fingerprint)
 
     async def _read_one(
         self, part: Part, name: ObjectName, left: list[int]
@@ -167,6 +173,17 @@ class Composer:
                 "fewer or smaller ones. The copies stay as they are",
             )
         return (part.resource.key, *name), body
+
+
+def _fingerprint(entries: Mapping[str, Entry]) -> bytes:
+    """A hash of contents, whatever their versions."""
+    hashed = hashlib.blake2b(digest_size=32)
+    for alias, entry in sorted(entries.items()):
+        hashed.update(b"\0" + alias.encode())
+        for body in [entry] if isinstance(entry, Mapping) else entry or ():
+            metadata = {**body["metadata"], "resourceVersion": None}
+            hashed.update(_encoder.encode({**body, "metadata": metadata}))
+    return hashed.digest()
 
 
 def check(composition: Composition) -> None:

@@ -75,6 +75,8 @@ class CopyContext:
     """What target namespaces were told."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
+    rollouts: bool = True
+    """Whether rules write changed content in steps; a dry run shows all changes at once."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 

@@ -176,8 +176,10 @@ class _Attempt:
         drift, winner = self._cluster.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
             return plan
-        drift.reading(self._key)
         record = self._record()
+        if record is not None and winner.waits(record):
+            return plan  # it is read when a stopped rollout goes on
+        drift.reading(self._key)
         if winner.paused or record is None or record.shape is ACCEPTED:
             return plan
         try:

@@ -9,6 +9,7 @@ from copyrator.api.certificates import read_certificates, seconds_until_news
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
+from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
@@ -24,6 +25,7 @@ from copyrator.copies.composed_rules import (
     seconds_until_change,
 )
 from copyrator.copies.composer import ComposeError
+from copyrator.copies.consumers import Consumers
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
@@ -31,6 +33,7 @@ from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
+from copyrator.copies.rollouts import Means, advance
 from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_watches import has_watches, no_room, watch_sources
@@ -45,7 +48,7 @@ from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter, sooner
 from copyrator.workqueue.queue import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -81,6 +84,7 @@ class RuleReconciler:
         self._remover = RuleRemover(context, kinds)
         self._compiler = RuleCompiler(context)
         self._deletions = DeletionGuard(context)
+        self._consumers = Consumers(context)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -116,9 +120,7 @@ class RuleReconciler:
             self._context.clock(),
             self._context.settings.certificate_warning,
         )
-        if wait is None or isinstance(outcome, Failed):
-            return outcome
-        return RequeueAfter(min(wait, outcome.after) if isinstance(outcome, RequeueAfter) else wait)
+        return sooner(outcome, wait)
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
@@ -130,11 +132,12 @@ class RuleReconciler:
             self._check_complete(state, spec)
             await self._compose(state, spec)
             await self._judge_edit(state, rule, spec)
+            wait = await self._advance(state, rule)
         except _StoppedError as stopped:
             if stopped.verdict:
                 await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
-        return await self._summarize(state, rule)
+        return sooner(await self._summarize(state, rule), wait)
 
     # --- spec ------------------------------------------------------------------------------------
 
@@ -305,6 +308,22 @@ class RuleReconciler:
             state.report_at_once()
             await report(self._context, state, rule, await summarize_rule(self._context, rule))
         state.resume()
+
+    async def _advance(self, state: RuleState, rule: Rule) -> float | None:
+        """Decide which copies get changed content now, on a complete view."""
+        if state.phase is not RulePhase.SERVING:
+            return None
+
+        async def persist() -> bool:
+            state.report_at_once()
+            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+            stored = read_rollout_state(rule.status)
+            return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
+
+        wait = await advance(self._context, state, Means(self._consumers, persist))
+        if state.rollout is not None and state.rollout.running:
+            state.forget_lag()  # its copies are late on purpose
+        return wait
 
     # --- due copies ------------------------------------------------------------------------------
 

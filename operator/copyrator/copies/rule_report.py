@@ -37,9 +37,16 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
             context.home.kinds[compiled.resource].registration,
             context.home.namespace_watch,
         ]
-    ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
+    ) or verdicts.summarized(
+        compiled,
+        summary,
+        sources,
+        refused,
+        verdicts.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
+    )
     found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-    found = dataclasses.replace(found, certificates=await _certificates(context, rule))
+    certificates = await _certificates(context, rule)
+    found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
     if composed is not None:
         found = dataclasses.replace(found, overridden=tuple(composed.composition.overridden))
     await write_status(context, state, rule, verdict, found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rollout import RolloutState
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.rule_trace import RuleTrace
@@ -41,6 +42,9 @@ class RuleState:
         confirmed: the last generation whose deletions are allowed; 0: none is known.
         unconfirmed: the last edit whose deletions wait for a confirmation.
         had: copies that the rule had before this generation wrote anything.
+        rollout: what the status is to say of the rollout; None while it isn't known.
+        rollout_fault: why a rollout can't go on now: a message.
+        next_look: loop time before which the consumer that stopped a rollout isn't read again.
         trace: what caused the latest writes, for the log and the Events.
         recalled: whether the status was read for what an earlier process decided.
         source_changed: loop time of the first change of a source that not all copies have yet.
@@ -59,6 +63,9 @@ class RuleState:
     unconfirmed: Unconfirmed | None = None
     had: int | None = None
     recalled: bool = False
+    rollout: RolloutState | None = None
+    rollout_fault: str | None = None
+    next_look: float = 0.0
     trace: RuleTrace = field(default_factory=RuleTrace)
     source_changed: float | None = None
     next_status: float = 0.0
@@ -115,6 +122,7 @@ class RuleState:
         """Another rule has the name now: compile its spec, whatever its generation."""
         self.generation = 0
         self.confirmed, self.unconfirmed, self.recalled = 0, None, False
+        self.rollout = self.rollout_fault = None
 
     def watch(self, sources: list[Registration]) -> None:
         """These watches deliver the sources of the version that is served."""
@@ -233,6 +241,10 @@ class RuleState:
     def wrote(self, now: float) -> None:
         """A copy was written."""
         self._last_write = now
+
+    def forget_lag(self) -> None:
+        """The copies needn't follow the source at once."""
+        self.source_changed = None
 
     def take_lag(self) -> float | None:
         """Seconds from a source's change to the last write; None without such a write.

@@ -105,6 +105,7 @@ def _source_changed(
         if context.index.remove(owner, origin):
             context.requeue_rule(state.key)
         return
+    compiled.close_gate()
     binding = SourceBinding(compiled, record, (order, name.name))
     earlier = context.index.add(binding)
     if state.phase is not RulePhase.SERVING:
@@ -114,7 +115,8 @@ def _source_changed(
     state.trace.source_changed(origin)
     state.source_has_changed(context.monotonic())
     context.changes.add_binding(binding)
-    if earlier is None or earlier.static_name != binding.static_name:
+    moved = earlier is None or earlier.static_name != binding.static_name
+    if moved or compiled.gate is not None:
         context.requeue_rule(state.key)  # copies of another name may be unwanted now
     else:
         context.touch(owner)

@@ -17,6 +17,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
 )
+from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
@@ -58,6 +59,7 @@ async def write_status(
         facts,
         unconfirmed=_unconfirmed(state, rule, verdict),
         warning=context.settings.certificate_warning,
+        steps=_steps(rule),
     )
     status = build_rule_status(
         rule.status, verdict, facts, generation=rule.generation, now=context.clock()
@@ -93,7 +95,7 @@ async def write_status(
         return  # gone, or another one of the same name: its event is on the way
     rule.status = status
     if ready_reason(known) != verdict.reason and verdict.reason not in _NOT_NEWS:
-        good = verdict.health in (Health.READY, Health.PAUSED)
+        good = verdict.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
         _tell(context, rule, verdict.reason, verdict.message, good=good)
     _tell_of_certificates(context, rule, known)
 
@@ -113,8 +115,15 @@ async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None
 
 
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    gone = "unconfirmed" in before and "unconfirmed" not in status
+    gone = any(name in before and name not in status for name in ("unconfirmed", "rollout"))
     return not gone and all(before.get(name) == value for name, value in status.items())
+
+
+def _steps(rule: Rule) -> int | None:
+    """How many steps a rule's rollout has; None where its spec isn't known."""
+    if isinstance(rule.spec, InvalidSpec):
+        return None
+    return len(rule.spec.rollout.steps) if rule.spec.rollout else 0
 
 
 def _unconfirmed(state: RuleState, rule: Rule, verdict: ReadyCondition) -> UnconfirmedEdit | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.counts import GROUP, count, some
+from copyrator.api.rollout import RolloutState
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
@@ -15,6 +18,7 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
 )
+from copyrator.copies import rollout_verdicts
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
@@ -128,32 +132,64 @@ def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a rule does not do yet."""
+
+    unconfirmed: Unconfirmed | None = None
+    rollout: RolloutState | None = None
+    fault: str | None = None
+    """Why the rollout can't go on."""
+
+
+NOTHING_WAITS: Final = Waits()
+
+
 def summarized(
     compiled: CompiledRule,
     summary: RuleSummary,
     sources: int,
     refused: int,
-    unconfirmed: Unconfirmed | None = None,
+    waits: Waits = NOTHING_WAITS,
 ) -> ReadyCondition:
     """A rule is served, or paused."""
-    spec = compiled.spec
+    spec, edit = compiled.spec, waits.unconfirmed
     if paused := _paused(spec):
         return paused
-    if unconfirmed is not None and unconfirmed.generation == compiled.rule.generation:
-        return _unconfirmed(compiled, summary, unconfirmed)
+    if edit is not None and edit.generation == compiled.rule.generation:
+        return _unconfirmed(compiled, summary, edit)
     if spec.source is not None and sources == 0:
         return ReadyCondition(
             Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, refused)
         )
+    return (
+        rollout_verdicts.stopped(compiled, _up_to_date(summary), waits.rollout)
+        or _incomplete(compiled, summary, waits)
+        or _right(compiled, summary)
+    )
+
+
+def _incomplete(
+    compiled: CompiledRule, summary: RuleSummary, waits: Waits
+) -> ReadyCondition | None:
+    """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
+    rollout = rollout_verdicts.progress(compiled.spec, waits.rollout)
+    if waits.fault:
+        text = f"the rollout can't go on: {_up_to_date(summary)}: {waits.fault}"
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
     if summary.failed or summary.conflicts or summary.stuck:
-        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(summary))
+        text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+    if rollout:
+        text = f"{rollout}: {_up_to_date(summary)}"
+        return ReadyCondition(Health.PROGRESSING, RuleReason.ROLLING_OUT, text)
     if summary.pending or summary.unwanted:
         return ReadyCondition(
             Health.PROGRESSING,
             RuleReason.PROGRESSING,
             f"{_up_to_date(summary)}; {count(len(summary.unwanted), 'is', 'are')} to be removed",
         )
-    return _right(compiled, summary)
+    return None
 
 
 def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed) -> ReadyCondition:

@@ -244,6 +244,21 @@ CERTIFICATE_PEM: Final = 16 * 1024
 CERTIFICATE_RULES: Final = 100
 """Rules in the metric of certificates: those whose certificates end soonest."""
 
+ROLLOUT_STEPS: Final = 20
+"""Steps of one spec.rollout."""
+
+ROLLOUT_PAUSE: Final = 7 * 24 * 3600
+"""Seconds of one pause of a rollout."""
+
+UNHEALTHY_BEFORE: Final = 100
+"""Consumers in status.rollout.unhealthyBefore: those that weren't healthy before a step."""
+
+CONSUMER_LISTS: Final = 8
+"""Lists of consumers that all rollouts have in flight."""
+
+RESTARTED_FOR: Final = 10
+"""Rules that a consumer's annotation names as the reason of its restarts: the latest ones."""
+
 TENANT_HOST_POLLS: Final = 6
 """Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
 that a host gets at a time, so that others' Bundles of that registry continue."""

@@ -153,6 +153,14 @@ def _rule_options() -> list[click.Parameter]:
             callback=seconds(least=0),
             default=1_209_600.0,
         ),
+        _option(
+            "--rollout-health-pause",
+            "COPYRATOR_ROLLOUT_HEALTH_PAUSE",
+            "Seconds that rollouts with health wait after each step, at least.",
+            type=float,
+            callback=seconds(least=1),
+            default=120.0,
+        ),
     ]
 
 

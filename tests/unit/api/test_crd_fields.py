@@ -22,6 +22,7 @@ from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
 from copyrator.api.records import Record, json_fields
+from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
 from copyrator.api.rule import RuleSpec, parse_rule
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
@@ -112,6 +113,7 @@ RULES: list[dict[str, Any]] = [
             "source": {"kind": "Secret", "selector": SELECTOR, "namespace": "x"},
             "targets": {"namespaces": ["a"], "exclude": ["b"], "selector": SELECTOR},
             "transform": TRANSFORM,
+            "rollout": {"steps": ["1", "100%"], "first": SELECTOR},
         }
     },
     {
@@ -222,6 +224,16 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         unconfirmed=UnconfirmedEdit(1, 2, 3),
         overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
         certificates=[Certificate(now, "infra/tls", "tls.crt", "example.com")],
+        rollout=RolloutState(
+            "a" * 32,
+            step=1,
+            previous="b" * 32,
+            started_at=now,
+            next_at=now,
+            stopped=Stopped(Consumer("a", "Deployment", "b")),
+            unhealthy_before=("a/Deployment/c",),
+        ),
+        steps=2,
         synced=True,
         request="now",
     )
@@ -235,7 +247,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
             if isinstance(item, dict):
                 yield from names(item, f"{path}.{key}")
             if isinstance(item, list):
-                yield from names(item[0], f"{path}.{key}[]")
+                yield from names(item[0], f"{path}.{key}[]") if isinstance(item[0], dict) else ()
 
     in_crd = {path for path, _ in walk(RULE) if path.startswith("status.")}
     assert set(names(built, "status")) == in_crd
@@ -246,6 +258,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "spec.onImmutable", ImmutablePolicy),
     (RULE, "spec.deletionPolicy", RuleDeletionPolicy),
     (RULE, "spec.mode", Mode),
+    (RULE, "spec.rollout.restart", Restart),
     (RULE, "spec.source.selector.matchExpressions[].operator", Operator),
     (RULE, "spec.targets.selector.matchExpressions[].operator", Operator),
     (RULE, "status.conditions[].status", ConditionStatus),

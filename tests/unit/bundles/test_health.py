@@ -14,6 +14,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
+from copyrator.api.kstatus import Status
 from copyrator.bundles.policy.health import (
     DECODERS,
     GRACE,
@@ -26,7 +27,6 @@ from copyrator.bundles.policy.health import (
     undeployed,
 )
 from copyrator.bundles.policy.health_scopes import decide
-from copyrator.bundles.policy.kstatus import Status
 from copyrator.settings import limits
 
 NOW = 5000.0

@@ -43,6 +43,7 @@ class Request:
     on_conflict: ConflictPolicy = ConflictPolicy.SKIP
     adopting: bool = False
     pending: bool = False
+    waiting: bool = False
 
     @property
     def broken(self):
@@ -55,6 +56,9 @@ class Request:
     def is_right(self, record):
         return record.content == self.content
 
+    def waits(self, record):
+        return self.waiting
+
     def is_drift(self, record):
         return record.content == "drifted"
 
@@ -65,6 +69,8 @@ class Request:
 A, B = Request("a"), Request("b")
 LATER = Request("a", pending=True)
 """Not rendered yet."""
+TURN = Request("a", waiting=True)
+"""Its rollout hasn't come to the target."""
 UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
 
 
@@ -106,6 +112,39 @@ def plan(requests=(), existing=None, **more):
             Action.NOTHING,
             Cause.BROKEN,
             replace(A, content=None),
+        ),
+        # One that changes its copies in steps writes what doesn't exist, and waits with the rest.
+        ({"requests": [TURN]}, Action.CREATE, Cause.MISSING, TURN),
+        ({"requests": [TURN], "existing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, TURN),
+        (
+            {"requests": [TURN], "existing": Copy("a", "old")},
+            Action.NOTHING,
+            Cause.ROLLOUT,
+            TURN,
+        ),
+        (
+            {"requests": [TURN], "existing": Copy("a", "drifted")},
+            Action.NOTHING,
+            Cause.ROLLOUT,
+            TURN,
+        ),
+        (
+            {"requests": [replace(TURN, paused=True)], "existing": Copy("a", "old")},
+            Action.NOTHING,
+            Cause.PAUSED,
+            replace(TURN, paused=True),
+        ),
+        (
+            {"requests": [TURN], "existing": Copy("b"), "hold": Hold.RELEASED},
+            Action.REPLACE,
+            Cause.TAKEN_OVER,
+            TURN,
+        ),
+        (
+            {"requests": [TURN], "existing": Copy("", marks="a")},
+            Action.RESEAL,
+            Cause.UNSEALED,
+            TURN,
         ),
         # ... nor does one whose sources aren't read yet, and no other rule gets the target.
         ({"requests": [LATER, B]}, Action.NOTHING, Cause.PENDING, LATER),

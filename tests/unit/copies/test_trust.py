@@ -24,6 +24,7 @@ def rule(spec=None, **old):
         rule({"source": OWN, "transform": {"name": "renamed-{{ namespace.name }}"}}),
         rule({"source": OWN, "onConflict": "Adopt", "onImmutable": "Recreate"}),
         rule({"source": OWN, "targets": {"namespaces": ["kube-system"]}}),
+        rule({"source": OWN, "rollout": {"steps": ["1", "100%"]}}),
         rule(ruleType="secret", selector={"a": "b"}),
         rule(ruleType="secret", selector={"a": "b"}, namespace=["tenant"]),
     ],
@@ -60,6 +61,13 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
                 "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
                 "allow overwriting a namespace's objects; use Skip or Adopt"
             ),
+        ),
+        *(
+            (
+                rule({"source": OWN, "rollout": {"steps": ["100%"], **more}}),
+                "spec.rollout.health and restart are for trusted rules only",
+            )
+            for more in ({"health": True}, {"restart": "Consumers"})
         ),
     ],
 )

@@ -23,8 +23,8 @@ from copyrator.api.conditions import (
     conditions_by_type,
 )
 from copyrator.api.health import HealthReason
+from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.syntax import shown
-from copyrator.bundles.policy.kstatus import RULES, Status, compute
 
 GRACE: Final = 600.0
 """Seconds after which an object that isn't current is unhealthy, unless a deploy runs: a

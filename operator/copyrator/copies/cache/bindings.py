@@ -8,7 +8,7 @@ rendered, and cached, for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from copyrator.api.certificates import Certificate
@@ -16,6 +16,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
 from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace, TargetSet
+from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.adoption import copier
 from copyrator.copies.policy.certificates import certificates_in
@@ -54,6 +55,9 @@ class CompiledRule:
     template: Tree | None
     active: bool = False
     """Everything that decides the precedence is known, and nothing forbids the rule to write."""
+    gate: RolloutGate | None = None
+    """Where changed content may be written; None: everywhere."""
+    _mark: bytes = field(default=b"", repr=False)
 
     @classmethod
     def of(
@@ -74,12 +78,26 @@ class CompiledRule:
         named = spec.transform.name
         name = (texts.get(named) or Text(named)) if named else None
         template = Tree(spec.template.body, texts) if spec.template else None
-        return cls(rule, spec, resource, targets, sealer, name, template)
+        made = cls(rule, spec, resource, targets, sealer, name, template)
+        made.gate = RolloutGate() if spec.rollout else None
+        return made
 
     @property
     def paused(self) -> bool:
         """Nothing is written."""
         return not self.active or self.spec.suspend or self.spec.mode is Mode.PLAN
+
+    @property
+    def template_mark(self) -> bytes:
+        """A keyed hash of the template as it is written."""
+        if not self._mark and self.spec.template is not None:
+            self._mark = self.sealer.digest({"template": self.spec.template.body})
+        return self._mark
+
+    def close_gate(self) -> None:
+        """The content may have changed: its rule decides first where it is written."""
+        if self.gate is not None:
+            self.gate.close()
 
     @property
     def follows_namespaces(self) -> bool:
@@ -199,6 +217,11 @@ class SourceBinding:
             self.origin,
             copied=lambda key: keeps(keys, key),
         )
+
+    @property
+    def mark(self) -> bytes:
+        """What changes with the content of its copies, and not with their namespaces."""
+        return self.compiled.template_mark if self._desired is None else self._desired.digest
 
     def known_name(self, namespace: str) -> str | None:
         """The name of the copy in a namespace, if it is cached."""
@@ -347,6 +370,15 @@ class CopyRequest:
     def paused(self) -> bool:
         """Nothing is written (now)."""
         return self.binding.compiled.paused
+
+    def is_old(self, record: CopyRecord) -> bool:
+        """Whether a copy has other content than the wanted one; who edited it doesn't matter."""
+        return record.digest != self.desired.digest
+
+    def waits(self, record: CopyRecord) -> bool:
+        """Whether a copy that isn't right isn't to be written yet."""
+        gate = self.binding.compiled.gate
+        return gate is not None and gate.holds(self.namespace.name, old=self.is_old(record))
 
     @property
     def on_conflict(self) -> ConflictPolicy:

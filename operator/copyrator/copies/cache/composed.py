@@ -67,6 +67,16 @@ class ComposedBinding(SourceBinding):
             desired = self._by_namespace[place] = self._named(namespace)
         return desired
 
+    @property
+    def mark(self) -> bytes:
+        """What changes with the content of its copies, and not with their namespaces."""
+        if not self.follows_namespaces:
+            desired = self._by_namespace.get(_ALL)
+            return desired.digest if desired else b""
+        composition = self._composition
+        until = composition.until.isoformat().encode() if composition.until else b""
+        return b"\0".join((self.compiled.template_mark, composition.fingerprint, until))
+
     def covers(self, namespace: Namespace) -> bool:
         """Whether a copy is wanted there: by the rule, and by all sources' owners."""
         if namespace.name not in self.compiled.targets:
@@ -100,6 +110,7 @@ class ComposedBinding(SourceBinding):
 
     def renew(self) -> None:
         """The sources have changed: every copy has to be rendered again."""
+        self.compiled.close_gate()
         self._by_namespace.clear()
         self._outlines.clear()
 

@@ -96,6 +96,8 @@ class Reading:
     versions: Versions
     size: int
     """Bytes of the contents."""
+    fingerprint: bytes = b""
+    """A hash of them, of a rule with spec.rollout."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +121,8 @@ class Composition:
     """When the copies change although no source does: a certificate's end."""
     certificates: tuple[Certificate, ...] = ()
     """Of the copies, those that end soonest."""
+    fingerprint: bytes = b""
+    """Of the contents that the wanted copies were rendered from; only with spec.rollout."""
     fault: str | None = None
     """Why the copies stay as they are, as of the last reconcile of the rule."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -29,6 +29,8 @@ class Namespace:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     terminating: bool = False
+    created: str = ""
+    """creationTimestamp; RFC 3339 in UTC, so it sorts as text."""
     _consent: list[Consent | None] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -53,6 +55,7 @@ class Namespace:
                 if not key.startswith("kubectl.kubernetes.io/")
             },
             terminating="deletionTimestamp" in metadata,
+            created=str(metadata.get("creationTimestamp") or ""),
         )
 
     @property

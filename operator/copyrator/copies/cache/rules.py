@@ -40,6 +40,10 @@ class Rule:
     """Value of the resealAt annotation."""
     confirmed: str | None = None
     """Value of the confirm-delete annotation."""
+    resume: str | None = None
+    """Value of the rollout-resume annotation."""
+    finish: str | None = None
+    """Value of the rollout-finish annotation."""
     status: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -67,6 +71,7 @@ class Rule:
             and self.requested == other.requested
             and self.reseal == other.reseal
             and self.confirmed == other.confirmed
+            and (self.resume, self.finish) == (other.resume, other.finish)
             and self.status == other.status
         )
 
@@ -106,6 +111,8 @@ class Rule:
             requested=requested[:REQUEST_TEXT] or None,
             reseal=_text(noted.get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
             confirmed=_text(noted.get(names.ANN_CONFIRM_DELETE))[:REQUEST_TEXT] or None,
+            resume=_text(noted.get(names.ANN_ROLLOUT_RESUME))[:REQUEST_TEXT] or None,
+            finish=_text(noted.get(names.ANN_ROLLOUT_FINISH))[:REQUEST_TEXT] or None,
             status=read_rule_status(body.get("status")),
         )
 

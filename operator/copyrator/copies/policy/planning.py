@@ -63,6 +63,8 @@ class Cause(StrEnum):
     PAUSED = "Paused"
     BROKEN = "Broken"
     """The wanted content can't be rendered (template, transform)."""
+    ROLLOUT = "Rollout"
+    """Its rule changes copies in steps, and this one's turn hasn't come."""
     PENDING = "Pending"
     """The wanted content isn't known before the template's sources are read."""
 
@@ -116,6 +118,9 @@ class Want(Protocol):
 
     def is_drift(self, record: CopyRecord) -> bool:
         """Whether a copy that isn't right has the wanted digest, so that others changed it."""
+
+    def waits(self, record: CopyRecord) -> bool:
+        """Whether a copy that isn't right waits for a step of its rule's rollout."""
 
     def adopts(self, unmanaged: Unmanaged) -> bool:
         """Whether ``onConflict: Adopt``, or the old form, adopts this object."""
@@ -249,6 +254,8 @@ def _plan_kept(keeper: W, existing: CopyRecord) -> Plan[W]:
         return Plan(Action.NOTHING, Cause.UP_TO_DATE, keeper)
     if keeper.paused:
         return Plan(Action.NOTHING, Cause.PAUSED, keeper)
+    if keeper.waits(existing):
+        return Plan(Action.NOTHING, Cause.ROLLOUT, keeper)
     why = Cause.DRIFTED if keeper.is_drift(existing) else Cause.CHANGED
     return Plan(Action.REPLACE, why, keeper)
 

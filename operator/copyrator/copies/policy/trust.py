@@ -41,4 +41,9 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
             "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
             "allow overwriting a namespace's objects; use Skip or Adopt"
         )
+    if spec.rollout is not None and spec.rollout.reads_consumers:
+        return (
+            "spec.rollout.health and restart are for trusted rules only: they read workloads of "
+            "other namespaces; remove both"
+        )
     return None

@@ -1,0 +1,254 @@
+"""``spec.rollout`` and ``status.rollout``: changed content is written in steps."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeGuard
+
+from copyrator.api import syntax
+from copyrator.api.fields import Fields
+from copyrator.api.selectors import LabelSelector, parse_selector
+from copyrator.api.times import format_time, parse_duration, parse_time
+from copyrator.settings.limits import ROLLOUT_PAUSE, ROLLOUT_STEPS, UNHEALTHY_BEFORE
+
+DEFAULT_PAUSE: Final = 600.0
+"""Seconds."""
+LAST_STEP: Final = "100%"
+_STEP: Final = re.compile("([1-9][0-9]{0,6})(%?)", re.ASCII)
+_CONTENT: Final = re.compile("[0-9a-f]{32}", re.ASCII)
+_TEXT: Final = 400
+"""Characters of a name of a consumer: namespace, kind and name."""
+_MESSAGE: Final = 256
+"""Characters of why a consumer isn't healthy."""
+
+
+class Restart(StrEnum):
+    """What is restarted once its copy has new content."""
+
+    NEVER = "Never"
+    CONSUMERS = "Consumers"
+    """Workloads that use the copy and have the annotation ``copyrator.flant.com/restart``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A valid ``spec.rollout``."""
+
+    steps: tuple[str, ...]
+    """Totals: numbers of targets, or percentages of them; the last is 100%."""
+    pause: float = DEFAULT_PAUSE
+    """Seconds after each step."""
+    first: LabelSelector | None = None
+    """Labels of the namespaces that come first."""
+    health: bool = False
+    restart: Restart = Restart.NEVER
+
+    @property
+    def reads_consumers(self) -> bool:
+        """Whether workloads in target namespaces are read."""
+        return self.health or self.restart is Restart.CONSUMERS
+
+    def totals(self, targets: int) -> list[int]:
+        """How many of so many targets have the new content after each step."""
+        found: list[int] = []
+        for step in self.steps:
+            number, percent = int(step.rstrip("%")), step.endswith("%")
+            total = math.ceil(targets * number / 100) if percent else number
+            found.append(min(max(total, found[-1] if found else 0), targets))
+        return found
+
+    def to_string(self, targets: int) -> str:
+        """How many targets each step covers: ``1, 50, 250, 500``; each number once."""
+        return ", ".join(str(total) for total in dict.fromkeys(self.totals(targets)))
+
+
+def read_rollout(spec: Fields) -> Rollout | None:
+    """Parse ``spec.rollout``; None where it is absent.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    if not spec.has("rollout"):
+        return None
+    fields = spec.sub("rollout")
+    first = None
+    if fields.has("first"):
+        first = parse_selector(fields.get("first"), fields.at("first"))
+        if first.empty:
+            fields.fail("first", "must select some namespaces; set matchLabels, or remove it")
+    return Rollout(
+        steps=_read_steps(fields),
+        pause=_read_pause(fields),
+        first=first,
+        health=fields.flag("health"),
+        restart=fields.choice("restart", Restart, Restart.NEVER),
+    )
+
+
+def _read_steps(fields: Fields) -> tuple[str, ...]:
+    if not fields.has("steps"):
+        fields.fail("steps", f'is required, for example ["1", "10%", "{LAST_STEP}"]')
+    raw = fields.items("steps")
+    if len(raw) > ROLLOUT_STEPS:
+        fields.fail("steps", f"must not have more than {ROLLOUT_STEPS} steps")
+    steps = fields.texts("steps", _step)
+    if len(steps) != len(raw) or any(map(_is_less, steps[1:], steps)):
+        fields.fail("steps", "must increase")
+    if not steps or steps[-1] != LAST_STEP:
+        fields.fail("steps", f'must end with "{LAST_STEP}"')
+    return steps
+
+
+def _step(value: str) -> str | None:
+    found = _STEP.fullmatch(value)
+    if found and (not found[2] or int(found[1]) <= 100):
+        return None
+    return (
+        f"{syntax.shown(value)} is neither a number of namespaces, such as 1, nor a percentage "
+        "between 1% and 100%"
+    )
+
+
+def _is_less(step: str, before: str) -> bool:
+    """Whether a step is less than the one before; numbers and percentages aren't compared."""
+    same = step.endswith("%") == before.endswith("%")
+    return same and int(step.rstrip("%")) <= int(before.rstrip("%"))
+
+
+def _read_pause(fields: Fields) -> float:
+    text = fields.text("pause", _pause)
+    return DEFAULT_PAUSE if text is None else parse_duration(text) or DEFAULT_PAUSE
+
+
+def _pause(value: str) -> str | None:
+    seconds = parse_duration(value)
+    if seconds is not None and 1 <= seconds <= ROLLOUT_PAUSE:
+        return None
+    return f"{syntax.shown(value)} isn't a duration between 1s and 168h, for example 10m or 1h"
+
+
+# Status ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Consumer:
+    """A workload whose pod template names a copy."""
+
+    namespace: str
+    kind: str
+    name: str
+
+    def to_string(self) -> str:
+        """``team-a/Deployment/web``."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why a rollout goes no further."""
+
+    consumer: Consumer
+    message: str = ""
+    """What it lacks: its controller's text."""
+
+    def to_dict(self) -> dict[str, str]:
+        """As in the status."""
+        return {
+            "namespace": self.consumer.namespace,
+            "kind": self.consumer.kind,
+            "name": self.consumer.name,
+            "message": self.message[:_MESSAGE],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """``status.rollout``: with the copies' seals, enough to go on after a restart."""
+
+    content: str
+    """A keyed hash of the content that is written, or was written last."""
+    step: int = 0
+    """The present step, from 1; 0: the content is written everywhere."""
+    previous: str = ""
+    """The content that most copies had before."""
+    started_at: datetime | None = None
+    next_at: datetime | None = None
+    """When the next step is due; None while the present one is written."""
+    stopped: Stopped | None = None
+    unhealthy_before: tuple[str, ...] = ()
+    """Consumers in the namespaces of this step that weren't healthy before it."""
+
+    @property
+    def running(self) -> bool:
+        """Whether there are steps to come; also while it is stopped."""
+        return self.step > 0
+
+    @property
+    def id(self) -> str:
+        """What the annotation that finishes it has to be: another one for each rollout."""
+        began = format_time(self.started_at) if self.started_at else ""
+        return f"{self.content}-{began}"
+
+    @property
+    def ticket(self) -> str:
+        """What the annotation that resumes it at this step has to be."""
+        return f"{self.id}-{self.step}"
+
+    def to_dict(self, steps: int) -> dict[str, Any]:
+        """As in the status."""
+        found: dict[str, Any] = {"content": self.content}
+        if not self.running:
+            return found
+        found |= {"step": self.step, "steps": steps, "previous": self.previous}
+        for name, moment in (("startedAt", self.started_at), ("nextAt", self.next_at)):
+            if moment is not None:
+                found[name] = format_time(moment)
+        if self.stopped is not None:
+            found["stopped"] = self.stopped.to_dict()
+        if self.unhealthy_before:
+            found["unhealthyBefore"] = list(self.unhealthy_before)
+        return found
+
+
+def read_rollout_state(status: Mapping[str, Any]) -> RolloutState | None:
+    """The state of a stored status; None where there is none, or it isn't ours."""
+    found = status.get("rollout")
+    if not isinstance(found, Mapping):
+        return None
+    content, step = found.get("content"), found.get("step", 0)
+    if not _is_content(content) or type(step) is not int or not 0 <= step <= ROLLOUT_STEPS:
+        return None
+    previous = found.get("previous")
+    return RolloutState(
+        content=content,
+        step=step,
+        previous=previous if _is_content(previous) else "",
+        started_at=parse_time(found.get("startedAt")),
+        next_at=parse_time(found.get("nextAt")),
+        stopped=_read_stopped(found.get("stopped")),
+        unhealthy_before=_read_texts(found.get("unhealthyBefore")),
+    )
+
+
+def _is_content(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and bool(_CONTENT.fullmatch(value))
+
+
+def _read_stopped(found: Any) -> Stopped | None:
+    if not isinstance(found, Mapping):
+        return None
+    texts = [found.get(name) for name in ("namespace", "kind", "name", "message")]
+    namespace, kind, name, message = (one[:_TEXT] if isinstance(one, str) else "" for one in texts)
+    return Stopped(Consumer(namespace, kind, name), message)
+
+
+def _read_texts(found: Any) -> tuple[str, ...]:
+    listed: Sequence[Any] = found if isinstance(found, list) else ()
+    return tuple(
+        one for one in listed[:UNHEALTHY_BEFORE] if isinstance(one, str) and len(one) <= _TEXT
+    )

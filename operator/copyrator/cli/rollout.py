@@ -1,0 +1,86 @@
+"""`copyrator rollout`: lets a stopped rollout of a rule go on, or ends one at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.rollout import RolloutState, read_rollout_state
+from copyrator.api.rule_status import read_rule_status
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
+from copyrator.cli.objects import What, complete_names, one
+from copyrator.cli.output import Format, object_option, prose, show
+from copyrator.cli.waiting import observed, response_timeout_option, result, shown, wait
+from copyrator.kube.resources import RULES
+
+
+@click.command()
+@click.argument("action", type=click.Choice(["resume", "finish"]))
+@click.argument("what", type=What("rules"))
+@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@cluster_options()
+@response_timeout_option
+@object_option
+def rollout(
+    *, target: Target, action: str, what: str, name: str, timeout: float, shape: Format | None
+) -> None:
+    """Resume the stopped rollout of a rule, or finish one at once.
+
+    resume begins the next step, whatever the health of the consumers is; the step after that is
+    judged again. finish writes the new content to all copies now, without further steps.
+    """
+    body, sentence = run(_act(target, action, what, name, timeout))
+    if shape is None:
+        prose([sentence])
+    else:
+        show(body, shape)
+
+
+async def _act(
+    target: Target,
+    action: str,
+    what: str,
+    name: str,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> tuple[dict[str, Any], str]:
+    """Annotate the rule, and wait until the operator has taken it.
+
+    Raises:
+        Fault: no rollout is in progress, or none is stopped.
+    """
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, what, namespace, name)
+        state = _state(what, body)
+        if action == "resume":
+            if state.stopped is None:
+                raise Fault(f"{shown(what, body)}: its rollout isn't stopped; it goes on by itself")
+            marks = {names.ANN_ROLLOUT_RESUME: state.ticket}
+        else:
+            marks = {names.ANN_ROLLOUT_FINISH: state.id}
+        body = await client.patch(RULES, namespace, name, {"metadata": {"annotations": marks}})
+        before = state.ticket
+        body = await wait(client, what, body, timeout, lambda seen: _has_moved(seen, before))
+        done = "is resumed" if action == "resume" else "is finished without further steps"
+        return body, f"{shown(what, body)}: the rollout {done}{result(body, waited=timeout > 0)}"
+
+
+def _state(what: str, body: Mapping[str, Any]) -> RolloutState:
+    """The rollout that is in progress."""
+    state = read_rollout_state(read_rule_status(body.get("status")))
+    if state is None or not state.running:
+        late = observed(body) != body["metadata"]["generation"]
+        more = f"; check that the operator is running: {hint_about('why', 'rule', body)}"
+        raise Fault(f"{shown(what, body)}: no rollout is in progress{more if late else ''}")
+    return state
+
+
+def _has_moved(body: Mapping[str, Any], ticket: str) -> bool:
+    """Whether the rollout has left the step at which it was."""
+    state = read_rollout_state(read_rule_status(body.get("status")))
+    return state is None or not state.running or state.ticket != ticket

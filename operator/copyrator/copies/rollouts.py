@@ -1,0 +1,272 @@
+"""Carries out ``spec.rollout``: opens a rule's gate step by step (policy/rollout.py decides).
+
+A step is written to the status before any copy of it. Without the rest of a status a restart goes
+on where it was: what was written of a step is told from the copies' seals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.rollout import (
+    Restart,
+    Rollout,
+    RolloutState,
+    Stopped,
+    read_rollout_state,
+)
+from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.consumers import Consumers, ConsumersError
+from copyrator.copies.context import CopyContext
+from copyrator.copies.policy import rollout as policy
+from copyrator.copies.policy.consumers import Occasion, Seen, hurt, unhealthy
+from copyrator.copies.rollout_targets import Found, compare, content_of
+from copyrator.copies.rule_state import RuleState
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a rollout acts through."""
+
+    consumers: Consumers
+    persist: Callable[[], Awaitable[bool]]
+    """Writes the status now; returns whether it has the rollout's state."""
+
+
+AT_ONCE: Final = 0.0
+"""In place of seconds: the content has changed meanwhile."""
+FAULT_SECONDS: Final = 15.0
+"""Seconds before consumers that couldn't be read or restarted are read again."""
+LOOK_SECONDS: Final = 30.0
+"""Seconds between two looks at the consumer that stopped a rollout."""
+UNSAVED: Final = 1.0
+"""Seconds before a step is begun again whose state couldn't be written."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One decision about one rule."""
+
+    context: CopyContext
+    state: RuleState
+    compiled: CompiledRule
+    spec: Rollout
+    means: Means
+
+    @property
+    def gate(self) -> RolloutGate:
+        """Where changed content is written."""
+        assert self.compiled.gate is not None
+        return self.compiled.gate
+
+    async def take(self) -> float | None:
+        """Decide and act; see `advance`."""
+        try:
+            wait = await self._decide()
+        except ConsumersError as error:
+            self.state.rollout_fault = str(error)
+            return FAULT_SECONDS
+        self.state.rollout_fault = None
+        return wait
+
+    async def _decide(self) -> float | None:
+        content = content_of(self.context, self.compiled)
+        before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
+        if before is not None and before.content == content and not before.running:
+            return self._done(content)
+        now = self.context.clock()
+        found = await compare(
+            self.context, self.compiled, self.spec, policy.began(before, content, now)
+        )
+        if content_of(self.context, self.compiled) != content:
+            return AT_ONCE
+        wanted = policy.Wanted(content, len(found.ordered), len(found.old))
+        known = policy.begin(self.spec, before, wanted, now)
+        if not known.running:
+            interrupted = before is not None and before.running
+            return (
+                await self._at_once(content, found, before) if interrupted else self._done(content)
+            )
+        if self.compiled.rule.finish == known.id:
+            return await self._at_once(content, found)
+        return await (self._enter if known != before else self._carry_on)(known, found)
+
+    async def _carry_on(self, known: RolloutState, found: Found) -> float | None:
+        """A step has begun, maybe before a restart."""
+        self.state.rollout = known
+        if self.gate.step != known.step:  # after a restart, or an edit of the rule
+            self._admit(known, found)
+        if known.stopped is not None:
+            return await self._stopped(known, known.stopped, found)
+        return await self._go_on(known, found)
+
+    def _done(self, content: str) -> float | None:
+        """No rollout is in progress, or not any more: there is nothing to wait for."""
+        if self.state.rollout is not None and self.state.rollout.running:
+            self._count("finished")
+        self.state.rollout = RolloutState(content)
+        self.gate.open()
+        return None
+
+    async def _at_once(
+        self, content: str, found: Found, interrupted: RolloutState | None = None
+    ) -> float | None:
+        """Write everywhere: a change back from an `interrupted` rollout, or the end of one.
+
+        The status keeps the rollout until its consumers are restarted, so that this isn't
+        forgotten.
+        """
+        self.gate.open()
+        places = found.ordered
+        if interrupted is not None:
+            places = policy.share(self.spec, interrupted.step, found.ordered)
+        if self.spec.restart is Restart.CONSUMERS:
+            if found.unwritten:
+                return None  # each write is followed by a look at the rule
+            occasion = Occasion(self.compiled.rule.owner, content, back=interrupted is not None)
+            seen = await self.means.consumers.look(self.compiled, places)
+            await self.means.consumers.restart(occasion, seen)
+            if content_of(self.context, self.compiled) != content:
+                self.gate.close()
+                return AT_ONCE
+        return self._done(content)
+
+    def _count(self, outcome: str) -> None:
+        self.context.metrics.rollouts.labels(outcome).inc()
+
+    async def _enter(self, state: RolloutState, found: Found) -> float | None:
+        """Begin a step: it is written to the status before any copy of it."""
+        if state.step == 1:
+            self.gate.close()
+        if self.spec.health:
+            seen = await self._look(state, found)
+            state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
+        if not await self._persist(state):
+            return UNSAVED
+        if content_of(self.context, self.compiled) != state.content:
+            return AT_ONCE
+        if state.step == 1:
+            self._count("started")
+        self._admit(state, found)
+        return None
+
+    async def _persist(self, state: RolloutState) -> bool:
+        """Write a step to the status; it has begun only where that succeeded."""
+        before, written = self.state.rollout, False
+        self.state.rollout = state
+        try:
+            written = await self.means.persist()
+        finally:
+            if not written:
+                self.state.rollout = before
+        return written
+
+    def _admit(self, state: RolloutState, found: Found) -> None:
+        portion = policy.portion(self.spec, state.step, found.ordered)
+        self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered), portion)
+
+    async def _go_on(self, state: RolloutState, found: Found) -> float | None:
+        """Wait for the writes of a step, then for its pause, then begin the next one."""
+        if state.next_at is None:
+            if any(name in self.gate for name in found.unwritten):
+                return None  # each write is followed by a look at the rule
+            if self.spec.restart is Restart.CONSUMERS:
+                seen = await self._look(state, found)
+                occasion = Occasion(self.compiled.rule.owner, state.content)
+                await self.means.consumers.restart(occasion, seen)
+            if not self.spec.health and not self._next(state, found):
+                return self._done(state.content)
+            self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
+            self.state.report_at_once()
+        assert state.next_at is not None
+        left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
+        if left > 0:
+            return left
+        if self.spec.health and self.compiled.rule.resume != state.ticket:
+            one = hurt(state, await self._look(state, found))
+            if one is not None:
+                return self._stop(state, one)
+        return await self._end_step(state, found)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between the writes of two steps."""
+        least = self.context.settings.rollout_health_pause if self.spec.health else 0.0
+        return max(self.spec.pause, least)
+
+    async def _end_step(self, state: RolloutState, found: Found) -> float | None:
+        if content_of(self.context, self.compiled) != state.content:
+            return AT_ONCE
+        step = self._next(state, found)
+        if not step:
+            return self._done(state.content)
+        after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
+        return await self._enter(after, found)
+
+    def _next(self, state: RolloutState, found: Found) -> int:
+        return policy.next_step(self.spec, state.step, len(found.ordered))
+
+    # --- health ----------------------------------------------------------------------------------
+
+    async def _look(self, state: RolloutState, found: Found) -> list[Seen]:
+        """Read the consumers in the namespaces whose turn a step is."""
+        if self.gate.step == state.step:
+            places: Sequence[str] = self.gate.portion
+        else:
+            places = policy.portion(self.spec, state.step, found.ordered)
+        return await self.means.consumers.look(self.compiled, places)
+
+    def _stop(self, state: RolloutState, one: Seen) -> float:
+        """Write nothing more, but what doesn't exist."""
+        self.gate.stop()
+        self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
+        self.state.report_at_once()
+        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
+        self._count("stopped")
+        return LOOK_SECONDS
+
+    async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
+        """Go on when a person says so, or when the consumer has recovered."""
+        self.gate.stop()
+        if self.compiled.rule.resume == state.ticket:
+            return await self._end_step(state, found)
+        left = self.state.next_look - self.context.monotonic()
+        if left > 0:
+            return left
+        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
+        seen = await self.means.consumers.read(self.compiled, stopped.consumer)
+        if seen is not None and not seen.healthy:
+            return LOOK_SECONDS
+        one = hurt(state, await self._look(state, found))
+        if one is not None:
+            self.state.rollout = dataclasses.replace(
+                state, stopped=Stopped(one.consumer, one.lacks)
+            )
+            return LOOK_SECONDS
+        return await self._end_step(state, found)
+
+
+async def advance(context: CopyContext, state: RuleState, means: Means) -> float | None:
+    """Decide where a rule's changed content is written now.
+
+    Returns:
+        Seconds until this has to be called again although nothing changes, or None.
+
+    Raises:
+        ApiError: the status can't be written.
+    """
+    compiled = state.compiled
+    assert compiled is not None
+    spec = compiled.spec.rollout
+    if compiled.gate is None or spec is None:
+        state.rollout = None
+        return None
+    if not context.rollouts:
+        compiled.gate.open()
+        return None
+    return await _Turn(context, state, compiled, spec, means).take()

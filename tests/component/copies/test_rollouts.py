@@ -1,0 +1,754 @@
+"""Changed content in steps, against the fake API server; time passes when a test says so."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.fake_cluster import path_of
+from tests.component.kube.fake_api import error, until
+
+from copyrator.api import names
+from copyrator.copies import rollouts
+
+RULE = path_of("copyrators", HOME, "r")
+STEPS = ["1", "50%", "100%"]
+PAUSE = 600
+TARGETS = 6
+
+
+class Stage:
+    """A rule ``r`` that copies the ConfigMap ``x`` into t0 to t5, and its operator."""
+
+    def __init__(self, cluster, **settings: Any) -> None:
+        self.cluster = cluster
+        self.passed = timedelta()
+        self.settings = settings
+        self.operator: Operator | None = None
+
+    async def start(self) -> None:
+        self.operator = Operator(self.cluster, **self.settings)
+        context = self.operator.controller._context
+        context.clock = lambda: datetime.now(UTC) + self.passed
+        await self.operator.start()
+
+    async def stop(self) -> None:
+        if self.operator is not None:
+            await self.operator.stop()
+            self.operator = None
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def look(self) -> None:
+        """Let the operator look at its rules, as it does when something is due."""
+        assert self.operator is not None
+        self.operator.controller._context.requeue_all_rules()
+
+    def wait(self, seconds: float = PAUSE + 1) -> None:
+        """Let time pass."""
+        self.passed += timedelta(seconds=seconds)
+        self.look()
+
+    async def settled(self) -> None:
+        assert self.operator is not None
+        await self.operator.settled()
+
+    # --- what a user does --------------------------------------------------------------------
+
+    def change(self, value: str, name: str = "x") -> None:
+        labels = {"labels": {"copy": "yes"}}
+        self.cluster.object("configmaps", HOME, name, data={"a": value}, metadata=labels)
+
+    def edit(self, **spec: Any) -> None:
+        """Change the rule's spec."""
+        body = self.cluster.objects[RULE]
+        self.cluster.write(RULE, {**body, "spec": {**body["spec"], **spec}})
+
+    def annotate(self, **annotations: str) -> None:
+        body = self.cluster.objects[RULE]
+        marks = {f"copyrator.flant.com/{k.replace('_', '-')}": v for k, v in annotations.items()}
+        metadata = {**body["metadata"], "annotations": marks}
+        self.cluster.write(RULE, {**body, "metadata": metadata})
+
+    # --- what a user sees --------------------------------------------------------------------
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.objects[RULE].get("status", {})
+        return found
+
+    @property
+    def rollout(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.status.get("rollout", {})
+        return found
+
+    @property
+    def message(self) -> str:
+        return str(self.status["conditions"][0]["message"])
+
+    def holding(self, value: str, name: str = "x") -> list[str]:
+        """The namespaces whose copy has this value."""
+        found = self.cluster.copies("configmaps", name)
+        return [
+            one
+            for one in found
+            if self.cluster.found("configmaps", one, name)["data"]["a"] == value
+        ]
+
+    def value(self, namespace: str) -> str | None:
+        found = self.cluster.found("configmaps", namespace, "x")
+        return found["data"]["a"] if found else None
+
+    async def at_step(self, step: int, *namespaces: str, value: str = "new") -> None:
+        """The step was written, and its pause has begun."""
+
+        def look() -> bool:
+            waits = self.rollout.get("step") == step and "nextAt" in self.rollout
+            return waits and set(self.holding(value)) == set(namespaces)
+
+        await until(look, f"step {step} in {namespaces}", 20)
+
+    async def done(self, value: str = "new", targets: int = TARGETS) -> None:
+        def look() -> bool:
+            return (
+                len(self.holding(value)) == targets
+                and reason(self.cluster, "r") == "Synced"
+                and self.rollout.keys() <= {"content"}
+            )
+
+        await until(look, "done", 20)
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    return by_name("x", rollout={"steps": STEPS, "pause": f"{PAUSE}s", **more})
+
+
+@asynccontextmanager
+async def staged(cluster, rule: dict[str, Any] | None = None, **settings: Any):
+    """All copies have the value ``old``."""
+    stage = Stage(cluster, **settings)
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}", **({"tier": "canary"} if number == 4 else {}))
+    stage.change("old")
+    await stage.start()
+    make_rule(cluster, "r", rule or spec())
+    try:
+        await stage.done("old")
+        yield stage
+    finally:
+        with suppress(Exception):
+            await stage.stop()
+
+
+@pytest.fixture
+async def stage(cluster) -> AsyncIterator[Stage]:
+    async with staged(cluster) as stage:
+        yield stage
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+async def test_changed_content_is_written_step_by_step(cluster, stage):
+    cluster.seen.clear()
+    lags = stage.operator.metrics.registry.get_sample_value("copyrator_copy_lag_seconds_count")
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    assert reason(cluster, "r") == "RollingOut"
+    assert stage.rollout["steps"] == 3
+    due = stage.rollout["nextAt"]
+    assert (
+        stage.message
+        == f"rollout step 1 of 3, the next one is due at {due}: 1 of 6 copies is up to date"
+    )
+    stage.wait(PAUSE - 30)
+    await stage.settled()
+    await stage.at_step(1, "t0")
+    stage.wait(31)
+    await stage.at_step(2, "t0", "t1", "t2")
+    stage.wait()
+    await stage.done()
+    writes = [(verb, path) for verb, path in cluster.writes("configmaps") if "/t" in path]
+    assert sorted(writes) == [("update", path_of("configmaps", f"t{n}", "x")) for n in range(6)]
+    assert cluster.of("list") == []
+    assert [one for one in cluster.of("get") if "/t" in one.path] == []
+    sample = stage.operator.metrics.registry.get_sample_value
+    assert sample("copyrator_copy_lag_seconds_count") == lags  # they were late on purpose
+    for outcome in ("started", "finished"):
+        assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
+
+
+async def test_the_namespaces_that_first_selects_come_first(cluster):
+    async with staged(cluster, spec(first={"matchLabels": {"tier": "canary"}})) as stage:
+        stage.change("new")
+        await stage.at_step(1, "t4")
+        stage.wait()
+        await stage.at_step(2, "t4", "t0", "t1")
+
+
+async def test_a_first_copy_of_a_rule_is_written_at_once_and_so_is_a_change_without_a_rollout(
+    cluster,
+):
+    async with staged(cluster, by_name("x")) as stage:
+        stage.change("new")
+        await until(lambda: len(stage.holding("new")) == TARGETS, "all at once")
+        assert "rollout" not in stage.status
+        stage.edit(**spec())
+        await stage.done("new")
+        stage.edit(rollout=None)
+        await until(lambda: "rollout" not in stage.status, "no rollout any more")
+
+
+async def test_steps_begin_also_where_an_edit_of_the_rule_adds_them_and_changes_the_content(
+    cluster,
+):
+    async with staged(cluster, by_name("x")) as stage:
+        stage.edit(**spec(), transform={"labels": {"add": {"a": "b"}}})
+        await until(lambda: stage.rollout.get("step") == 1 and "nextAt" in stage.rollout, "begun")
+        labelled = [
+            one
+            for one in stage.holding("old")
+            if "a" in cluster.found("configmaps", one, "x")["metadata"]["labels"]
+        ]
+        assert labelled == ["t0"]
+
+
+# --- beyond the steps -----------------------------------------------------------------------------
+
+
+async def test_new_namespaces_and_deleted_copies_get_the_new_content_and_edited_ones_wait(
+    cluster, stage
+):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    cluster.namespace("a-new")
+    cluster.gone("configmaps", "t5", "x")
+    body = cluster.found("configmaps", "t3", "x")
+    cluster.write(path_of("configmaps", "t3", "x"), {**body, "data": {"a": "edited"}}, "kubectl")
+    await stage.at_step(1, "a-new", "t0", "t5")
+    await stage.settled()
+    assert stage.value("t3") == "edited"
+    body = cluster.found("configmaps", "t0", "x")
+    cluster.write(path_of("configmaps", "t0", "x"), {**body, "data": {"a": "edited"}}, "kubectl")
+    await until(lambda: stage.value("t0") == "new", "a copy whose turn has come is put right")
+    stage.wait()  # four of seven
+    await stage.at_step(2, "a-new", "t0", "t1", "t2", "t5")
+
+
+async def test_namespaces_that_go_or_are_relabelled_leave_the_rest_as_it_is(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    for name in ("t1", "t2"):
+        cluster.gone("configmaps", name, "x")
+        cluster.drop(f"/api/v1/namespaces/{name}")
+    cluster.namespace("t3", **{names.LABEL_IGNORE: "true"})
+    await until(lambda: stage.value("t3") is None, "no target any more")
+    stage.wait()
+    await stage.at_step(2, "t0", "t4")
+    stage.wait()
+    await stage.done(targets=3)
+
+
+# --- other changes meanwhile ----------------------------------------------------------------------
+
+
+async def test_a_second_change_starts_over_with_the_newest_content(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+    first = stage.rollout["content"]
+    stage.change("newer")
+    await stage.at_step(1, "t0", value="newer")
+    assert stage.rollout["content"] != first
+    assert stage.holding("new") == ["t1", "t2"]
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2", value="newer")
+    stage.wait()
+    await stage.done("newer")
+
+
+async def test_a_change_back_to_what_most_copies_hold_is_written_at_once(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.change("newer")
+    await stage.at_step(1, "t0", value="newer")
+    stage.change("old")
+    await stage.done("old")
+
+
+async def test_a_change_back_to_what_few_copies_hold_is_a_change(cluster, stage):
+    stage.edit(**spec(steps=["5", "100%"]))
+    stage.change("new")
+    await stage.at_step(1, "t0", "t1", "t2", "t3", "t4")
+    stage.edit(**spec(steps=["1", "100%"]))
+    stage.change("old")
+    await stage.at_step(1, "t0", "t5", value="old")
+    stage.wait()
+    await stage.done("old")
+
+
+async def test_a_change_of_the_source_without_a_change_of_the_content_does_nothing(cluster, stage):
+    before = stage.rollout
+    body = cluster.found("configmaps", HOME, "x")
+    metadata = {**body["metadata"], "finalizers": ["example.com/x"]}
+    cluster.write(path_of("configmaps", HOME, "x"), {**body, "metadata": metadata})
+    await stage.settled()
+    assert stage.rollout == before
+    assert reason(cluster, "r") == "Synced"
+
+
+# --- restarts, pauses, deletion -------------------------------------------------------------------
+
+
+async def test_a_restart_goes_on_where_the_rollout_was(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    await stage.restart()
+    await stage.settled()
+    await stage.at_step(1, "t0")
+    await stage.stop()
+    stage.passed += timedelta(seconds=PAUSE + 1)
+    await stage.start()
+    await stage.at_step(2, "t0", "t1", "t2")
+    await stage.stop()
+    stage.change("newer")
+    await stage.start()
+    await stage.at_step(1, "t0", value="newer")
+
+
+async def test_a_crash_loop_writes_no_copy_twice_and_none_too_early(cluster, stage):
+    stage.change("new")
+    for patience in (0.0, 0.05, 0.1, 0.2, 0.4, 0.8) * 3:
+        await stage.restart()
+        with suppress(AssertionError):
+            await until(lambda: "nextAt" in stage.rollout, "a pause", patience)
+        step = stage.rollout.get("step", 0)
+        written = len(stage.holding("new"))
+        assert written <= {0: 0 if stage.holding("old") else 6, 1: 1, 2: 3, 3: 6}[step]
+        stage.passed += timedelta(seconds=PAUSE / 3)
+    while step := stage.rollout.get("step"):
+        stage.wait()
+        with suppress(AssertionError):
+            await until(lambda at=step: stage.rollout.get("step") != at, "the next step", 0.5)
+    await stage.done()
+    writes = [path for verb, path in cluster.writes("configmaps") if verb == "update"]
+    assert len([path for path in writes if "/t" in path]) == TARGETS
+
+
+@pytest.mark.parametrize("paused", [{"suspend": True}, {"mode": "Plan"}])
+async def test_a_paused_rule_takes_no_step_and_goes_on_afterwards(cluster, stage, paused):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.edit(**paused)
+    await until(lambda: reason(cluster, "r") in ("Suspended", "Planned"), "paused")
+    stage.wait()
+    await stage.settled()
+    assert stage.holding("new") == ["t0"]
+    assert stage.rollout["step"] == 1
+    stage.edit(suspend=False, mode="Apply")
+    await stage.at_step(2, "t0", "t1", "t2")
+
+
+async def test_a_rule_that_is_deleted_in_the_middle_removes_all_copies(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    cluster.drop(RULE)
+    await until(lambda: RULE not in cluster.objects, "gone")
+    assert cluster.copies("configmaps", "x") == []
+
+
+async def test_an_edit_that_is_invalid_keeps_the_state(cluster, stage):
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.edit(limit=0)
+    await until(lambda: reason(cluster, "r") == "InvalidSpec", "invalid")
+    assert stage.rollout["step"] == 1
+    stage.edit(limit=100)
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+async def test_a_target_that_fails_holds_a_step_up_no_longer_than_its_pause(cluster, stage):
+    refused = path_of("configmaps", "t0", "x")
+
+    async def update(request: web.Request) -> web.StreamResponse:
+        if request.path == refused:
+            return await error(403, "Forbidden", message="not you")(request)
+        return await cluster.serve(request)
+
+    cluster.always("update", update)
+    stage.change("new")
+    await until(lambda: "nextAt" in stage.rollout, "the pause begins", 20)
+    assert reason(cluster, "r") == "PartialFailure"
+    assert "rollout step 1 of 3" in stage.message
+    stage.wait()
+    await until(lambda: stage.holding("new") == ["t1", "t2"], "the next step", 20)
+    cluster.behave()
+    await stage.at_step(2, "t0", "t1", "t2")
+
+
+async def test_a_step_that_cant_be_recorded_isnt_begun(cluster, stage):
+    async def patch(request: web.Request) -> web.StreamResponse:
+        return await error(500, "InternalError")(request)
+
+    cluster.always("patch", patch)
+    stage.change("new")
+    await stage.settled()
+    assert stage.holding("new") == []
+    cluster.behave()
+    stage.look()
+    await stage.at_step(1, "t0")
+
+
+async def test_a_lost_key_starts_no_rollout(cluster, stage):
+    await stage.stop()
+    cluster.gone("secrets", HOME, "copyrator-hash-key")
+    cluster.seen.clear()
+    await stage.start()
+    await until(lambda: reason(cluster, "r") == "Synced", "sealed anew")
+    await stage.settled()
+    await stage.done("old")
+    steps = [seen.body["status"]["rollout"].get("step") for seen in cluster.of("patch")]
+    assert set(steps) <= {None}
+    stage.change("new")
+    await stage.at_step(1, "t0")
+
+
+# --- other kinds of rules -------------------------------------------------------------------------
+
+
+async def test_of_several_sources_a_namespace_gets_all_copies_at_its_turn(cluster):
+    rule = {"source": {"kind": "ConfigMap", "selector": {"matchLabels": {"copy": "yes"}}}}
+
+    async with staged(cluster) as stage:
+        stage.change("old", "y")
+        stage.edit(**rule)
+        await until(lambda: len(stage.holding("old", "y")) == TARGETS, "both")
+        await stage.done("old")
+        stage.change("new", "y")
+        await until(lambda: stage.rollout.get("step") == 1 and "nextAt" in stage.rollout, "begun")
+        assert stage.holding("new", "y") == ["t0"]
+        stage.wait()
+        await until(lambda: len(stage.holding("new", "y")) == 3, "the second step", 20)
+
+
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "x"},
+    "data": {"a": "{{ namespace.labels.team | d('old') }}"},
+}
+
+
+async def test_a_template_rolls_out_its_edits_and_follows_labels_of_namespaces_at_once(cluster):
+    rule = {"template": TEMPLATE, "rollout": spec()["rollout"], "targets": {"namespaces": ["t*"]}}
+    async with staged(cluster, rule) as stage:
+        cluster.namespace("t5", team="blue")
+        await until(lambda: stage.value("t5") == "blue", "relabelled")
+        assert stage.rollout.keys() == {"content"}
+        stage.edit(template={**TEMPLATE, "data": {"a": "{{ namespace.labels.team | d('new') }}"}})
+        await stage.at_step(1, "t0")
+        stage.wait()
+        await stage.at_step(2, "t0", "t1", "t2")
+        stage.wait()
+        await until(lambda: stage.rollout.keys() == {"content"}, "done")
+        assert stage.value("t5") == "blue"
+
+
+@pytest.mark.parametrize("name", ["x", "x-{{ namespace.name }}"])
+async def test_a_template_of_sources_rolls_out_their_changes(cluster, name):
+    stage = Stage(cluster)
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+    stage.change("old", "source")
+    rule = {
+        "sources": [{"as": "one", "kind": "ConfigMap", "name": "source"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {"a": "{{ sources.one.data.a }}"},
+        },
+        "rollout": spec()["rollout"],
+        "targets": {"namespaces": ["t*"]},
+    }
+
+    def values() -> list[str]:
+        return [
+            cluster.found("configmaps", f"t{n}", name.replace("{{ namespace.name }}", f"t{n}"))[
+                "data"
+            ]["a"]
+            for n in range(TARGETS)
+        ]
+
+    await stage.start()
+    make_rule(cluster, "r", rule)
+    await until(lambda: reason(cluster, "r") == "Synced", "synced")
+    assert values() == ["old"] * TARGETS
+    stage.change("new", "source")
+    await until(lambda: values() == ["new", *["old"] * 5] and "nextAt" in stage.rollout, "one")
+    await stage.restart()
+    await stage.settled()
+    assert values() == ["new", *["old"] * 5]
+    stage.wait()
+    await until(lambda: values() == ["new"] * 3 + ["old"] * 3 and "nextAt" in stage.rollout, "half")
+    stage.wait()
+    await until(lambda: values() == ["new"] * 6 and reason(cluster, "r") == "Synced", "all")
+    await stage.stop()
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+def workload(cluster, namespace: str, name: str = "web", **more: Any) -> str:
+    """A Deployment that uses the copy; healthy unless `more` says otherwise."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+    ready = more.pop("ready", 1)
+    annotations = more.pop("annotations", {})
+    known = cluster.objects.get(path, {})
+    spec = known.get("spec") or {
+        "replicas": 1,
+        "template": {
+            "spec": {"containers": [{"name": "a", "envFrom": [{"configMapRef": {"name": "x"}}]}]}
+        },
+    }
+    body = {
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "spec": {**spec, **more},
+        "status": {
+            "observedGeneration": known.get("metadata", {}).get("generation", 1),
+            **dict.fromkeys(
+                ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), ready
+            ),
+            "conditions": [{"type": "Available", "status": "True" if ready else "False"}],
+        },
+    }
+    cluster.write(path, body)
+    return path
+
+
+@pytest.fixture
+async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
+    """A rollout with health."""
+    monkeypatch.setattr(rollouts, "LOOK_SECONDS", 0.1)
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+        workload(cluster, f"t{number}")
+        workload(cluster, f"t{number}", "other", template={})
+    async with staged(cluster, spec(health=True)) as stage:
+        yield stage
+
+
+async def stopped(stage: Stage, who: str = "t0") -> None:
+    await until(lambda: reason(stage.cluster, "r") == "RolloutStopped", "stopped", 20)
+    found = stage.rollout["stopped"]
+    assert (found["namespace"], found["kind"], found["name"]) == (who, "Deployment", "web")
+
+
+async def test_a_consumer_that_was_healthy_and_isnt_any_more_stops_the_rollout(cluster, healthy):
+    stage = healthy
+    cluster.seen.clear()
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    step = stage.rollout["step"]
+    assert stage.message.startswith(
+        "Deployment t0/web isn't healthy since its copy was changed (Replicas: 0/1); the rollout "
+        f"is stopped at step {step} of 3: 1 of 6 copies is up to date"
+    )
+    lists = [seen.path for seen in cluster.of("list")]
+    assert sorted(lists) == sorted(
+        f"/apis/apps/v1/namespaces/t0/{kind}"
+        for kind in ("deployments", "statefulsets", "daemonsets")
+        for _ in ("before", "after")
+    )
+    cluster.namespace("a-new")
+    cluster.gone("configmaps", "t5", "x")
+    for place in ("t0", "t3"):
+        body = cluster.found("configmaps", place, "x")
+        cluster.write(path_of("configmaps", place, "x"), {**body, "data": {"a": "edited"}}, "me")
+    await until(lambda: set(stage.holding("new")) == {"a-new", "t5"}, "new ones only")
+    stage.wait()
+    await stage.settled()
+    assert stage.holding("edited") == ["t0", "t3"]
+    await stage.restart()
+    await stage.settled()
+    assert stage.holding("edited") == ["t0", "t3"]
+    assert reason(cluster, "r") == "RolloutStopped"
+
+
+async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    workload(cluster, "t0", ready=1)
+    await stage.at_step(2, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await stage.at_step(3, *(f"t{n}" for n in range(6)))
+    assert "it ends at" in stage.message
+    stage.wait()
+    await stage.done()
+
+
+async def test_a_stopped_rollout_starts_over_when_the_source_changes(cluster, healthy):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    stage.change("newer")
+    await stage.at_step(1, "t0", value="newer")
+    assert stage.rollout["unhealthyBefore"] == ["t0/Deployment/web"]
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2", value="newer")  # it wasn't healthy before
+
+
+async def test_a_stopped_rollout_is_resumed_at_its_step_only(cluster, healthy):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    ticket = f"{stage.rollout['content']}-{stage.rollout['startedAt']}"
+    stage.annotate(rollout_resume=f"{ticket}-2")
+    await stage.settled()
+    assert reason(cluster, "r") == "RolloutStopped"
+    stage.annotate(rollout_resume=f"{ticket}-1")
+    await stage.at_step(2, "t0", "t1", "t2")
+    workload(cluster, "t2", ready=0)
+    stage.wait()
+    await stopped(stage, "t2")
+
+
+async def test_a_rollout_is_finished_at_once_also_a_stopped_one(cluster, healthy):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
+    await stage.done()
+    stage.edit(**spec(steps=["1", "100%"]))
+    for value in ("newer", "new"):  # it isn't for another content, nor for this one again
+        stage.passed += timedelta(seconds=2)
+        stage.change(value)
+        await stage.at_step(1, "t0", value=value)
+        stage.wait()
+        await stage.done(value)
+
+
+async def test_what_was_unhealthy_or_didnt_exist_before_stops_nothing(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t0", ready=0)
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    path = workload(cluster, "t0", "late", ready=0)
+    body = cluster.objects[path]
+    body["metadata"]["creationTimestamp"] = "2126-01-01T00:00:00Z"
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+
+
+async def test_health_waits_at_least_the_operators_time(cluster):
+    quick = spec(health=True, pause="1s")
+    async with staged(cluster, quick, rollout_health_pause=PAUSE) as stage:
+        stage.change("new")
+        await stage.at_step(1, "t0")
+        stage.wait(PAUSE - 30)
+        await stage.settled()
+        await stage.at_step(1, "t0")
+
+
+async def test_without_the_permission_nothing_is_written_and_the_status_names_it(cluster):
+    async with staged(cluster, spec(health=True)) as stage:
+
+        async def listing(request: web.Request) -> web.StreamResponse:
+            if "/apps/" not in request.path:
+                return await cluster.serve(request)
+            text = 'cannot list resource "deployments" in API group "apps"'
+            return await error(403, "Forbidden", message=text)(request)
+
+        cluster.always("list", listing)
+        stage.change("new")
+        await until(lambda: reason(cluster, "r") == "PartialFailure", "said")
+        assert "set rules.consumers in the chart" in stage.message
+        await stage.settled()
+        assert stage.holding("new") == []
+        cluster.namespace("a-new")
+        await until(lambda: stage.holding("new") == ["a-new"], "a new namespace doesn't wait")
+        cluster.behave()
+        stage.look()
+        await stage.at_step(1, "a-new")
+
+
+async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(cluster):
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+        workload(cluster, f"t{number}", annotations={names.ANN_RESTART: "true"})
+        workload(cluster, f"t{number}", "silent")
+
+    def restarts() -> list[str]:
+        return [path.split("/")[5] + path[-4:] for _, path in cluster.writes("deployments")]
+
+    async with staged(cluster, spec(restart="Consumers")) as stage:
+        stage.change("new")
+        await stage.at_step(1, "t0")
+        assert restarts() == ["t0/web"]
+        (patch,) = [seen.body for seen in cluster.of("patch") if "/deployments/" in seen.path]
+        template = patch["spec"]["template"]["metadata"]["annotations"]
+        assert template.keys() == {"kubectl.kubernetes.io/restartedAt"}
+        await stage.restart()
+        stage.wait()
+        await stage.at_step(2, "t0", "t1", "t2")
+        assert sorted(restarts()) == ["t0/web", "t1/web", "t2/web"]
+        stage.wait()
+        await stage.done()
+        assert sorted(restarts()) == [f"t{n}/web" for n in range(TARGETS)]
+
+
+async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluster):
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+        workload(cluster, f"t{number}", annotations={names.ANN_RESTART: "true"})
+
+    def restarts() -> list[str]:
+        return sorted(path.split("/")[5] for _, path in cluster.writes("deployments"))
+
+    async with staged(cluster, spec(restart="Consumers")) as stage:
+        stage.change("new")
+        await stage.at_step(1, "t0")
+        stage.change("old")
+        await stage.done("old")
+        assert restarts() == ["t0", "t0"]
+        stage.change("newer")
+        await stage.at_step(1, "t0", value="newer")
+        stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
+        await stage.done("newer")
+        assert restarts() == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]
+
+
+async def test_rules_without_a_rollout_read_no_workload(cluster):
+    cluster.namespace("t0")
+    workload(cluster, "t0", annotations={names.ANN_RESTART: "true"})
+    async with staged(cluster, by_name("x")) as stage:
+        stage.change("new")
+        await until(lambda: len(stage.holding("new")) == TARGETS, "at once")
+        assert [seen for seen in cluster.seen if "/apps/" in seen.path] == []

@@ -1,0 +1,411 @@
+"""Changed content in steps, on the real API server, with real consumers."""
+
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet, within
+from tests.e2e.documents import commands
+from tests.e2e.installation import installed
+from tests.long import LONG
+
+from copyrator.cli import cli
+from demo.chart import ROOT
+from localcluster import Api, Cluster
+
+TARGETS = 1000 if LONG else 12
+STEPS = ["1", "10%", "50%", "100%"]
+PATIENCE = 60 + TARGETS / 5
+APPS = "/apis/apps/v1/namespaces/{}/deployments"
+
+pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One operator of the file, which may read and restart consumers, and waits 3 s for health."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    flags = ("--rollout-health-pause", "3")
+    with deploy(cluster, log, DATA, *flags, consumers=True, restart=True) as operator:
+        operator.start()
+        yield operator
+
+
+def spec(word: str, **rollout: Any) -> dict[str, Any]:
+    return {
+        "source": {"kind": "Secret", "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        "rollout": {"steps": STEPS, "pause": "1s", **rollout},
+    }
+
+
+class Fleet:
+    """A rule, its source, and its target namespaces."""
+
+    def __init__(self, operator: Operator, user: User, word: str) -> None:
+        self.operator, self.user, self.word = operator, user, word
+        self.home = operator.namespace
+        self.spaces: list[str] = []
+
+    def begin(self, spaces: list[str], **rollout: Any) -> None:
+        self.spaces = sorted(spaces)
+        data = encoded(password="old")
+        self.user.create("secrets", self.home, self.word, data=data)
+        self.user.rule(self.home, self.word, spec(self.word, **rollout))
+        self.user.wait_ready(self.home, self.word, PATIENCE)
+
+    def change(self, value: str) -> None:
+        self.user.patch("secrets", self.home, self.word, data=encoded(password=value))
+
+    def holding(self, value: str) -> list[str]:
+        path = "/api/v1/secrets"
+        found = self.user.api.get(path, fieldSelector=f"metadata.name={self.word}")["items"]
+        wanted = encoded(password=value)
+        return sorted(
+            one["metadata"]["namespace"]
+            for one in found
+            if one["data"] == wanted and one["metadata"]["namespace"] != self.home
+        )
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        return self.user.get("copyrators", self.home, self.word) or {}
+
+    @property
+    def rollout(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.rule.get("status", {}).get("rollout", {})
+        return found
+
+    def at_step(self, step: int, value: str, *spaces: str) -> None:
+        """It was written, and nothing else was."""
+
+        def look() -> bool:
+            waits = self.rollout.get("step") == step and "nextAt" in self.rollout
+            return waits and self.holding(value) == sorted(spaces)
+
+        within(30, look, lambda: f"step {step}: {self.rollout}, in {self.holding(value)}")
+
+    def done(self, value: str) -> None:
+        def look() -> bool:
+            ready = self.user.condition(self.home, self.word).get("status") == "True"
+            return ready and "step" not in self.rollout and self.holding(value) == self.spaces
+
+        within(PATIENCE, look, lambda: f"done: {self.rollout}")
+
+    def types(self, command: str, code: int = 0) -> str:
+        """Type a command of ours."""
+        environment = {"KUBECONFIG": str(self.operator.cluster.admin_kubeconfig), "COLUMNS": "200"}
+        result = CliRunner().invoke(cli, command.split(), env=environment)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def updates(self, since: int) -> list[Any]:
+        """The writes of existing copies, as they were answered."""
+        found = [
+            event
+            for event in self.operator.writes(since, but=("events",))
+            if event.namespace in self.spaces and event.verb == "update"
+        ]
+        return sorted(found, key=lambda event: event.began)
+
+
+@pytest.fixture
+def fleet(operator: Operator, user: User, word: str) -> Fleet:
+    return Fleet(operator, user, word)
+
+
+def make(api: Api, word: str, count: int) -> list[str]:
+    names = [f"{word}-{number:04}" for number in range(count)]
+    for name in names:
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    return names
+
+
+def in_order(events: list[Any], spaces: list[str]) -> None:
+    """Each copy was written once, and those of a step before those of the next one."""
+    names = [event.namespace for event in events]
+    assert Counter(names) == dict.fromkeys(spaces, 1)
+    for total in totals_of(len(spaces)):
+        assert sorted(names[:total]) == spaces[:total]
+
+
+def totals_of(count: int) -> list[int]:
+    """Of STEPS; each number once."""
+    return sorted({1, -(-count // 10), -(-count // 2), count})
+
+
+def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
+    """12 targets; 1,000 with COPYRATOR_LONG=1."""
+    spaces = make(api, word, TARGETS)
+    try:
+        fleet.begin(spaces)
+        since = fleet.operator.cluster.audit_offset()
+        fleet.change("new")
+        fleet.done("new")
+        wait_quiet(fleet.operator, fleet.home, *spaces)
+        events = fleet.updates(since)
+        in_order(events, spaces)
+        bounds = totals_of(TARGETS)
+        for before, after in pairwise([0, *bounds]):
+            if before:
+                assert events[before].began - events[before - 1].ended >= 1.0, after
+        mine = [
+            event
+            for event in fleet.operator.cluster.audit_events(since)
+            if event.user == fleet.operator.user
+        ]
+        assert [
+            one.uri for one in mine if one.verb in ("list", "get") and one.resource != "leases"
+        ] == []
+        seconds = events[-1].ended - events[0].began
+        statuses = [one for one in mine if one.subresource == "status" and one.name == word]
+        assert len(statuses) <= 2 * len(bounds) + seconds + 4
+    finally:
+        for name in spaces:
+            api.delete(f"/api/v1/namespaces/{name}")
+
+
+def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
+    stopped, user, api, word, namespace
+):
+    fleet = Fleet(stopped, user, word)
+    stopped.start()
+    fleet.begin([namespace(f"{word}-{number}") for number in range(6)])
+    since = stopped.cluster.audit_offset()
+    fleet.change("new")
+    for _ in range(20):
+        try:
+            within(2, lambda: "step" not in fleet.rollout and fleet.holding("old") == [])
+            break
+        except AssertionError:
+            stopped.stop(signal.SIGKILL)
+            stopped.start()
+    fleet.done("new")
+    in_order(fleet.updates(since), fleet.spaces)
+    assert stopped.stop() == 0
+    api.delete(f"/api/v1/namespaces/{fleet.home}/secrets/copyrator-hash-key")
+    since = stopped.cluster.audit_offset()
+    stopped.start()
+    within(30, lambda: len(fleet.updates(since)) == len(fleet.spaces), "all are sealed anew")
+    user.wait_ready(fleet.home, word)
+    assert "step" not in fleet.rollout
+    assert fleet.holding("new") == fleet.spaces
+
+
+def test_what_happens_during_a_rollout(fleet, api, user, word, namespace):
+    """New namespaces, deleted and edited copies, changes, suspension, commands, deletion."""
+    canary = namespace(f"{word}-z", labels={"tier": word})
+    spaces = sorted([canary, *(namespace(f"{word}-{number}") for number in range(4))])
+    first = {"matchLabels": {"tier": word}}
+    fleet.begin(spaces, pause="1h", first=first, steps=["1", "3", "100%"])
+    one, _, three, four = (name for name in spaces if name != canary)
+    fleet.change("new")
+    fleet.at_step(1, "new", canary)
+    ready = user.condition(fleet.home, word)
+    assert (ready["status"], ready["reason"]) == ("Unknown", "RollingOut")
+    assert (
+        f"rollout step 1 of 3, the next one is due at {fleet.rollout['nextAt']}" in ready["message"]
+    )
+    assert ready["message"].endswith("1 of 5 copies is up to date")
+    assert user.condition(fleet.home, word, "Reconciling")["status"] == "True"
+
+    late = namespace(f"{word}-late")
+    user.wait_data("secrets", late, word, encoded(password="new"))
+    user.delete("secrets", four, word)
+    user.wait_data("secrets", four, word, encoded(password="new"))
+    user.patch("secrets", three, word, data=encoded(password="edited"))
+    said = fleet.types(f"why {one}/{word} --kind secret --operator-namespace {fleet.home}")
+    assert "changes its copies in steps, and this one's turn hasn't come" in said
+    planned = fleet.types(
+        f"plan rule {fleet.home}/{word} --operator-namespace {fleet.home}", code=2
+    )
+    assert "1, 3, 6 of 6 namespaces, 1h after each" in planned
+    assert "Rollout step:" in fleet.types(f"describe rule {fleet.home}/{word}")
+    wait_quiet(fleet.operator, *spaces)
+    assert user.data("secrets", three, word) == encoded(password="edited")
+
+    fleet.change("newer")
+    fleet.at_step(1, "newer", canary)
+    fleet.spaces = sorted([*spaces, late])
+    user.patch("copyrators", fleet.home, word, spec={"suspend": True})
+    user.wait_reason(fleet.home, word, "Suspended")
+    assert fleet.rollout["step"] == 1
+    fleet.change("newest")
+    wait_quiet(fleet.operator, *fleet.spaces)
+    assert fleet.holding("newest") == []
+    user.patch("copyrators", fleet.home, word, spec={"suspend": False, "mode": "Plan"})
+    user.wait_reason(fleet.home, word, "Planned")
+    assert fleet.holding("newest") == []
+    user.patch("copyrators", fleet.home, word, spec={"mode": "Apply"})
+    fleet.at_step(1, "newest", canary)
+
+    refused = fleet.types(f"rollout resume rule {fleet.home}/{word}", code=1)
+    assert "its rollout isn't stopped" in refused
+    said = fleet.types(f"rollout finish rule {fleet.home}/{word}")
+    assert f"rule {fleet.home}/{word}: the rollout is finished without further steps" in said
+    fleet.done("newest")
+    refused = fleet.types(f"rollout finish rule {fleet.home}/{word}", code=1)
+    assert "no rollout is in progress" in refused
+
+    fleet.change("bad")
+    fleet.at_step(1, "bad", canary)
+    since = fleet.operator.cluster.audit_offset()
+    fleet.change("newest")
+    fleet.done("newest")
+    assert [event.namespace for event in fleet.updates(since)] == [canary]
+
+    fleet.change("last")
+    fleet.at_step(1, "last", canary)
+    user.delete("copyrators", fleet.home, word)
+    user.wait_gone("copyrators", fleet.home, word)
+    assert fleet.holding("last") == fleet.holding("newest") == []
+
+
+def consumer(user: User, namespace: str, secret: str, **annotations: str) -> None:
+    """A Deployment whose pod ends if the password is ``bad``."""
+    script = 'test "$PASSWORD" != bad && exec sleep 3600'
+    reference = {"secretKeyRef": {"name": secret, "key": "password"}}
+    container = {
+        "name": "main",
+        "image": "web",
+        "command": ["sh", "-c", script],
+        "env": [{"name": "PASSWORD", "valueFrom": reference}],
+    }
+    pod = {"terminationGracePeriodSeconds": 0, "containers": [container]}
+    body = {
+        "metadata": {"name": "web", "annotations": annotations},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod},
+        },
+    }
+    user.api.create(APPS.format(namespace), body)
+
+
+def web(user: User, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = user.api.get(f"{APPS.format(namespace)}/web")
+    return found
+
+
+def healthy(user: User, namespace: str) -> bool:
+    body = web(user, namespace)
+    status, counts = body.get("status", {}), ("replicas", "updatedReplicas", "availableReplicas")
+    same = status.get("observedGeneration") == body["metadata"]["generation"]
+    return same and all(status.get(one) == 1 for one in counts)
+
+
+def test_consumers_that_fail_with_the_new_content_stop_it_after_the_first_step(
+    fleet, user, word, namespace
+):
+    """Their pods are real processes: the password `bad` ends them."""
+    spaces = sorted(namespace(f"{word}-{number}") for number in range(3))
+    fleet.begin(spaces, steps=["1", "100%"], health=True, restart="Consumers")
+    for space in spaces:
+        consumer(user, space, word, **{"copyrator.flant.com/restart": "true"})
+    for space in spaces:
+        within(60, lambda at=space: healthy(user, at), f"the consumer in {space} runs")
+    wait_quiet(fleet.operator, fleet.home, *spaces)
+    since = fleet.operator.cluster.audit_offset()
+    fleet.change("bad")
+    user.wait_reason(fleet.home, word, "RolloutStopped")
+    stopped = fleet.rollout["stopped"]
+    assert (stopped["namespace"], stopped["kind"], stopped["name"]) == (
+        spaces[0],
+        "Deployment",
+        "web",
+    )
+    assert user.condition(fleet.home, word, "Stalled")["status"] == "True"
+    assert fleet.holding("bad") == spaces[:1]
+    assert all(healthy(user, space) for space in spaces[1:])
+    mine = [
+        event
+        for event in fleet.operator.cluster.audit_events(since)
+        if event.user == fleet.operator.user
+    ]
+    patched = [
+        (one.namespace, one.resource)
+        for one in mine
+        if one.resource == "deployments" and one.verb == "patch"
+    ]
+    assert patched == [(spaces[0], "deployments")]
+    lists = Counter((one.namespace, one.resource) for one in mine if one.verb == "list")
+    kinds = ("deployments", "statefulsets", "daemonsets")
+    assert lists == {(spaces[0], kind): 3 for kind in kinds}  # before, to restart, after
+
+    def events() -> list[str]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{fleet.home}/events"
+        items = user.api.get(path)["items"]
+        return [one["type"] for one in items if one.get("reason") == "RolloutStopped"]
+
+    within(15, lambda: events() == ["Warning"], "an Event")
+    fleet.change("good")  # the repaired one
+    fleet.done("good")
+    assert all(healthy(user, space) for space in spaces)
+
+
+def with_names(command: str, names: dict[str, str]) -> str:
+    """A command with other names of objects."""
+    if command.startswith("kubectl"):  # its names have no namespace
+        command = command.replace("copyrator/db-password", "copyrators/db-password")
+    for name, own in names.items():
+        command = command.replace(name, own)
+    return command
+
+
+def test_the_commands_of_the_document_work_one_after_the_other(
+    operator, user, word, namespace, tmp_path
+):
+    """docs/rollouts.md, with the names of this test's namespaces in place of its own."""
+    spaces = sorted(namespace(f"{word}-{letter}", labels={"app": word}) for letter in "ab")
+    for space in spaces:
+        consumer(user, space, "db-password")
+    text = (ROOT / "examples" / "rules" / "rollout.yaml").read_text()
+    text = text.replace("namespace: copyrator", f"namespace: {operator.namespace}")
+    manifest = tmp_path / "rollout.yaml"
+    manifest.write_text(text.replace("team-*", f"{word}-*"))
+    fleet = Fleet(operator, user, "db-password")
+    fleet.spaces = spaces
+    names = {
+        "examples/rules/rollout.yaml": str(manifest),
+        "copyrator/db-password": f"{fleet.home}/db-password",
+        "-n copyrator": f"-n {fleet.home}",
+        "team-a": spaces[1],
+    }
+    typed = commands("docs/rollouts.md")
+    assert typed[-1].startswith("copyrator rollout finish")
+    for command in typed:
+        program, *words = shlex.split(with_names(command, names))
+        if program == "kubectl":
+            operator.cluster.kubectl(*words)
+            if "patch" in words:
+                fleet.at_step(1, "changed", spaces[1])
+        else:
+            said = fleet.types(shlex.join(words))
+            assert "describe" not in words or "1 of 4, its pause ends at" in said
+    fleet.done("changed")
+    pods = [web(user, space)["spec"]["template"]["metadata"] for space in spaces]
+    assert ["annotations" in one for one in pods] == [False, True]  # the other didn't ask for it
+    user.delete("copyrators", fleet.home, "db-password")
+
+
+@pytest.mark.refused("list deployments", "list statefulsets", "list daemonsets")
+def test_without_the_chart_s_permission_the_status_names_it(
+    cluster, user, word, namespace, tmp_path
+):
+    chosen = {"bundles.health.enabled": False, "rules.kinds": list(DATA)}  # that may list, too
+    flags = ("--kinds", ",".join(DATA))
+    log = tmp_path / "operator.log"
+    with installed(cluster, log, None, *flags, values=chosen) as operator:
+        operator.start()
+        fleet = Fleet(operator, user, word)
+        fleet.begin([namespace(f"{word}-1")], health=True)
+        fleet.change("new")
+        said = user.wait_reason(fleet.home, word, "PartialFailure")["message"]
+        assert "cannot list resource" in said
+        assert "set rules.consumers in the chart" in said
+        assert fleet.holding("new") == []

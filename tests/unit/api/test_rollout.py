@@ -1,0 +1,222 @@
+"""``spec.rollout`` and ``status.rollout``: what is accepted, and what is read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.fields import Fields
+from copyrator.api.rollout import (
+    Consumer,
+    Restart,
+    Rollout,
+    RolloutState,
+    Stopped,
+    read_rollout,
+    read_rollout_state,
+)
+from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+from copyrator.api.selectors import LabelSelector
+from copyrator.settings.limits import ROLLOUT_STEPS, UNHEALTHY_BEFORE
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CONTENT = "0123456789abcdef" * 2
+
+
+def parsed(**rollout: Any) -> RuleSpec | InvalidSpec:
+    source = {"kind": "Secret", "name": "x"}
+    return parse_rule({"metadata": {}, "spec": {"source": source, "rollout": rollout}})
+
+
+def accepted(**rollout: Any) -> Rollout:
+    spec = parsed(**rollout)
+    assert isinstance(spec, RuleSpec), spec
+    assert spec.rollout is not None
+    return spec.rollout
+
+
+def test_the_defaults() -> None:
+    assert accepted(steps=["100%"]) == Rollout(("100%",), 600.0, None, False, Restart.NEVER)
+
+
+def test_everything_is_read() -> None:
+    found = accepted(
+        steps=["1", "10%", "50%", "100%"],
+        pause="1h30m",
+        first={"matchLabels": {"tier": "canary"}},
+        health=True,
+        restart="Consumers",
+    )
+    first = LabelSelector.from_labels({"tier": "canary"})
+    steps = ("1", "10%", "50%", "100%")
+    assert found == Rollout(steps, 5400.0, first, True, Restart.CONSUMERS)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "path", "message"),
+    [
+        ({}, "spec.rollout.steps", "is required, for example"),
+        ({"steps": []}, "spec.rollout.steps", 'must end with "100%"'),
+        ({"steps": ["1"]}, "spec.rollout.steps", 'must end with "100%"'),
+        ({"steps": ["1", "100"]}, "spec.rollout.steps", 'must end with "100%"'),
+        ({"steps": [1, "100%"]}, "spec.rollout.steps[0]", "must be a string, not a number"),
+        ({"steps": "100%"}, "spec.rollout.steps", "must be a list"),
+        ({"steps": ["50%", "10%", "100%"]}, "spec.rollout.steps", "must increase"),
+        ({"steps": ["5", "5", "100%"]}, "spec.rollout.steps", "must increase"),
+        ({"steps": ["100%", "100%"]}, "spec.rollout.steps", "must increase"),
+        ({"steps": ["5", "4", "100%"]}, "spec.rollout.steps", "must increase"),
+        (
+            {"steps": [*map(str, range(1, ROLLOUT_STEPS + 1)), "100%"]},
+            "spec.rollout.steps",
+            "must not have more than 20 steps",
+        ),
+        *(
+            ({"steps": [text, "100%"]}, "spec.rollout.steps[0]", "neither a number of namespaces")
+            for text in ("0", "0%", "101%", "1.5%", "-1", "a", "1 %", "010", "12345678", "\u0661")
+        ),
+        *(
+            (
+                {"steps": ["100%"], "pause": text},
+                "spec.rollout.pause",
+                f"'{text}' isn't a duration between 1s and 168h",
+            )
+            for text in ("0s", "500ms", "169h", "10", "soon", "-1m")
+        ),
+        ({"steps": ["100%"], "pause": 10}, "spec.rollout.pause", "must be a string"),
+        ({"steps": ["100%"], "first": {}}, "spec.rollout.first", "must select some namespaces"),
+        (
+            {"steps": ["100%"], "first": {"tier": "canary"}},
+            "spec.rollout.first.tier",
+            "isn't a field of a selector",
+        ),
+        ({"steps": ["100%"], "health": "yes"}, "spec.rollout.health", "must be true or false"),
+        (
+            {"steps": ["100%"], "restart": "Pods"},
+            "spec.rollout.restart",
+            "must be one of Never, Consumers",
+        ),
+    ],
+)
+def test_what_is_refused(rollout: dict[str, Any], path: str, message: str) -> None:
+    answer = parsed(**rollout)
+    assert isinstance(answer, InvalidSpec)
+    assert answer.path == path
+    assert message in answer.message
+
+
+@pytest.mark.parametrize("steps", [["5", "1%", "100%"], ["50%", "3", "100%"]])
+def test_numbers_and_percentages_are_not_compared(steps: list[str]) -> None:
+    assert accepted(steps=steps).steps == tuple(steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "targets", "totals"),
+    [
+        (["1", "10%", "50%", "100%"], 500, [1, 50, 250, 500]),
+        (["1", "10%", "50%", "100%"], 7, [1, 1, 4, 7]),
+        (["1", "10%", "50%", "100%"], 1, [1, 1, 1, 1]),
+        (["1", "10%", "50%", "100%"], 0, [0, 0, 0, 0]),
+        (["5", "1%", "100%"], 100, [5, 5, 100]),
+        (["29%", "100%"], 100, [29, 100]),
+        (["1000", "100%"], 10, [10, 10]),
+    ],
+)
+def test_steps_are_totals_rounded_up(steps: list[str], targets: int, totals: list[int]) -> None:
+    assert accepted(steps=steps).totals(targets) == totals
+
+
+def test_each_number_is_told_once() -> None:
+    assert accepted(steps=["1", "10%", "50%", "100%"]).to_string(7) == "1, 4, 7"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "reads"),
+    [({}, False), ({"health": True}, True), ({"restart": "Consumers"}, True)],
+)
+def test_which_rules_read_consumers(rollout: dict[str, Any], reads: bool) -> None:
+    assert accepted(steps=["100%"], **rollout).reads_consumers is reads
+
+
+STATES = [
+    RolloutState(CONTENT),
+    RolloutState(CONTENT, step=2, previous="a" * 32, started_at=NOW),
+    RolloutState(
+        CONTENT,
+        step=2,
+        previous="a" * 32,
+        started_at=NOW,
+        next_at=NOW,
+        stopped=Stopped(Consumer("team-a", "Deployment", "web"), "Replicas: 0/1"),
+        unhealthy_before=("team-a/Deployment/api",),
+    ),
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_is_read_as_it_was_written(state: RolloutState) -> None:
+    assert read_rollout_state({"rollout": state.to_dict(4)}) == state
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        [],
+        {},
+        {"content": "short"},
+        {"content": 5},
+        {"content": CONTENT, "step": -1},
+        {"content": CONTENT, "step": ROLLOUT_STEPS + 1},
+        {"content": CONTENT, "step": True},
+        {"content": CONTENT, "step": "1"},
+    ],
+)
+def test_what_isnt_ours_counts_as_absent(found: Any) -> None:
+    assert read_rollout_state({"rollout": found}) is None
+
+
+def test_a_hostile_state_is_bounded() -> None:
+    many = [*(f"n/Deployment/{number}" for number in range(300)), 5]
+    found = {"content": CONTENT, "step": 1, "unhealthyBefore": many, "stopped": {"name": "x" * 999}}
+    state = read_rollout_state({"rollout": found})
+    assert state is not None
+    assert len(state.unhealthy_before) == UNHEALTHY_BEFORE
+    assert state.stopped is not None
+    assert len(state.stopped.consumer.name) == 400
+    assert (state.stopped.consumer.namespace, state.stopped.consumer.kind) == ("", "")
+
+
+def test_a_long_message_is_cut() -> None:
+    stopped = Stopped(Consumer("a", "Deployment", "b"), "x" * 1000)
+    assert len(stopped.to_dict()["message"]) == 256
+
+
+def test_each_rollout_and_each_step_of_it_has_a_name_of_its_own() -> None:
+    state = RolloutState(CONTENT, step=3, started_at=NOW)
+    assert state.id == f"{CONTENT}-2026-01-01T12:00:00Z"
+    assert state.ticket == f"{CONTENT}-2026-01-01T12:00:00Z-3"
+    assert RolloutState(CONTENT).id == f"{CONTENT}-"
+
+
+@given(JSON)
+def test_no_json_breaks_the_readers(value: Any) -> None:
+    assert isinstance(parsed(steps=value), RuleSpec | InvalidSpec)
+    read_rollout_state({"rollout": value})
+    read_rollout_state({"rollout": {"content": CONTENT, "stopped": value, "startedAt": value}})
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=6, unique=True), st.integers(0, 10_000))
+def test_totals_never_decrease_and_end_with_all(steps: list[int], targets: int) -> None:
+    texts = [f"{one}%" for one in sorted({*steps, 100})]
+    totals = accepted(steps=texts).totals(targets)
+    assert totals == sorted(totals)
+    assert totals[-1] == targets
+
+
+def test_a_rule_without_it_has_none() -> None:
+    assert read_rollout(Fields({}, "spec")) is None

@@ -1,0 +1,73 @@
+"""What commands say of a rollout."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from copyrator.api.rollout import Consumer, Restart, Rollout, RolloutState, Stopped
+from copyrator.api.selectors import LabelSelector
+from copyrator.cli.rollout_state import described, in_steps, state_lines, state_of, waits
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RUNNING = RolloutState("a" * 32, step=2, next_at=NOW + timedelta(seconds=90))
+STOPPED = RolloutState(
+    "a" * 32, step=2, stopped=Stopped(Consumer("team-a", "Deployment", "web"), "Replicas: 0/1")
+)
+ROLLOUT = Rollout(("1", "10%", "100%"))
+
+
+@pytest.mark.parametrize(
+    ("rollout", "text"),
+    [
+        (ROLLOUT, "1, 10%, 100%; 10m after each"),
+        (
+            Rollout(
+                ("100%",),
+                3600,
+                LabelSelector.from_labels({"tier": "canary"}),
+                True,
+                Restart.CONSUMERS,
+            ),
+            (
+                "100%; 1h after each; tier=canary first; stops if consumers aren't healthy; "
+                "restarts consumers"
+            ),
+        ),
+    ],
+)
+def test_the_spec_in_a_line(rollout, text):
+    assert described(rollout) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "lines"),
+    [
+        (RolloutState("a" * 32), []),
+        (RolloutState("a" * 32, step=1), ["1 of 3, being written"]),
+        (RUNNING, ["2 of 3, its pause ends at 2026-01-01T12:01:30Z (in 90s)"]),
+        (STOPPED, ["2 of 3, stopped: Deployment team-a/web: Replicas: 0/1"]),
+    ],
+)
+def test_the_step(state, lines):
+    assert list(state_lines({"rollout": state.to_dict(3)}, NOW)) == lines
+
+
+def test_what_isnt_ours_is_no_rollout():
+    assert state_of(None) is None
+    assert state_of({"rollout": {"content": "x", "step": 1}}) is None
+
+
+def test_a_plan_names_the_namespaces_of_each_step():
+    assert in_steps(ROLLOUT, 500) == (
+        "Existing copies are changed in steps (spec.rollout): 1, 50, 500 of 500 namespaces, 10m "
+        "after each; new ones are created at once."
+    )
+
+
+def test_why_a_copy_isnt_changed_yet():
+    assert waits("home/r", RUNNING).endswith(
+        "(step 2, the next one is due at 2026-01-01T12:01:30Z)."
+    )
+    assert waits("home/r", STOPPED).endswith(
+        "(step 2); the rollout is stopped by Deployment team-a/web."
+    )
