@@ -101,6 +101,8 @@ class Deploys:
         await self._visit(entry, spec)
         if self._freezes.of(spec) != freezes:
             self._context.judge_anew(entry.key, spec)
+        if memory.asked_since is not None:
+            return  # the registry's answer queues it; until then it would only be queued again
         if memory.look_at is not None and memory.look_at <= self._context.clock():
             self._context.queue.add(entry.key)  # it has passed meanwhile
 
@@ -117,11 +119,12 @@ class Deploys:
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error, observed or entry.status)
             return
+        is_drift_due = False
         if observed is None or observed == entry.status:
             entry = await self._drifts.visit(entry, spec, values_hash)
             observed = entry.status if observed else None
-        elif entry.is_checking or entry.drift_at is not None:
-            self._context.queue.add(entry.key)  # once that status is written
+        else:
+            is_drift_due = entry.is_checking or entry.drift_at is not None
         if self._context.memory(entry.key).settled_without_account is not None:
             await self._look_for_account(entry, spec)
         desired = _desired_version(entry, spec, access, values_hash, asked)
@@ -132,6 +135,8 @@ class Deploys:
             await self._take_over(entry, spec, resolution, values_hash)
             return
         await self._handle(entry, spec, resolution, desired, observed)
+        if is_drift_due:
+            self._context.queue.add(entry.key)  # that status is written now
 
     async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
         """Its updates are off: nothing is requested from the registry, planned or deployed."""

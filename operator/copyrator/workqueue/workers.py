@@ -13,6 +13,7 @@ from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import working_for
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
+from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,9 @@ class Workers(Generic[K]):
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _work(self) -> None:
+        slice_ = TimeSlice()
         while True:
+            await slice_.pause()  # neither a ready queue nor every handler waits for anything
             key = await self._queue.get()
             started = self._clock()
             outcome: Outcome = Failed("interrupted")

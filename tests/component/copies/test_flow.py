@@ -40,6 +40,7 @@ async def failing(cluster, operator):
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: counts(cluster, "rule").get("failed") == 1)
     await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
+    await until(lambda: BAD in operator.queue._due, "it waits, and isn't at work")
     due, _ = operator.queue._due[BAD]
     assert 0.7 * LONGEST_DELAY < due - operator.queue._clock() <= LONGEST_DELAY
     cluster.seen.clear()

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +188,30 @@ async def test_again_looks_again_without_counting_a_failure(queue: WorkQueue[str
     assert all(later - earlier >= 0.029 for earlier, later in itertools.pairwise(calls))
     assert queue._failures.get("a", 0) == 0
     await workers.drain(1)
+
+
+async def test_a_key_that_is_queued_again_at_once_does_not_hold_the_loop(
+    queue: WorkQueue[str],
+) -> None:
+    """Its handler waits for nothing, as one that finds all it needs in memory."""
+    handled, end = 0, time.thread_time() + 20.0
+
+    async def handler(key: str) -> Outcome:
+        nonlocal handled
+        handled += 1
+        if time.thread_time() < end:  # else this test would hang
+            queue.add(key)
+        return Done()
+
+    workers = Workers(queue, handler, count=2)
+    workers.start()
+    queue.add("a")
+    await until(lambda: handled, "it is handled")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert time.thread_time() < end
+    queue.shutdown()
+    assert await workers.drain(10.0)
 
 
 async def test_what_hangs_is_known_with_its_age(queue: WorkQueue[str]) -> None:

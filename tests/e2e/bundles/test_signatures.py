@@ -65,6 +65,11 @@ def untrusted(operator: Operator) -> int:
     return int(float(text.partition("\ncopyrator_bundles_untrusted ")[2].split()[0]))
 
 
+def event_reasons(team: Team) -> set[str]:
+    events = team.api.get(team.path("events"), fieldSelector="involvedObject.name=shop")["items"]
+    return {event["reason"] for event in events}
+
+
 def rejected(team: Team) -> dict[str, str]:
     found = team.status("shop").get("available", {}).get("rejected", [])
     return {one["version"]: one["reason"] for one in found}
@@ -139,9 +144,8 @@ def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
     assert "1.0.1 stays deployed" in team.condition("shop", "Verified")["message"]
     assert team.condition("shop")["status"] == "True"
     assert team.release("shop")["text"] == "second"
-    events = team.api.get(team.path("events"), fieldSelector="involvedObject.name=shop")["items"]
-    assert "SignatureInvalid" in {event["reason"] for event in events}
-    assert untrusted(operator) == 1
+    within(DEPLOY, lambda: "SignatureInvalid" in event_reasons(team), "an Event, after the status")
+    within(DEPLOY, lambda: untrusted(operator) == 1)
     jobs = len(team.jobs("shop"))
     look_now(team)
     stays(4, lambda: len(team.jobs("shop")) == jobs, "a request passes over no signature")

@@ -36,9 +36,12 @@ if chosen := os.environ.get("COPYRATOR_HOSTILE_SECONDS"):
     QUIET, HOSTILE = map(float, chosen.split(","))
 TIMES = 3.0
 """How many times as long a namespace may wait for its copies among hostile neighbours."""
-FLOOR = 0.3
+FLOOR = 0.3 if LONG else 1.0
 """Seconds: a shorter wait without them is taken for this, and for that of a bare client beside the
 operator, because the API server is slower, too, while it takes in their objects."""
+SHARES = (0.5, 0.9) if LONG else (0.5,)
+"""Of the waits that are compared: among other tests, one in ten says more of those than of this.
+`make bench BENCH=hostile` measures the longest ones."""
 MEMORY = 300e6
 TURNS = 120.0
 """Seconds more within which each sort of object has had its turn, on a machine that is busy."""
@@ -114,7 +117,7 @@ def test_they_neither_stop_nor_slow_down_a_trusted_rule(
     assert first.read_text(errors="replace").count("Started:") == 1
     assert seen.unanswered == []
     assert seen.peak < MEMORY
-    for share in (0.5, 0.9):
+    for share in SHARES:
         before, beside = percentile(quiet.copies, share), percentile(hostile.bare, share)
         most = TIMES * max(before, beside, FLOOR)
         assert percentile(hostile.copies, share) <= most, f"{share:.0%} of the waits"
