@@ -52,12 +52,13 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert client.outage is not None
     assert client.outage[0].concerns_all
     before = api.count("get")
-    crowd = [asyncio.create_task(ask(client)) for _ in range(200)]
+    # Of 200 that connect at once, a machine that is busy takes more than CONNECT_TIMEOUT for some.
+    crowd = [asyncio.create_task(ask(client)) for _ in range(100)]
     await asyncio.sleep(1.0)  # a rate is measured over a time
     assert api.count("get") - before <= 4
     api.behave()
     outcomes = await asyncio.wait_for(asyncio.gather(*crowd), 60)
-    assert outcomes.count("ok") >= 196
+    assert outcomes.count("ok") >= 96
     assert client.outage is None
     assert closed == [True]
     told = [r.getMessage() for r in caplog.records if r.name == circuit_breaker.__name__]
