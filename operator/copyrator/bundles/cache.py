@@ -36,10 +36,11 @@ from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy import drift_correction, plan_due
-from copyrator.bundles.policy.drift_due import due_at
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift.due import due_at
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
-from copyrator.bundles.policy.preview import (
+from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans.preview import (
     PreviewRequest,
     requested_plan,
     requested_preview,

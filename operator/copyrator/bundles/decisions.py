@@ -21,16 +21,10 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
-from copyrator.bundles.policy import (
-    drift_correction,
-    drift_due,
-    drift_record,
-    gates,
-    plan_due,
-    plan_record,
-    state,
-    verdicts,
-)
+from copyrator.bundles.policy import gates, state, verdicts
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import (
     Candidate,
     Facts,
@@ -42,6 +36,8 @@ from copyrator.bundles.policy.gates import (
     age,
     approval,
 )
+from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
 

@@ -14,7 +14,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.ownership import Ownership
 from copyrator.bundles.policy import verdicts
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.releases import is_stored
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.uninstalls import Progress, Uninstalls

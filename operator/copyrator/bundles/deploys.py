@@ -24,20 +24,18 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, Moment, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
-from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import (
-    drift_correction,
-    drift_due,
-    drift_record,
-    plan_decision,
-    plan_due,
-    state,
-    verdicts,
-)
+from copyrator.bundles.plans.deploy_plans import Plans
+from copyrator.bundles.plans.drift_checks import Drifts
+from copyrator.bundles.plans.previews import Previews
+from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import age, approval, promotion
 from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.policy.plans import decision as plan_decision
+from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -47,8 +45,7 @@ from copyrator.bundles.policy.resolution import (
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
-from copyrator.bundles.previews import Previews
-from copyrator.bundles.references import Access, MissingReferenceError, References
+from copyrator.bundles.references.reader import Access, MissingReferenceError, References
 from copyrator.bundles.resolutions import Resolutions
 from copyrator.bundles.resolver import Resolution
 from copyrator.bundles.runs import Runs

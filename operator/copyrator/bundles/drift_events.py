@@ -10,7 +10,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import drift_condition
+from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.kube.events import NORMAL, WARNING, EventType
 
 log = logging.getLogger(__name__)

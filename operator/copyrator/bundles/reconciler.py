@@ -24,17 +24,19 @@ from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.drift_judge import DriftJudge
-from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health import Health
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.permission_reviews import PermissionReviews
-from copyrator.bundles.plan_jobs import PlanJobs
-from copyrator.bundles.plan_permissions import PlanPermissions
-from copyrator.bundles.plan_queue import PlanQueue
-from copyrator.bundles.plans import Plans
+from copyrator.bundles.plans.deploy_plans import Plans
+from copyrator.bundles.plans.drift_checks import Drifts
+from copyrator.bundles.plans.drift_judge import DriftJudge
+from copyrator.bundles.plans.jobs import PlanJobs
+from copyrator.bundles.plans.permission_reviews import PermissionReviews
+from copyrator.bundles.plans.permissions import PlanPermissions
+from copyrator.bundles.plans.previews import Previews
+from copyrator.bundles.plans.queue import PlanQueue
+from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.gates import (
     Gates,
@@ -48,12 +50,10 @@ from copyrator.bundles.policy.gates import (
     windows,
 )
 from copyrator.bundles.polls import Polls
-from copyrator.bundles.previews import Previews
 from copyrator.bundles.redaction import Redaction
-from copyrator.bundles.references import References
+from copyrator.bundles.references.reader import References
 from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
-from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound

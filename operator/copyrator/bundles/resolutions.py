@@ -21,7 +21,7 @@ from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.polls import Polls
-from copyrator.bundles.references import Access
+from copyrator.bundles.references.reader import Access
 from copyrator.bundles.resolver import Resolution, Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.notifications import Push, canonical

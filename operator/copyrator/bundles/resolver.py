@@ -21,7 +21,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import gates, plan_due, state
+from copyrator.bundles.policy import gates, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -41,9 +41,10 @@ from copyrator.bundles.policy.gates import (
     signature,
 )
 from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.bundles.polls import Answer, Listing, Polls, Question, SignatureQuestion
-from copyrator.bundles.references import Access
+from copyrator.bundles.references.reader import Access
 from copyrator.oci.errors import NotFound, RegistryError
 from copyrator.oci.reference import Repository
 

@@ -22,10 +22,13 @@ from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import drift_correction, plan_record, state, verdicts
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy import state, verdicts
 from copyrator.bundles.policy.blocked import has_started, secrets_of
-from copyrator.bundles.policy.deploy_job import build_deploy_job
-from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder
+from copyrator.bundles.policy.jobs.seal import operations_secret
 from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
@@ -35,14 +38,13 @@ from copyrator.bundles.policy.observation import (
     with_refusal,
 )
 from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.requests import awaits_reset
 from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
-from copyrator.bundles.policy.seal import operations_secret
 from copyrator.bundles.redaction import Redaction, WithheldError
-from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.releases import stored_revisions
-from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 

@@ -30,7 +30,8 @@ from copyrator.bundles import drift_events, health_events, promotions, soaks
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.health import Health as ReleaseHealth
-from copyrator.bundles.policy import drift_condition, verdicts
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm

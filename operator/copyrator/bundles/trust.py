@@ -28,7 +28,7 @@ from copyrator.bundles.policy.signature_policy import (
     SignaturePolicy,
     policy_in,
 )
-from copyrator.bundles.references import References, files_of, verify_ref
+from copyrator.bundles.references.reader import References, files_of, verify_ref
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec

@@ -14,11 +14,11 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy import verdicts
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 from copyrator.bundles.policy.observation import JobRecord, ending_of
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.schedule import retry_delay
-from copyrator.bundles.policy.uninstall_job import build_uninstall_job
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, NamespaceTerminating
 from copyrator.kube.events import NORMAL

@@ -15,7 +15,7 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
-from copyrator.bundles.policy.plan_due import is_spent
+from copyrator.bundles.policy.plans.due import is_spent
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_permissions import allowed

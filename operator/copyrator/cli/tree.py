@@ -10,7 +10,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
-from copyrator.bundles.references import references_of
+from copyrator.bundles.references.reader import references_of
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, find_copies, listed, one, skipped

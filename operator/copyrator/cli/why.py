@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from copyrator.bundles.reference_scopes import Ref
+from copyrator.bundles.references.scopes import Ref
 from copyrator.cli.acting import actor_of
 from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.cluster import Target, cluster_options, run

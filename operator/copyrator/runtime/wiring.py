@@ -13,7 +13,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
+from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
 from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.copies.cache.rules import RuleCache

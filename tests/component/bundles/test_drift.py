@@ -309,7 +309,7 @@ async def test_a_baseline_that_somebody_deletes_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
-    within = "copyrator.bundles.policy.drift_due.PROVEN_WITHIN"
+    within = "copyrator.bundles.policy.drift.due.PROVEN_WITHIN"
     monkeypatch.setattr(within, timedelta(seconds=-1))
     bundle(drift={**DETECT, "interval": "1s"})
     await run()

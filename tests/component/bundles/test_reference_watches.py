@@ -14,9 +14,9 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles import reference_opened as opening
-from copyrator.bundles import reference_watches as watches
-from copyrator.bundles.reference_scopes import Ref, Scope
+from copyrator.bundles.references import open_watches as opening
+from copyrator.bundles.references import watches
+from copyrator.bundles.references.scopes import Ref, Scope
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound

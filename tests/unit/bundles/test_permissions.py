@@ -25,7 +25,7 @@ from copyrator.bundles.policy.permissions import (
     sentence,
     with_findings,
 )
-from copyrator.bundles.policy.plan import Operation, OperationType
+from copyrator.bundles.policy.plans.operations import Operation, OperationType
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
