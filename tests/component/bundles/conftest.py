@@ -17,7 +17,7 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.plans.deploy_plans import permission_reviews
+from copyrator.bundles.plans import permission_reviews
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH

@@ -27,7 +27,7 @@ from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
 from tests.component.kube.fake_api import Answer, error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.plans.deploy_plans import permission_reviews
+from copyrator.bundles.plans import permission_reviews
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
 Run = Callable[..., Any]
