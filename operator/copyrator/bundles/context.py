@@ -24,8 +24,9 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
-from copyrator.bundles.cache import BundleCache, BundleEntry
+from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.dependencies import support
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.policy import refusal

@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
-from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import target_of
 from copyrator.bundles.policy import gates, state, verdicts
 from copyrator.bundles.policy.drift import correction as drift_correction

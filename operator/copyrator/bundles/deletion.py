@@ -9,8 +9,8 @@ from typing import Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.ownership import Ownership
 from copyrator.bundles.policy import verdicts

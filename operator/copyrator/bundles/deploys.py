@@ -20,10 +20,10 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, Moment, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.plans.deploy_plans import Plans
 from copyrator.bundles.plans.drift_checks import Drifts

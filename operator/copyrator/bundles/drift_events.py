@@ -8,8 +8,8 @@ from typing import Any
 
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.kube.events import NORMAL, WARNING, EventType
 

@@ -25,8 +25,8 @@ from copyrator.api.freeze import (
 )
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
 from copyrator.kube.resources import CONFIGMAPS

@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.events import NORMAL, WARNING
 
 log = logging.getLogger(__name__)

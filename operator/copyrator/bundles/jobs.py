@@ -12,8 +12,8 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.jobs.retention import plan_ttl
 from copyrator.bundles.policy.observation import JobRecord, read_job

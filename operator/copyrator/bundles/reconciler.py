@@ -20,10 +20,12 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles import dependencies, promotions
-from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health import Health

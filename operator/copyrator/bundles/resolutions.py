@@ -13,8 +13,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles import promotions
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.gates import age, promotion, signature
 from copyrator.bundles.policy.gates.signature import Asked

@@ -20,7 +20,7 @@ from copyrator.api.bundle_status import (
     Verification,
 )
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
-from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import gates, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag

@@ -16,8 +16,8 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of

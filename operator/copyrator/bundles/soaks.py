@@ -11,8 +11,8 @@ from copyrator.api.bundle_status import BundleStatus, SoakStatus
 from copyrator.api.promotion import hold_text
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.soak import Surroundings, soaked
 from copyrator.kube.events import WARNING
 

@@ -27,8 +27,9 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles import drift_events, health_events, promotions, soaks
-from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.drift import condition as drift_condition

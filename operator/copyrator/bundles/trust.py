@@ -16,8 +16,8 @@ from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind
 from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
 from copyrator.api.verify import refs_of
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.signature_policy import (

@@ -10,8 +10,8 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.blocked import find_blocked, missing_account
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.jobs.manifest import JobKind

@@ -11,7 +11,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.steps import least_cpu_seconds
 
-from copyrator.bundles import cache as bundles
+from copyrator.bundles import entry_reader
 from copyrator.bundles.policy.report import printed_digests
 from copyrator.settings import limits
 
@@ -50,14 +50,14 @@ async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    parse = bundles.parse_bundle
+    parse = entry_reader.parse_bundle
 
     def broken(body: Any, defaults: Any) -> Any:
         if body["metadata"]["name"] == "bad":
             raise RecursionError
         return parse(body, defaults)
 
-    monkeypatch.setattr(bundles, "parse_bundle", broken)
+    monkeypatch.setattr(entry_reader, "parse_bundle", broken)
     caplog.set_level(logging.CRITICAL)
     bundle("bad")
     bundle("good")

@@ -51,7 +51,8 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
     await asyncio.sleep(0.3)
     read: list[bytes] = []
-    monkeypatch.setattr("copyrator.bundles.cache._unpack", read.append)
+    for module in ("entry", "entry_reader"):
+        monkeypatch.setattr(f"copyrator.bundles.{module}.unpack_status", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.decisions import Case, Moment, decided, noted
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.policy import state
 from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.observation import Ending

@@ -17,8 +17,8 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plans.drift_judge import DriftJudge
 from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError

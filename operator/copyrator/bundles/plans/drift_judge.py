@@ -6,8 +6,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift_status import DriftCheck, DriftReason
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy.drift import due as drift_due
 from copyrator.bundles.policy.drift import record as drift_record

@@ -14,8 +14,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import plan_order
 from copyrator.bundles.plans.reader import PlanDelay, PlanFault, PlanReader

@@ -11,8 +11,8 @@ from dataclasses import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.plans.permission_reviews import PermissionReviews, Question
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy.permissions import Need, ServiceAccount, with_findings

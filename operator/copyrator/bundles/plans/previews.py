@@ -15,8 +15,8 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.blocked import missing_account
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
 from copyrator.bundles.plans.reader import PlanDelay, PlanFault

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_status import ApprovedPlan, Baseline
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.jobs import seal
 from copyrator.bundles.policy.jobs.manifest import owner_reference
 from copyrator.bundles.policy.jobs.seal import SealedValues, SealKind, SealLabels

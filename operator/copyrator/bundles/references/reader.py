@@ -17,8 +17,8 @@ from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind, ValuesS
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.api.verify import refs_of
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.jobs.order import Login
 from copyrator.bundles.policy.jobs.pod import CA_KEY
