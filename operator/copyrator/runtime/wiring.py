@@ -13,11 +13,11 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.controller import BundleController
 from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
-from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.copies.cache.rules import RuleCache
-from copyrator.copies.copying import CopyController
+from copyrator.copies.controller import CopyController
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.events import EventRecorder

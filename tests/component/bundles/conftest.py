@@ -17,9 +17,9 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.controller import BundleController
 from copyrator.bundles.plans import permission_reviews
 from copyrator.bundles.policy.gates import Gates
-from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint

@@ -23,14 +23,14 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = await run()
-    visit = operator.controller._deploys.visit
+    visit = operator.controller._reconciler.deploys.visit
 
     async def broken(entry: Any, spec: Any) -> None:
         if entry.key.name == "bad":
             raise TypeError("a mistake that quotes hunter-two")
         await visit(entry, spec)
 
-    monkeypatch.setattr(operator.controller._deploys, "visit", broken)
+    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", broken)
     bundle("bad")
     bundle("good")
 
@@ -39,7 +39,7 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     assert "the operator failed to reconcile this Bundle (TypeError)" in cluster.message("bad")
     assert "hunter-two" not in str(cluster.look("bundles", "bad"))
 
-    monkeypatch.setattr(operator.controller._deploys, "visit", visit)
+    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", visit)
     await eventually(lambda: cluster.status("bad").get("deploy"), "tried again", 30.0)
 
 

@@ -214,8 +214,8 @@ async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
     await eventually(lambda: available() == "1.1.0")
     assert pending(cluster, "shop") == "Planning"
     looks: list[object] = []
-    visit = operator.controller._deploys.visit
-    operator.controller._deploys.visit = lambda *one: looks.append(one) or visit(*one)
+    visit = operator.controller._reconciler.deploys.visit
+    operator.controller._reconciler.deploys.visit = lambda *one: looks.append(one) or visit(*one)
     asked = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 3, "polls go on")
     assert len(looks) < 20
