@@ -16,9 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
@@ -29,9 +28,6 @@ from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
 from copyrator.bundles.policy.plans.due import is_spent

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused
 from copyrator.cli.plan_log import read_plan_log

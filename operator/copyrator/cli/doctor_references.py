@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.policy.policy import refusal
 from copyrator.bundles.references.open_watches import needed
 from copyrator.bundles.references.reader import references_of

@@ -21,8 +21,8 @@ from copyrator.api.conditions import (
     ReadyCondition,
     conditions_by_type,
 )
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
-from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli.acting import Actor
 from copyrator.cli.dry_run_client import DryRunClient

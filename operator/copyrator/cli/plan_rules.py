@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from functools import partial
 from typing import Any
 
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli import system_namespaces
 from copyrator.cli.acting import Actor, actor_of

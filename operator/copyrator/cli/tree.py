@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.references.reader import references_of
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run

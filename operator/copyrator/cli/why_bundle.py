@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
@@ -16,8 +16,10 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
     Trust,
+    parse_status,
 )
 from copyrator.api.conditions import ready_reason
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.gates import freeze, signature

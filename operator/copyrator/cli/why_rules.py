@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from copyrator.api import names
 from copyrator.api.counts import GROUP, some
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.rule import InvalidSpec, Mode
+from copyrator.api.rule_spec import Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
 from copyrator.cli.rollout_state import state_of, waits

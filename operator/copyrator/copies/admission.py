@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.kinds import Kinds

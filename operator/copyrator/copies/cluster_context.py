@@ -18,7 +18,7 @@ from copyrator.copies.unmanaged import UnmanagedObjects
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 
 @dataclass(slots=True, eq=False)

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
 from copyrator.copies import verdicts
 from copyrator.copies.admission import tenant_of
@@ -21,7 +22,8 @@ from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.compiling import CompiledText, compile_text, compile_texts, rule_texts
 from copyrator.copies.policy.composing import SOURCES
-from copyrator.copies.policy.rendering import TemplateError, Text
+from copyrator.copies.policy.rendering import Text
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.tenant_names import name_refusal
 from copyrator.settings.config import Settings
 from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ComposedSource, RuleSpec
+from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts, read_copy_counts
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.cache.composed import ComposedBinding

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
-from copyrator.api.rule import DeletionPolicy, InvalidSpec
+from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import Failure
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
 from copyrator.copies.cache.index import BindingIndex
@@ -26,7 +27,8 @@ from copyrator.kube.events import EventRecorder
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.queue import Priority, WorkQueue
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 

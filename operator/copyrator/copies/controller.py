@@ -33,8 +33,8 @@ from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
-from copyrator.workqueue.outcome import Outcome
-from copyrator.workqueue.queue import Priority, WorkQueue
+from copyrator.workqueue.outcome import Outcome, Priority
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 

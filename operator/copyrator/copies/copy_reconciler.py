@@ -32,8 +32,7 @@ from copyrator.copies.unmanaged import LONGEST_REREAD, UnmanagedObject, compares
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
 _COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
 """Causes for which the wanted content is needed although nothing is written."""

@@ -18,7 +18,7 @@ from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import WatchSpec
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 

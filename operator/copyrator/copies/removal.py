@@ -17,8 +17,7 @@ from copyrator.copies.status import delay_first_status, write_status
 from copyrator.copies.traces import report_now
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
-from copyrator.workqueue.outcome import Done, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.rollout import RolloutState
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import format_time
 from copyrator.copies.cache.bindings import CompiledRule

@@ -8,9 +8,10 @@ from copyrator.api import names
 from copyrator.api.certificates import read_certificates, seconds_until_news
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
-from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
@@ -48,8 +49,7 @@ from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter, sooner
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter, sooner
 from copyrator.workqueue.timeslice import TimeSlice
 
 RECHECK_SECONDS = 2.0

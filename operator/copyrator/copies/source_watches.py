@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import Source
+from copyrator.api.rule_spec import Source
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.sources import SourceReader, SourceRecord

@@ -17,7 +17,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
 )
-from copyrator.api.rule import InvalidSpec
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,

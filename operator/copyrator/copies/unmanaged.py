@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import ConflictPolicy
+from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.policy.planning import Terms, Unmanaged
 from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 FIRST_REREAD = 10.0
 """Seconds before an unwatched object is read again, doubling; also between two reads of an object

@@ -9,8 +9,9 @@ from typing import Final
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.counts import GROUP, count, some
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import RolloutState
-from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
     FailureReason,

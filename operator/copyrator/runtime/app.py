@@ -22,7 +22,7 @@ from copyrator.handlers import lifecycle, registration
 from copyrator.handlers.deduplication import EventDeduplicator
 from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.resync import confirm_missed, enqueue_all, resync_for_ever
-from copyrator.kube.auth import Connection
+from copyrator.kube.client.connection import Connection
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 from copyrator.metrics import Metrics

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import Status

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_time
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest, SourceBinding
 from copyrator.copies.cache.copies import Copies

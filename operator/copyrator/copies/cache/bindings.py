@@ -13,7 +13,7 @@ from typing import Any
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
+from copyrator.api.rule_spec import ConflictPolicy, Mode, RuleSpec
 from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace, TargetSet
 from copyrator.copies.cache.rollout_gate import RolloutGate
@@ -26,7 +26,6 @@ from copyrator.copies.policy.planning import Terms, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.policy.rendering import (
     NO_TEXTS,
-    TemplateError,
     Text,
     Tree,
     checked_name,
@@ -35,6 +34,7 @@ from copyrator.copies.policy.rendering import (
 )
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.policy.sources import SourceRecord
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.transform import TransformError, keeps
 
 Rank = tuple[int, str]

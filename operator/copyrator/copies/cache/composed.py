@@ -22,7 +22,8 @@ from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.policy.content import Content, rendered_content
 from copyrator.copies.policy.ownership import Shape
-from copyrator.copies.policy.rendering import TemplateError, Text, Tree, checked_name
+from copyrator.copies.policy.rendering import Text, Tree, checked_name
+from copyrator.copies.policy.template_meter import TemplateError
 
 OUTLINES = 16
 """Outlines that are compared, to be shared."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.policy.records import NO_EXTRAS, CopyRecord, Extras
 
 
