@@ -14,7 +14,8 @@ from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
 from copyrator.cli.rollout_state import state_of, waits
 from copyrator.cli.why_source import as_sentence, origin_of, sources_of, waiting
-from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan

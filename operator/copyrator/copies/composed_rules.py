@@ -8,7 +8,7 @@ from typing import Final
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts, read_copy_counts
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.composed import ComposedBinding
 from copyrator.copies.cache.composition import Composition, Part
 from copyrator.copies.composer import ComposeError, check

@@ -11,7 +11,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import Failure
-from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
+from copyrator.copies.cache.compiled_rule import CompiledRule
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.changes import Changes

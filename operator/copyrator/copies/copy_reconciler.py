@@ -6,8 +6,8 @@ from contextlib import nullcontext, suppress
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
-from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.cache.composed import ComposedBinding, NotHeldError
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.composer import ComposeError
 from copyrator.copies.context import CopyContext

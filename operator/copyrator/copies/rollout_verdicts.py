@@ -7,7 +7,7 @@ from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import format_time
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 
 
 def progress(spec: RuleSpec, rollout: RolloutState | None) -> str:

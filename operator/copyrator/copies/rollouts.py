@@ -19,7 +19,7 @@ from copyrator.api.rollout import (
     Stopped,
     read_rollout_state,
 )
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext

@@ -15,7 +15,8 @@ from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
-from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
 from copyrator.copies.composed_rules import (

@@ -9,7 +9,7 @@ from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.rule_trace import RuleTrace
 from copyrator.kube.watch.informers import Registration

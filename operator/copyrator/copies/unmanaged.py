@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy
-from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.policy.planning import Terms, Unmanaged
 from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import Resource

@@ -20,7 +20,7 @@ from copyrator.api.rule_status import (
     RuleReason,
 )
 from copyrator.copies import rollout_verdicts
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
