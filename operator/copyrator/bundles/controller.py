@@ -44,11 +44,11 @@ from copyrator.bundles.policy.gates import (
     skip_digests,
     windows,
 )
-from copyrator.bundles.polls import Polls
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references.reader import References
-from copyrator.bundles.resolutions import bring_forward
+from copyrator.bundles.resolution.polling import bring_forward
+from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore

@@ -39,7 +39,7 @@ from copyrator.bundles.policy.gates import (
 from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolution.model import Resolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,10 @@ from copyrator.bundles.policy.resolution import (
 )
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
-from copyrator.bundles.polls import Polls
 from copyrator.bundles.references.reader import Access, MissingReferenceError, References
-from copyrator.bundles.resolutions import Resolutions
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polling import Resolutions
+from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore

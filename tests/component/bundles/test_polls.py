@@ -152,7 +152,7 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
 async def test_a_registry_that_takes_its_time_is_mentioned(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.resolutions.PATIENCE", 0.2)
+    monkeypatch.setattr("copyrator.bundles.resolution.polling.PATIENCE", 0.2)
     registry.gate = asyncio.Event()
     bundle()
     await run()
@@ -166,7 +166,7 @@ async def test_a_tag_that_appears_later_is_found(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
-    monkeypatch.setattr("copyrator.bundles.resolutions.ERROR_SHARING", 0.0)
+    monkeypatch.setattr("copyrator.bundles.resolution.polling.ERROR_SHARING", 0.0)
     bundle(version="2.0.0")
     await run()
     await eventually(lambda: cluster.reason() == "TagNotFound")

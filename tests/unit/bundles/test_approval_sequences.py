@@ -36,7 +36,7 @@ from copyrator.bundles.policy.plans.operations import (
 )
 from copyrator.bundles.policy.plans.record import Made
 from copyrator.bundles.policy.requests import acknowledged
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolution.model import Resolution
 
 LINES = (
     "create ::ConfigMap:a",

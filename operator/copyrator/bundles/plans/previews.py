@@ -28,9 +28,12 @@ from copyrator.bundles.policy.plans import preview
 from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.policy.plans.preview import PreviewRequest
 from copyrator.bundles.policy.plans.record import Made
-from copyrator.bundles.polls import Polls
 from copyrator.bundles.references.reader import MissingReferenceError, References
-from copyrator.bundles.resolver import Resolution, Resolver
+from copyrator.bundles.resolution.judge import Judge
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.resolver import Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import Forbidden
@@ -211,17 +214,16 @@ class Previews:
         if memory.preview_asked != request.token:
             memory.preview_asked, memory.preview_since = request.token, context.monotonic()
         version = tuple(gate for gate in context.gates.version if gate.name == signature.NAME)
-        resolver = Resolver(
+        questions = Questions(
             entry.without_status(),
             replace(spec, version=request.version),
             await self._references.access(entry, spec),
             self._polls,
             memory.preview_since,
-            Gates(version=version),
-            context.clock(),
-            await self._trust.of(entry, spec),
         )
-        return resolver.resolve()
+        asked = await self._trust.of(entry, spec)
+        judge = Judge(questions, Gates(version=version), context.clock(), asked)
+        return Resolver(questions, judge).resolve()
 
     async def _missing_account(self, spec: BundleSpec) -> str | None:
         try:

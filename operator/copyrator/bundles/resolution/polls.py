@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.choices import add_all
 from copyrator.bundles.context import Clock, cancel_all
-from copyrator.bundles.permits import PollPermits
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
+from copyrator.bundles.resolution.choices import add_all
+from copyrator.bundles.resolution.permits import PollPermits
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository

@@ -20,9 +20,12 @@ from copyrator.bundles.policy.gates import age, promotion, signature
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.polls import Polls
 from copyrator.bundles.references.reader import Access
-from copyrator.bundles.resolver import Resolution, Resolver
+from copyrator.bundles.resolution.judge import Judge
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.resolver import Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.notifications import Push, canonical
 from copyrator.workqueue.outcome import Priority
@@ -64,19 +67,17 @@ class Resolutions:
         if not self._is_wanted(entry, spec, desired):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
-        context, values_hash = self._context, desired.values_hash
-        resolution = Resolver(
-            entry,
-            spec,
-            access,
-            self._polls,
-            since,
+        context = self._context
+        questions = Questions(entry, spec, access, self._polls, since)
+        judge = Judge(
+            questions,
             context.gates,
             context.clock(),
             asked,
             promotions.sources(context.bundles, spec, context.seen()),
-            values_hash,
-        ).resolve()
+            desired.values_hash,
+        )
+        resolution = Resolver(questions, judge).resolve()
         if resolution is None:
             await self._mention_silence(entry, spec)
         return resolution
