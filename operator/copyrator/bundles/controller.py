@@ -86,7 +86,7 @@ class BundleController:
         *,
         client: KubeClient,
         reviewer: KubeClient,
-        watch_pool: InformerFactory,
+        informers: InformerFactory,
         namespaces: WatchSpec,
         bundles: BundleCache,
         queue: WorkQueue[Key],
@@ -104,7 +104,7 @@ class BundleController:
     ) -> None:
         self._context = context = Context(
             client=client,
-            watch_pool=watch_pool,
+            informers=informers,
             bundles=bundles,
             queue=queue,
             scheduler=scheduler,

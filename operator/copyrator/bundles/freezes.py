@@ -76,7 +76,7 @@ class Freezes:
 
     def start(self) -> None:
         """Begin to watch."""
-        pool = self._context.watch_pool
+        informers = self._context.informers
         config = WatchSpec(
             resource=CONFIGMAPS,
             namespace=self._context.settings.namespace,
@@ -84,10 +84,10 @@ class Freezes:
             decode=read_record,
             reserved=True,
         )
-        self._namespaces = pool.acquire(
+        self._namespaces = informers.acquire(
             self._namespace_watch, self._on_namespace, on_synced=self._listed
         )
-        self._config = pool.acquire(config, self._on_config_map, on_synced=self._listed)
+        self._config = informers.acquire(config, self._on_config_map, on_synced=self._listed)
 
     def stop(self) -> None:
         """End the watches."""

@@ -71,7 +71,7 @@ class _Scope:
         self._clock = context.monotonic
         self._on_news = on_news
         self._registrations = [
-            context.watch_pool.acquire(
+            context.informers.acquire(
                 WatchSpec(
                     resource=resource,
                     namespace=place,

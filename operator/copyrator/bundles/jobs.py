@@ -53,7 +53,7 @@ class Jobs:
         spec = WatchSpec(
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
-        self._registration = self._context.watch_pool.acquire(
+        self._registration = self._context.informers.acquire(
             spec, self._changed, on_synced=self._visit_all
         )
         self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")

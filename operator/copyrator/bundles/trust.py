@@ -192,7 +192,7 @@ class TrustStore:
                 decode=seen,
                 reserved=True,
             )
-            self._watches[ref] = self._context.watch_pool.acquire(
+            self._watches[ref] = self._context.informers.acquire(
                 spec, lambda *_: self._changed.set(), on_synced=self._changed.set
             )
 

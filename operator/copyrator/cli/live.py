@@ -116,7 +116,7 @@ class Live:
     client: KubeClient
     scope: str | None
     home: str
-    _pool: InformerFactory = field(init=False)
+    _informers: InformerFactory = field(init=False)
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
@@ -131,7 +131,7 @@ class Live:
     """Grows with each change."""
 
     async def __aenter__(self) -> Self:
-        self._pool = InformerFactory(self.client)
+        self._informers = InformerFactory(self.client)
         await self._watch_kind(RULES, self._rules)
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
@@ -145,7 +145,7 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._pool.close()
+        await self._informers.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -175,7 +175,7 @@ class Live:
         """A sentence for the faults of the watches; most have the same cause."""
         failing = {
             status.spec.resource.key: status.failure.message
-            for status in self._pool.statuses()
+            for status in self._informers.statuses()
             if status.failure is not None
         }
         if failing:
@@ -269,7 +269,7 @@ class Live:
                 continue
             if scope != self.scope and spec.resource.namespaced:
                 self._denied[f"{spec.resource.key} outside the namespace {scope}"] = None
-            self._pool.acquire(replace(spec, namespace=scope), changed)
+            self._informers.acquire(replace(spec, namespace=scope), changed)
             return
         self._denied[spec.resource.key] = None
 
@@ -296,7 +296,7 @@ class Live:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FIRST_VIEW
         while loop.time() < deadline:
-            statuses = self._pool.statuses()
+            statuses = self._informers.statuses()
             if all(one.synced or one.failure is not None for one in statuses):
                 return
             await asyncio.sleep(0.02)

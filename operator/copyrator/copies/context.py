@@ -86,7 +86,7 @@ class CopyContext:
     def __post_init__(self) -> None:
         self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.requeue_rule)
-        self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
+        self.named_sources = NamedSources(self.home.client, self.home.informers)
         self.composer = Composer(self.home.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
 

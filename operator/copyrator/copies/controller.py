@@ -57,7 +57,7 @@ class CopyController:
         self,
         *,
         client: KubeClient,
-        watch_pool: InformerFactory,
+        informers: InformerFactory,
         discovery: Discovery,
         rules: RuleCache,
         namespaces: Namespaces,
@@ -70,7 +70,7 @@ class CopyController:
         self._context = CopyContext(
             home=ClusterContext(
                 client=client,
-                watch_pool=watch_pool,
+                informers=informers,
                 discovery=discovery,
                 namespaces=namespaces,
                 monotonic=time.monotonic,
@@ -114,7 +114,7 @@ class CopyController:
                 context.home.client, context.settings.namespace, make=False
             )
         if context.home.namespace_watch is None:
-            context.home.namespace_watch = context.home.watch_pool.acquire(
+            context.home.namespace_watch = context.home.informers.acquire(
                 NAMESPACE_WATCH,
                 self._namespace_changed,
                 on_synced=context.requeue_all_rules,

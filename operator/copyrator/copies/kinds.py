@@ -94,7 +94,7 @@ class Kinds:
             else:
                 early.append((name, old, new))
 
-        registration = self._cluster.watch_pool.acquire(
+        registration = self._cluster.informers.acquire(
             spec, on_change, on_synced=self._context.requeue_all_rules
         )
         view = KindView(

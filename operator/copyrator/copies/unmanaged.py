@@ -64,18 +64,18 @@ class UnmanagedObjects:
     """Unmanaged objects by the copy's key; requeues a key when its object changes.
 
     Args:
-        pool: for the watches; None where nothing is to be watched.
+        informers: for the watches; None where nothing is to be watched.
         look_again: makes a key due in so many seconds.
         monotonic: the clock.
     """
 
     def __init__(
         self,
-        pool: InformerFactory | None,
+        informers: InformerFactory | None,
         look_again: Callable[[CopyKey, float, Priority], None],
         monotonic: Callable[[], float],
     ) -> None:
-        self.watches = UnmanagedWatches(pool, self._changed)
+        self.watches = UnmanagedWatches(informers, self._changed)
         self._look_again = look_again
         self._now = monotonic
         self._known: dict[CopyKey, UnmanagedObject] = {}

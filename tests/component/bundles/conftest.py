@@ -61,7 +61,7 @@ class Operator:
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             bundles=self.bundles,
             queue=self.queue,
             scheduler=self.scheduler,

@@ -23,7 +23,7 @@ from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.kube.watch.seen import Seen
 from copyrator.settings import limits
 from copyrator.settings.config import Settings
@@ -40,12 +40,12 @@ class Reader:
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         self.pool = InformerFactory(self.client, timing=TIMING)
         if served:
-            self.pool = ScopedPool(self.client, served, timing=TIMING)
+            self.pool = ScopedInformerFactory(self.client, served, timing=TIMING)
         self.read: dict[BundleKey, str] = {}
         self.calls: asyncio.Queue[BundleKey] = asyncio.Queue()
         context = SimpleNamespace(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             queue=SimpleNamespace(add=lambda key, _lane: self.calls.put_nowait(key)),
             settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,

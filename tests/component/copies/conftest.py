@@ -51,7 +51,7 @@ class Operator:
         self.recorder = EventRecorder(self.client)
         self.controller = CopyController(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             discovery=Discovery(self.client),
             rules=self.rules,
             namespaces=self.namespaces,

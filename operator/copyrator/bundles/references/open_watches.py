@@ -235,7 +235,7 @@ class OpenWatches:
             wanted=self.wanted[scope.resource] if scope.is_wide else None,
             reserved=True,
         )
-        opened.registration = self._context.watch_pool.acquire(
+        opened.registration = self._context.informers.acquire(
             spec, changed, on_synced=lambda: self._on_listed(scope, opened)
         )
 
