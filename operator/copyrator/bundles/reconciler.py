@@ -21,7 +21,7 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plans.jobs import PlanJobs
 from copyrator.bundles.plans.permissions import PlanPermissions
 from copyrator.bundles.plans.queue import PlanQueue
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.references.reader import References
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StaleError, StatusWriter
@@ -104,7 +104,9 @@ class BundleReconciler:
         entry = self.context.bundles.get(key)
         if entry is None:
             return
-        verdict = verdicts.failing(type(error).__name__, entry.status, deleting=entry.deleting)
+        verdict = ready_conditions.failing(
+            type(error).__name__, entry.status, deleting=entry.deleting
+        )
         try:
             await self.writer.write(entry, entry.status, verdict, decided=False)
         except Exception as second:
@@ -118,7 +120,7 @@ class BundleReconciler:
         """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self.context.bundles.get(key)
         if entry is not None:
-            verdict = verdicts.forbidden(error.message, entry.status)
+            verdict = ready_conditions.forbidden(error.message, entry.status)
             with suppress(ApiError, StaleError):
                 await self.writer.write(entry, entry.status, verdict)
 
@@ -176,7 +178,7 @@ class BundleReconciler:
         invalid = reason is BundleReason.INVALID_SPEC
         status = replace(entry.status, ready=0 if invalid else entry.status.ready)
         status = replace(status, next_poll_at=None)
-        await self.writer.write(entry, status, verdicts.refused(reason, message))
+        await self.writer.write(entry, status, ready_conditions.refused(reason, message))
         self.context.memory(entry.key).desired = None
         self.context.wake_at(entry.key)
 

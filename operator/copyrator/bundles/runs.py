@@ -23,7 +23,7 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
 from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.policy import ready_conditions, state
 from copyrator.bundles.policy.blocked import has_started, secrets_of
 from copyrator.bundles.policy.drift import correction as drift_correction
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job
@@ -265,9 +265,9 @@ class Runs:
             return
         self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
-        verdict = verdicts.running(entry.status)
+        verdict = ready_conditions.running(entry.status)
         if blocked is not None:
-            verdict = verdicts.blocked(entry.status, blocked)
+            verdict = ready_conditions.blocked(entry.status, blocked)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
         elif blocked is not None and entry.generation != entry.status.attempted.generation:
@@ -304,15 +304,15 @@ class Runs:
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
             status = drift_correction.succeeded(status)
         if entry.deleting:
-            verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
+            verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif state.has_succeeded(status):
-            verdict = verdicts.deployed(status, spec.ignored_env)
+            verdict = ready_conditions.deployed(status, spec.ignored_env)
         elif ending.reason is BundleReason.FROZEN:
-            verdict = verdicts.ended_by_freeze(status)
+            verdict = ready_conditions.ended_by_freeze(status)
         elif status.attempted.next_retry_at is None:
-            verdict = verdicts.quarantined(status)
+            verdict = ready_conditions.quarantined(status)
         else:
-            verdict = verdicts.will_retry(status)
+            verdict = ready_conditions.will_retry(status)
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None:
             await self._seals.remove_others(entry, plan_record.needed(status))

@@ -27,7 +27,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
@@ -298,7 +298,7 @@ def _further(
     """The conditions of a Bundle with gates, and of one that is checked for drift."""
     found: dict[ConditionType, FurtherCondition | None] = {}
     if gated:
-        found[ConditionType.UPDATE_PENDING] = verdicts.update_pending(status)
+        found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
         found[ConditionType.VERIFIED] = signature.verified_condition(status)
     if isinstance(spec, BundleSpec):
         found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)

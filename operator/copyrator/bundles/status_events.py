@@ -17,7 +17,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gates import signature
 from copyrator.kube.events import NORMAL, WARNING, EventType
@@ -37,8 +37,8 @@ def record_update(
     context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
 ) -> None:
     """Emit an Event where a version waits for something else now, or a plan was decided."""
-    before, update = entry.status, verdicts.update_pending(status)
-    told = {verdicts.update_pending(before).reason, verdict.reason}
+    before, update = entry.status, ready_conditions.update_pending(status)
+    told = {ready_conditions.update_pending(before).reason, verdict.reason}
     if update.status == ConditionStatus.TRUE and update.reason not in told:
         context.record(entry, NORMAL, update.reason, update.message)
     _record_force(context, entry, status)

@@ -198,7 +198,7 @@ class DryRun:
                 return state
             if failure := self._failure(state):
                 raise failure
-            verdict = self.client.verdicts.get(rule.key)
+            verdict = self.client.ready_conditions.get(rule.key)
             if verdict and verdict["reason"] not in ("Progressing", "Synced"):
                 return state
             await asyncio.sleep(0.05)

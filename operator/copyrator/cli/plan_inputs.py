@@ -139,7 +139,7 @@ class Files:
                     part.changed()
                     added = True
         if added:
-            dry_run.client.verdicts.pop(rule.key, None)
+            dry_run.client.ready_conditions.pop(rule.key, None)
             await dry_run.serve(rule)
 
     def _is_source(self, manifest: Manifest, source: Source) -> bool:

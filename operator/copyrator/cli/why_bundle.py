@@ -23,8 +23,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.gates import freeze, signature
+from copyrator.bundles.policy.ready_conditions import times
 from copyrator.bundles.policy.schedule import interval_of
-from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.references.reader import references_of
 from copyrator.bundles.references.scopes import Ref
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next

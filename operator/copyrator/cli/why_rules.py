@@ -194,7 +194,7 @@ def _paused(rule: Rule) -> str:
 
 
 def _no_source(dry_run: DryRun, rule: Rule) -> str:
-    said = dry_run.client.verdicts.get(rule.key)
+    said = dry_run.client.ready_conditions.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
     spec = rule.spec

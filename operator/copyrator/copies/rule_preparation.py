@@ -11,7 +11,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.admission import refusal, tenant_of
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.compiled_rule import CompiledRule
@@ -96,12 +96,12 @@ class RulePreparation:
             sources = await resolve_sources(self._context, spec)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.wait()
-            raise StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
+            raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
         for wide in (one for one in (resource, *sources) if not one.namespaced):
             path = "spec.template.kind" if spec.template else "spec.source.kind"
             path = path if wide is resource else "spec.sources"
             problem = InvalidSpec(path, f"a {wide.kind} isn't namespaced")
-            raise StoppedError(verdicts.invalid(problem))
+            raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
         if state.generation == rule.generation and state.compiled is not None:
@@ -186,7 +186,7 @@ class RulePreparation:
             return
         share = context.shares.of(tenant)
         share.waiting[rule.key] = None
-        raise StoppedError(verdicts.waits(share.no_watch))
+        raise StoppedError(ready_conditions.waits(share.no_watch))
 
     def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
         """Set the rule's phase: nothing is done on a view that was never complete."""
@@ -197,15 +197,15 @@ class RulePreparation:
         watches = [*state.sources, view.registration, context.home.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
-            verdict = verdicts.watch_fault(watches)
+            verdict = ready_conditions.watch_fault(watches)
             if verdict is None and not compiled.rule.is_observed:
-                verdict = verdicts.reading()
+                verdict = ready_conditions.reading()
             raise StoppedError(verdict, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
             state.pause()
             state.freeze()
-            raise StoppedError(verdicts.waits(why), ROOM_AGAIN)
+            raise StoppedError(ready_conditions.waits(why), ROOM_AGAIN)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
             state.pause()
@@ -214,7 +214,7 @@ class RulePreparation:
                 f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
                 "reduce its targets or sources, or raise spec.limit"
             )
-            raise StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
+            raise StoppedError(ready_conditions.invalid(InvalidSpec("spec.limit", text)))
         if spec.suspend or spec.mode is Mode.PLAN:
             state.freeze()
         elif all(watch.synced for watch in watches):

@@ -15,7 +15,7 @@ from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles import promotions
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.gates import age, promotion, signature
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
@@ -176,7 +176,7 @@ class Resolutions:
         if now < patience:
             self._context.wake_at(entry.key, patience)
             return
-        verdict = verdicts.polling(spec.reference, spec.version)
+        verdict = ready_conditions.polling(spec.reference, spec.version)
         await self._writer.write(entry, entry.status, verdict, decided=False)
 
 

@@ -17,7 +17,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.blocked import Blocked
 from copyrator.bundles.policy.gates import PASSED, Candidate, Held, Refused, Result, Waiting
 from copyrator.bundles.policy.state import Need
@@ -83,13 +83,13 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
     ("condition", "health", "reason", "message"),
     [
         (
-            lambda: verdicts.deployed(SETTLED),
+            lambda: ready_conditions.deployed(SETTLED),
             READY,
             "Deployed",
             f"{WHAT} is deployed as revision 3",
         ),
         (
-            lambda: verdicts.deployed(
+            lambda: ready_conditions.deployed(
                 BundleStatus(deployed=replace(GOOD, revision=None)), ("A", "B")
             ),
             READY,
@@ -97,13 +97,13 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             f"{WHAT} is deployed; spec.env can't set A, B: the operator sets them",
         ),
         (
-            lambda: verdicts.polling("r.example/app", "~1.2"),
+            lambda: ready_conditions.polling("r.example/app", "~1.2"),
             PROGRESSING,
             "Polling",
             "Polling the registry for r.example/app:~1.2",
         ),
         (
-            lambda: verdicts.taken_over(SETTLED),
+            lambda: ready_conditions.taken_over(SETTLED),
             PROGRESSING,
             "Polling",
             (
@@ -112,7 +112,7 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: verdicts.taken_over(BundleStatus(deployed=Deployed(version="1.0.0"))),
+            lambda: ready_conditions.taken_over(BundleStatus(deployed=Deployed(version="1.0.0"))),
             PROGRESSING,
             "Polling",
             (
@@ -121,31 +121,33 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: verdicts.deploying(NEW, Need.FIRST),
+            lambda: ready_conditions.deploying(NEW, Need.FIRST),
             PROGRESSING,
             "Deploying",
             f"Deploying {NEXT} with Job deploy-x-7: nothing is deployed yet",
         ),
         (
-            lambda: verdicts.running(NEW),
+            lambda: ready_conditions.running(NEW),
             PROGRESSING,
             "Deploying",
             f"Deploying {NEXT} with Job deploy-x-7",
         ),
         (
-            lambda: verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),
+            lambda: ready_conditions.blocked(
+                NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")
+            ),
             RETRYING,
             "ImagePullFailed",
             "Job deploy-x-7 of 2.0.0 is blocked: no such image",
         ),
         (
-            lambda: verdicts.will_retry(FAILED),
+            lambda: ready_conditions.will_retry(FAILED),
             RETRYING,
             "DeployFailed",
             f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
-            lambda: verdicts.will_retry(
+            lambda: ready_conditions.will_retry(
                 replace(FAILED, attempted=replace(FAILED.attempted, reason="TimedOut"))
             ),
             RETRYING,
@@ -153,7 +155,7 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
-            lambda: verdicts.will_retry(INTERRUPTED),
+            lambda: ready_conditions.will_retry(INTERRUPTED),
             RETRYING,
             "DeployFailed",
             (
@@ -163,13 +165,13 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: verdicts.quarantined(FAILED),
+            lambda: ready_conditions.quarantined(FAILED),
             STALLED,
             "Quarantined",
             f"{NEXT} failed once: {NOT_AGAIN}{LAST_GOOD}",
         ),
         (
-            lambda: verdicts.quarantined(
+            lambda: ready_conditions.quarantined(
                 replace(FAILED, attempted=replace(FAILED.attempted, failures=6))
             ),
             STALLED,
@@ -177,26 +179,26 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             f"{NEXT} failed 6 times: {NOT_AGAIN}{LAST_GOOD}",
         ),
         (
-            lambda: verdicts.quarantined(INTERRUPTED),
+            lambda: ready_conditions.quarantined(INTERRUPTED),
             STALLED,
             "Quarantined",
             f"{NEXT} failed 0 times: {NOT_AGAIN.replace('Pod/x failed', 'evicted')}{LAST_GOOD}",
         ),
         (
-            lambda: verdicts.autoupdate_disabled(SETTLED),
+            lambda: ready_conditions.autoupdate_disabled(SETTLED),
             READY,
             "AutoupdateDisabled",
             f"{OFF}. {WHAT} stays deployed",
         ),
-        (lambda: verdicts.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
+        (lambda: ready_conditions.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
         (
-            lambda: verdicts.suspended(SETTLED),
+            lambda: ready_conditions.suspended(SETTLED),
             PAUSED,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
-            lambda: verdicts.suspended(
+            lambda: ready_conditions.suspended(
                 replace(SETTLED, available=Available(version="1.0.0", digest=GOOD.digest))
             ),
             PAUSED,
@@ -204,35 +206,37 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
-            lambda: verdicts.suspended(
+            lambda: ready_conditions.suspended(
                 replace(SETTLED, available=Available(version="2.0.0", digest=TRY.digest))
             ),
             PAUSED,
             "Suspended",
             f"{PAUSE}; {NEXT} is available. {WHAT} stays deployed",
         ),
-        (lambda: verdicts.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
+        (lambda: ready_conditions.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
         (
-            lambda: verdicts.suspended(BundleStatus(deployed=GOOD)),
+            lambda: ready_conditions.suspended(BundleStatus(deployed=GOOD)),
             PAUSED,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
-            lambda: verdicts.unusable(BundleReason.VALUES_MISSING, "Secret v is missing", SETTLED),
+            lambda: ready_conditions.unusable(
+                BundleReason.VALUES_MISSING, "Secret v is missing", SETTLED
+            ),
             RETRYING,
             "ValuesMissing",
             f"Secret v is missing. {WHAT} stays deployed",
         ),
-        (lambda: verdicts.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
+        (lambda: ready_conditions.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
         (
-            lambda: verdicts.forbidden("no right", ended(Rollback.SUCCEEDED)),
+            lambda: ready_conditions.forbidden("no right", ended(Rollback.SUCCEEDED)),
             RETRYING,
             "Forbidden",
             f"no right. Rolled back: {WHAT} runs, as revision 3",
         ),
         (
-            lambda: verdicts.forbidden("no right", ended(Rollback.FAILED)),
+            lambda: ready_conditions.forbidden("no right", ended(Rollback.FAILED)),
             RETRYING,
             "Forbidden",
             (
@@ -241,7 +245,7 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: verdicts.forbidden("no right", ended(Rollback.UNKNOWN)),
+            lambda: ready_conditions.forbidden("no right", ended(Rollback.UNKNOWN)),
             RETRYING,
             "Forbidden",
             (
@@ -250,44 +254,49 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: verdicts.failing("KeyError", SETTLED, deleting=False),
+            lambda: ready_conditions.failing("KeyError", SETTLED, deleting=False),
             RETRYING,
             "DeployFailed",
             f"{FAILS}. {WHAT} stays deployed",
         ),
         (
-            lambda: verdicts.failing("KeyError", SETTLED, deleting=True),
+            lambda: ready_conditions.failing("KeyError", SETTLED, deleting=True),
             RETRYING,
             "UninstallFailed",
             FAILS + WITHOUT_UNINSTALL,
         ),
         (
-            lambda: verdicts.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
+            lambda: ready_conditions.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
             STALLED,
             "InvalidSpec",
             "spec.repo is missing",
         ),
         (
-            lambda: verdicts.held(SETTLED, Held(OTHER, (OPEN, CLOSED))),
+            lambda: ready_conditions.held(SETTLED, Held(OTHER, (OPEN, CLOSED))),
             PROGRESSING,
             "OutsideWindow",
             f"{NEXT}: the window opens at 20:00. {WHAT} stays deployed",
         ),
         (
-            lambda: verdicts.held(BundleStatus(), Held(OTHER, (CLOSED, UNSIGNED))),
+            lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (CLOSED, UNSIGNED))),
             STALLED,
             "OutsideWindow",
             f"{NEXT}: the window opens at 20:00",
         ),
         (
-            lambda: verdicts.held(BundleStatus(), Held(OTHER, (RETRIED,))),
+            lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (RETRIED,))),
             RETRYING,
             "Unsigned",
             f"{NEXT}: sign it",
         ),
-        (lambda: verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
         (
-            lambda: verdicts.uninstall_failed("Job u failed."),
+            lambda: ready_conditions.uninstalling("Job u runs"),
+            PROGRESSING,
+            "Uninstalling",
+            "Job u runs",
+        ),
+        (
+            lambda: ready_conditions.uninstall_failed("Job u failed."),
             RETRYING,
             "UninstallFailed",
             f"Job u failed{WITHOUT_UNINSTALL}",

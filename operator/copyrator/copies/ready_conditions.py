@@ -19,7 +19,7 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
 )
-from copyrator.copies import rollout_verdicts
+from copyrator.copies import rollout_conditions
 from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
@@ -164,7 +164,7 @@ def summarized(
             Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, refused)
         )
     return (
-        rollout_verdicts.stopped(compiled, _up_to_date(summary), waits.rollout)
+        rollout_conditions.stopped(compiled, _up_to_date(summary), waits.rollout)
         or _incomplete(compiled, summary, waits)
         or _right(compiled, summary)
     )
@@ -174,7 +174,7 @@ def _incomplete(
     compiled: CompiledRule, summary: RuleSummary, waits: Waits
 ) -> ReadyCondition | None:
     """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
-    rollout = rollout_verdicts.progress(compiled.spec, waits.rollout)
+    rollout = rollout_conditions.progress(compiled.spec, waits.rollout)
     if waits.fault:
         text = f"the rollout can't go on: {_up_to_date(summary)}: {waits.fault}"
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
