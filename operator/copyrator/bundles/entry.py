@@ -101,7 +101,7 @@ class BundleEntry:
     waits_since: datetime | None
     """Since when one does."""
     is_untrusted: bool
-    """What is deployed isn't signed by who is trusted."""
+    """What is deployed has no trusted signature."""
     labels: Mapping[str, str]
     """Those that reach the release."""
     annotations: Mapping[str, str]

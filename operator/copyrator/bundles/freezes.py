@@ -164,7 +164,10 @@ class Freezes:
         kind: EventType = NORMAL
         if freeze is None:
             where = Freeze(namespace=namespace).where
-            reason, text = "Thawed", f"{where}: deploys begin again, unless others are frozen"
+            reason, text = (
+                "Thawed",
+                f"{where}: deploys begin again, unless others are frozen",
+            )
         else:
             reason, text = REASONS[bool(freeze.fault)].value, sentence(freeze)
             kind = WARNING if freeze.fault else NORMAL

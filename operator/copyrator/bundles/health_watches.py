@@ -243,7 +243,7 @@ class HealthWatches:
                 await self._arrange()
                 self._tell()
             except Exception:
-                log.exception("the watches of releases can't be arranged")
+                log.exception("can't update the watches of releases")
 
     async def _arrange(self) -> None:
         for place, scope in list(self._open.items()):

@@ -44,8 +44,8 @@ def tell(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> No
     for one in soak:
         if one.digest in counted and not _counts(one):
             text = (
-                f"{one.version} ({(one.digest or '')[:19]}) isn't promoted from here any more: "
-                f"{one.broken_by}"
+                f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
+                f"this Bundle: {one.broken_by}"
             )
             context.record(entry, WARNING, SOAK_BROKEN, text)
             log.warning("%s: %s", entry.key, text)

@@ -1,4 +1,4 @@
-"""What a plan's blind applies say that the service account may not do.
+"""The missing permissions that a plan's blind applies name.
 
 It is used where the operator may not review permissions: werf quotes the API server's refusal of
 each dry run in the plan's text, which is in the log of its Job.

@@ -75,7 +75,7 @@ class CopyContext:
     changes: Changes = field(default_factory=Changes)
     """Of namespaces and sources, that aren't worked off."""
     notices: NoticeLimits = field(default_factory=NoticeLimits)
-    """What target namespaces were told."""
+    """The Events in target namespaces."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     rollouts: bool = True

@@ -177,7 +177,7 @@ class _Attempt:
             return plan
         record = self._record()
         if record is not None and winner.waits(record):
-            return plan  # it is read when a stopped rollout goes on
+            return plan  # it is read when a stopped rollout continues
         drift.reading(self._key)
         if winner.paused or record is None or record.shape is ACCEPTED:
             return plan

@@ -140,7 +140,7 @@ class Waits:
     unconfirmed: Unconfirmed | None = None
     rollout: RolloutState | None = None
     fault: str | None = None
-    """Why the rollout can't go on."""
+    """Why the rollout can't continue."""
 
 
 NOTHING_WAITS: Final = Waits()
@@ -176,7 +176,7 @@ def _incomplete(
     """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
     rollout = rollout_conditions.progress(compiled.spec, waits.rollout)
     if waits.fault:
-        text = f"the rollout can't go on: {_up_to_date(summary)}: {waits.fault}"
+        text = f"the rollout can't continue: {_up_to_date(summary)}: {waits.fault}"
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
     if summary.failed or summary.conflicts or summary.stuck:
         text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)

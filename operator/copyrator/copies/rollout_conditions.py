@@ -34,7 +34,7 @@ def stopped(
         RuleReason.ROLLOUT_STOPPED,
         f"{who.kind} {who.namespace}/{who.name} isn't healthy since its copy was changed"
         f"{f' ({lacks})' if lacks else ''}; the rollout is stopped at step {rollout.step} of "
-        f"{len(compiled.spec.rollout.steps)}: {copies}. It goes on when that recovers, and starts "
-        "over when the source changes; to continue nevertheless: copyrator rollout resume rule "
-        f"{compiled.rule.owner}",
+        f"{len(compiled.spec.rollout.steps)}: {copies}. It continues when that recovers, and "
+        "starts over when the source changes; to continue nevertheless: copyrator rollout resume "
+        f"rule {compiled.rule.owner}",
     )

@@ -56,7 +56,7 @@ class _Memory:
     is_tidied: bool = False
     """This process has deleted what a former one may have left."""
     missed_until: datetime | None = None
-    """While its turn hasn't come: until when the times are counted that passed."""
+    """While it waits in the queue: until when the times are counted that passed."""
 
 
 class Drifts:
@@ -166,7 +166,7 @@ class Drifts:
         job: JobRecord,
         plan: Plan | PlanFault,
     ) -> BundleStatus:
-        """The status with what the Job that has ended found, or with why it found nothing out."""
+        """The status with what the Job that has ended found, or the reason why it has no result."""
         if isinstance(plan, PlanFault):
             status = drift_record.failed(status, plan.reason, plan.message)
         else:

@@ -186,6 +186,6 @@ class PermissionReviews:
         if not self._pause:
             why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
             text = f"{error or 'they take too long'}" + (f" ({why} allows them)" if why else "")
-            log.info("what service accounts of Jobs lack isn't known for now: %s", text)
+            log.info("the permissions that Jobs lack can't be determined now: %s", text)
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._paused_until = self._context.monotonic() + self._pause

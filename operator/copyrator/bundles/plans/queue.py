@@ -11,7 +11,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 
 LOOK_AGAIN: Final = 30.0
-"""Seconds after which a Bundle asks again whose turn hasn't come."""
+"""Seconds after which a Bundle that waits in the queue asks again."""
 
 
 class Ticket(NamedTuple):

@@ -154,7 +154,7 @@ def _is(
 
 
 def _ended(record: SoakStatus, fault: _Break, around: Surroundings, now: datetime) -> SoakStatus:
-    """With its stretch ended now, if it goes on."""
+    """With its stretch ended now, if it lasts."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
         longest = max(around.seen.seen(since, now), ended_stretch(record) or timedelta())

@@ -64,7 +64,7 @@ class Cause(StrEnum):
     BROKEN = "Broken"
     """The wanted content can't be rendered (template, transform)."""
     ROLLOUT = "Rollout"
-    """Its rule changes copies in steps, and this one's turn hasn't come."""
+    """Its rule changes copies in steps, and the step of this copy hasn't begun."""
     PENDING = "Pending"
     """The wanted content isn't known before the template's sources are read."""
 

@@ -29,7 +29,7 @@ def drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
     if drift.verdict == DriftVerdict.DRIFTED:
         return _drifted(status, spec)
     if drift.verdict != DriftVerdict.NOT_DRIFTED:
-        text = drift.message or "the last check found nothing out"
+        text = drift.message or "the last check had no result"
         return FurtherCondition(ConditionStatus.UNKNOWN, DriftReason.UNCHECKED, text)
     text = "the objects of the release are as they were deployed"
     if status.baseline.unproven:

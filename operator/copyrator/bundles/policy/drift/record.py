@@ -92,7 +92,7 @@ def switched_off(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 
 
 def failed(status: BundleStatus, reason: str, message: str) -> BundleStatus:
-    """The status where a check found nothing out. It is made again at its next time."""
+    """The status where a check had no result. It is made again at its next time."""
     check = replace(status.drift.check, outcome=PlanOutcome.FAILED, reason=reason, message=message)
     return unknown(replace(status, drift=replace(status.drift, check=check)), reason, message)
 

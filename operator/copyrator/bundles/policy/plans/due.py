@@ -52,7 +52,7 @@ def content_of(made_of: _Made) -> tuple[str | None, str | None, str | None]:
 
 
 def must_plan(status: BundleStatus, target: Target, now: datetime) -> bool:
-    """Whether a plan is to be made now, before the deploy can go on."""
+    """Whether a plan is to be made now, before the deploy can continue."""
     plan = status.plan
     if not is_current(status, target):
         return True
