@@ -23,6 +23,7 @@ from copyrator.bundles.policy.health import (
     Tally,
     healthy,
     other_manager,
+    overridden,
     turns_late,
     undeployed,
 )
@@ -85,6 +86,8 @@ def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
     found = decoded(RELEASE)
     assert found == Judged("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
     assert decoded({"meta.helm.sh/release-name": "shop"}).release == "shop"
+    assert decoded({"meta.helm.sh/release-name": "x" * 53}).release == "x" * 53
+    assert decoded(RELEASE, generation=True).generation == 0
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,8 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
     assert found.status is Status.FAILED
     assert found.text.startswith("a b [31mxxx")
     assert len(found.text) == 201
+    stalled["message"] = "x" * 200
+    assert DECODERS["Deployment"](body).text == "x" * 200
 
 
 def test_a_newer_version_that_says_the_same_is_no_news() -> None:
@@ -158,6 +163,25 @@ def test_the_message_says_what_is_seen_and_what_isnt() -> None:
     where = "in namespace apps; objects elsewhere aren't seen"
     assert said(tally())[2] == f"the release has no {text} {where}"
     assert said(tally(a=Status.CURRENT))[2] == f"each {text} of the release is current {where}"
+
+
+def test_the_message_names_what_is_waited_for_and_what_cant_be_judged() -> None:
+    see = "Deployment/a (why); see: kubectl describe -n apps deployment/a"
+    assert said(tally(a=Status.IN_PROGRESS))[2] == f"in progress: {see}"
+    assert said(tally(a=Status.UNKNOWN))[2] == f"can't be judged: {see}"
+    silent = Tally()
+    silent.add("Job/a", judged(Status.FAILED), NOW)
+    assert said(silent)[2].startswith("not healthy: Job/a (no message); see")
+    six = tally(**{f"p{n}": Status.IN_PROGRESS for n in range(6)})
+    assert "Deployment/p4 (why) and 1 more; see" in said(six)[2]
+
+
+def test_the_message_says_how_the_label_is_set_right() -> None:
+    assert overridden("argocd") == Fault(
+        HealthReason.OTHER_MANAGER,
+        "the objects of the release are watched by the label app.kubernetes.io/managed-by=Helm, "
+        "and the Bundle gives them 'argocd' instead: remove that label from the Bundle",
+    )
 
 
 def test_five_objects_are_named_those_that_failed_first() -> None:

@@ -271,10 +271,11 @@ def test_it_must_have_stood_in_all_of_them_and_the_last_end_counts() -> None:
     assert held.reason == "PromotionHeld"
 
 
-def test_a_message_names_three() -> None:
-    got = judge(*(source(f"staging/{n}") for n in range(5)))
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more"), (5, "; and 2 more")])
+def test_a_message_names_three(count: int, more: str) -> None:
+    got = judge(*(source(f"staging/{n}") for n in range(count)))
     assert isinstance(got, Waiting)
-    assert got.message.endswith("; and 2 more")
+    assert got.message.endswith(f"asks for 1h{more}")
     assert got.message.count("Bundle") == 3
 
 

@@ -202,15 +202,47 @@ def test_what_does_not_end_a_stretch(happens) -> None:
 
 
 @pytest.mark.parametrize(
-    "happens",
+    ("happens", "by"),
     [
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "ReleaseConflict"},)),
-        lambda b: setattr(b, "around", Surroundings(is_deleted=True)) or b.write(),
+        (
+            lambda b: b.write(conditions=({"type": "Ready", "reason": "ReleaseConflict"},)),
+            "the release is another Bundle's",
+        ),
+        (
+            lambda b: setattr(b, "around", Surroundings(is_deleted=True)) or b.write(),
+            "the Bundle is being deleted",
+        ),
+        (
+            lambda b: b.write(
+                attempted=replace(b.status.attempted, version="1.2.0", outcome=Outcome.INTERRUPTED)
+            ),
+            "a deploy of 1.2.0 was interrupted",
+        ),
+        (
+            lambda b: b.write(
+                deployed=replace(b.status.deployed, version="1.2.0", digest=digest("1.2.0"))
+            ),
+            "1.2.0 was deployed",
+        ),
     ],
-    ids=["the release is another's", "deleted"],
+    ids=["the release is another's", "deleted", "interrupted before it was seen", "deployed"],
 )
-def test_what_ends_it_and_withdraws_nothing(happens) -> None:
-    assert happens(running()).soak == [("1.1.0", 30, False)]
+def test_what_ends_it_and_withdraws_nothing(happens, by) -> None:
+    bundle = happens(running())
+    assert bundle.soak[0] == ("1.1.0", 30, False)
+    assert bundle.status.soak[0].broken_by == by
+
+
+def test_a_bundle_without_a_deploy_keeps_its_records_as_they_are() -> None:
+    known = running().status.soak
+    assert soaked(known, BundleStatus(), Surroundings(), NOON + timedelta(hours=9)) == known
+
+
+def test_what_no_clock_says_does_not_stand() -> None:
+    moments = (None, "garbage", "9999-12-31T23:59:59Z")
+    assert standing([SoakStatus(digest="x", since=since) for since in moments], None) == ()
+    sound = SoakStatus(digest="x", since=format_time(NOON))
+    assert standing([sound, replace(sound, digest=None)], NOON) == (sound,)
 
 
 @pytest.mark.parametrize(
