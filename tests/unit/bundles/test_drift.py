@@ -750,8 +750,8 @@ MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)
             ),
             spec(),
             (
-                "nothing has drifted since 2026-11-23T12:00:00Z; what had drifted before isn't seen, "
-                "as the deploy was checked later than 15 minutes after its end"
+                "nothing has drifted since 2026-11-23T12:00:00Z; what had drifted before isn't "
+                "seen, as the deploy was checked later than 15 minutes after its end"
             ),
         ),
         (status(baseline=Baseline()), spec(), "what is deployed hasn't been compared yet"),

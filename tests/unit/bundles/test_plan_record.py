@@ -24,7 +24,15 @@ from tests.unit.bundles.plan_samples import (
 
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
-from copyrator.api.plan_status import MAX_RISKY, ApprovedPlan, Baseline, OperationCounts, PlanStatus
+from copyrator.api.drift_status import DriftCheck, DriftStatus
+from copyrator.api.plan_status import (
+    MAX_RISKY,
+    ApprovedPlan,
+    Baseline,
+    OperationCounts,
+    PlanStatus,
+    PreviewPlan,
+)
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_record
 from copyrator.bundles.policy.plan import Operation, OperationType, Plan
@@ -204,12 +212,28 @@ def test_secrets_are_kept_for_the_jobs_that_need_them(
 
 
 @pytest.mark.parametrize(
+    ("outcome", "jobs"), [("Running", {"preview", "check", "found"}), ("Planned", {"found"})]
+)
+def test_secrets_of_previews_and_checks_are_kept_while_they_run(
+    outcome: str, jobs: set[str]
+) -> None:
+    status = BundleStatus(
+        preview=PreviewPlan(job="preview", outcome=outcome),
+        drift=DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"),
+    )
+    assert set(plan_record.needed(status)) - {None} == jobs
+
+
+@pytest.mark.parametrize(
     ("status", "since"),
     [
         (BundleStatus(), False),
         (with_plan(made_at=format_time(NOW)), True),
         (with_plan(made_at=format_time(NOW - timedelta(seconds=1))), False),
         (with_plan(started_at=format_time(NOW)), True),
+        (with_plan(started_at=format_time(NOW), made_at="2026-01-01T00:00:00Z"), False),
+        (BundleStatus(preview=PreviewPlan(made_at=format_time(NOW))), True),
+        (BundleStatus(preview=PreviewPlan(started_at=format_time(NOW))), True),
         (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), False),
         (BundleStatus(attempted=Attempted(finished_at=format_time(NOW), plan_job="x")), True),
     ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
@@ -33,7 +33,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.gates.promotion import GATE, has_ended, next_end
+from copyrator.bundles.policy.gates.promotion import GATE, has_ended, is_waiting, next_end
 from copyrator.bundles.policy.sources import Source, Sources
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -295,6 +295,18 @@ def test_what_runs_already_passes() -> None:
     status = BundleStatus(deployed=Deployed(version="1.4.2", digest=DIGEST))
     facts = Facts(status, Occasion.REQUEST, sources=Sources((source(),)))
     assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
+
+
+def test_a_version_waits_for_it_as_long_as_the_status_says_so() -> None:
+    ours = GateStatus(name="promotion", state="Waiting")
+    others = (GateStatus(name="age", state="Waiting"), GateStatus(name="x", state="Passed"))
+    for found, waits in (
+        ((*others, ours), True),
+        ((replace(ours, state="Refused"),), True),
+        ((*others, replace(ours, state="Passed")), False),
+        ((), False),
+    ):
+        assert is_waiting(BundleStatus(gates=found)) is waits
 
 
 def test_only_new_versions_and_requests_wait() -> None:
