@@ -163,6 +163,12 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
+            lambda: verdicts.ended_by_freeze(FAILED),
+            PROGRESSING,
+            "Frozen",
+            f"{NEXT}: Pod/x failed. It is deployed when the freeze ends{LAST_GOOD}",
+        ),
+        (
             lambda: verdicts.quarantined(FAILED),
             STALLED,
             "Quarantined",
