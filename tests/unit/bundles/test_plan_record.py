@@ -66,6 +66,13 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
 
 
+def test_an_equal_message_is_no_change() -> None:
+    status = plan_record.with_message(with_plan(), "blocked")
+    assert status == with_plan(message="blocked")
+    assert plan_record.with_message(status, "blocked") is status
+    assert plan_record.with_message(status, None) == with_plan()
+
+
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, **failed)

@@ -143,6 +143,20 @@ def test_the_work_is_bounded(monkeypatch):
     assert found({"data": {"k": A}}) == []
 
 
+def test_of_several_keys_so_many_bytes_are_read(monkeypatch):
+    for most, names in ((len(A) + len(B), ["a", "b"]), (len(A) + len(B) - 1, ["a"])):
+        monkeypatch.setattr(limits, "CERTIFICATE_BYTES", most)
+        assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == names
+
+
+def test_a_common_name_that_is_no_text_is_left_out():
+    der = x509.load_pem_x509_certificate(A.encode()).public_bytes(serialization.Encoding.DER)
+    broken = der.replace(b"\x0c\x01a", b"\x0c\x01\xff")
+    assert broken != der
+    text = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(broken).decode()}\n"
+    assert found({"data": {"k": f"{text}-----END CERTIFICATE-----"}}) == [("", "k", 10)]
+
+
 def worst() -> dict[str, dict[str, str]]:
     """Objects as large as the API server accepts, made to cost much."""
     most, begin = 1024 * 1024, "-----BEGIN CERTIFICATE-----\n"
