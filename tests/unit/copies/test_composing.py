@@ -322,6 +322,57 @@ def test_what_does_not_depend_on_the_target_is_rendered_once(monkeypatch):
     assert rendered.count("{{ namespace.name }}") == 3
 
 
+BIG = "x" * 900_000
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "said"),
+    [
+        (
+            "{% for i in range(namespace.n) %}{% endfor %}{{ namespace.n }}",
+            "{% for i in range(9_000) %}{% endfor %}",
+            "takes more than 40000 steps",
+        ),
+        ("{{ namespace.text }}", "{{ rule.text }}", "longer than 1572864 characters in total"),
+    ],
+    ids=["steps", "characters"],
+)
+def test_what_is_too_much_for_one_target_is_not_for_others(own, shared, said):
+    """A namespace with many labels, for example, spoils nothing but its own copy."""
+    tree = Tree({"kind": "Secret", "stringData": {"a": own, "b": shared}})
+    composing, rule = Composing(SOURCES, NOW), {"text": BIG}
+    with pytest.raises(TemplateError, match=said):
+        composing.render(tree, "Secret", {"namespace": {"n": 15_000, "text": BIG}, "rule": rule})
+    found = composing.render(tree, "Secret", {"namespace": {"n": 1, "text": "1"}, "rule": rule})
+    assert found["stringData"]["a"] == "1"
+
+
+def test_what_was_rendered_for_another_target_counts_as_characters_of_this_one():
+    tree = Tree({"kind": "Secret", "stringData": {"a": "{{ rule }}", "b": "{{ namespace.text }}"}})
+    composing = Composing(SOURCES, NOW)
+    composing.render(tree, "Secret", {"namespace": {"text": "x"}, "rule": BIG})
+    with pytest.raises(TemplateError, match="in total"):
+        composing.render(tree, "Secret", {"namespace": {"text": BIG}, "rule": BIG})
+
+
+def test_what_fails_by_itself_is_rendered_once(monkeypatch):
+    from copyrator.copies.policy import rendering  # noqa: PLC0415
+
+    rendered = []
+    original = rendering.Text.render
+    monkeypatch.setattr(
+        rendering.Text,
+        "render",
+        lambda self, *rest: rendered.append(self.source) or original(self, *rest),
+    )
+    broken = Tree({"kind": "Secret", "stringData": {"a": "{{ sources.nobody }}"}})
+    composing = Composing(SOURCES, NOW)
+    for _ in range(2):
+        with pytest.raises(TemplateError, match="unknown source nobody"):
+            composing.render(broken, "Secret", {})
+    assert rendered == ["{{ sources.nobody }}"]
+
+
 def test_the_same_text_at_two_places_is_not_shared():
     """A text of a Secret's data isn't what the same text in its metadata is."""
     clear = f"{{{{ {DATA} }}}}"
