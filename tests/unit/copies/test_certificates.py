@@ -93,6 +93,19 @@ def test_other_kinds_and_forms_have_none():
         assert found({"data": data}, "Secret") == []
 
 
+def test_what_cannot_be_read_hides_nothing_after_it():
+    plain = {"i": None, "j": "x", "k": "\udc80" * 300, "l": "x" * 300, "m": A}
+    assert found({"data": plain}) == [("a", "m", 10)]
+    encoded = {"i": 7, "j": "x", "k": "é" * 300, "l": b64("x" * 300), "m": b64(A)}
+    assert found({"data": encoded}, "Secret") == [("a", "m", 10)]
+    assert found({"data": "x", "binaryData": {"m": b64(A)}}) == [("a", "m", 10)]
+
+
+def test_long_names_of_sources_and_keys_are_cut():
+    (one,) = certificates_in("ConfigMap", {"data": {"k" * 999: A}}, "s" * 999)
+    assert (one.source, one.key) == ("s" * 512, "k" * 512)
+
+
 def test_only_the_five_that_end_first_are_kept_of_all_keys():
     data = {f"k{days}": certificate(f"c{days}", days=days) for days in (9, 3, 7, 1, 8, 2, 6)}
     assert [days for _, _, days in found({"data": data})] == [1, 2, 3, 6, 7]

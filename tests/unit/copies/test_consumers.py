@@ -112,6 +112,31 @@ def test_what_is_read_of_a_consumer() -> None:
     assert (broken.healthy, broken.lacks) == (False, "Replicas: 0/1")
 
 
+@pytest.mark.parametrize(
+    ("message", "lacks"),
+    [
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "…"),
+        ("a\nb\x1b[31m", "a b [31m"),
+        ("", "Failed"),
+    ],
+)
+def test_anothers_message_is_one_short_line(message: str, lacks: str) -> None:
+    body = workload()
+    stalled = {"type": "Stalled", "status": "True", "message": message}
+    body["status"]["conditions"] = [stalled]
+    found = read(body)
+    assert found is not None
+    assert (found.healthy, found.lacks, found.matters) == (False, lacks, True)
+
+
+def test_most_consumers_do_not_matter() -> None:
+    healthy, restarted = read(workload()), read(workload(restart="true"))
+    assert healthy is not None
+    assert restarted is not None
+    assert (healthy.matters, restarted.matters) == (False, True)
+
+
 def test_one_that_is_being_deleted_counts_as_gone() -> None:
     body = workload(ready=0, restart="true")
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
