@@ -134,6 +134,7 @@ def test_the_text_of_a_hold_is_one_line_and_bounded() -> None:
     assert shown("load\ttest\n\nfailed \x1b[0m\u202e") == "load test failed [0m"
     assert shown(" \n") == shown("") == "no reason is given"
     assert shown("x" * MAX_HOLD_TEXT) == "x" * MAX_HOLD_TEXT
+    assert shown("x" + " " * (4 * MAX_HOLD_TEXT - 1) + "y") == "x"
     long = shown("x" * 1000)
     assert long is not None
     assert (len(long), long[-1]) == (MAX_HOLD_TEXT, "…")
