@@ -101,6 +101,11 @@ def test_what_cannot_be_read_hides_nothing_after_it():
     assert found({"data": "x", "binaryData": {"m": b64(A)}}) == [("a", "m", 10)]
 
 
+def test_certificates_that_end_together_are_all_found():
+    p, q = certificate("p"), certificate("q")
+    assert sorted(name for name, _, _ in found({"data": {"k": q + p}})) == ["p", "q"]
+
+
 def test_long_names_of_sources_and_keys_are_cut():
     (one,) = certificates_in("ConfigMap", {"data": {"k" * 999: A}}, "s" * 999)
     assert (one.source, one.key) == ("s" * 512, "k" * 512)
@@ -152,6 +157,8 @@ def test_the_work_is_bounded(monkeypatch):
     assert len(found({"data": {"k": B + A + FUTURE + EXPIRED}})) == 3
     monkeypatch.setattr(limits, "CERTIFICATE_KEYS", 1)
     assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == ["a"]
+    monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A))
+    assert len(found({"data": {"k": A}})) == 1
     monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A) - 1)
     assert found({"data": {"k": A}}) == []
 

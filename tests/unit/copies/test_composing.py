@@ -266,14 +266,29 @@ def test_filters(jinja, made):
     assert text(jinja) == made
 
 
-@pytest.mark.parametrize("value", ["not base64!", "{{ sources.settings.data.region }}", "aGk"])
+@pytest.mark.parametrize(
+    "value", ["not base64!", "{{ sources.settings.data.region }}", "aGk", "aGk=!"]
+)
 def test_data_that_the_api_server_would_refuse_with_a_quotation_is_refused_here(value):
     assert "data.a of a Secret isn't base64" in error({"data": {"a": value}})
 
 
-@pytest.mark.parametrize("data", ["text", {"a": {"b": "c"}}, {"a": 1}])
-def test_data_of_another_type_is_refused(data):
-    assert "of a Secret must be" in error({"data": data})
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("text", "data of a Secret must be a map"),
+        ({"a": {"b": "c"}}, "data.a of a Secret must be a text in base64"),
+        ({"a": 1}, "data.a of a Secret must be a text in base64"),
+    ],
+)
+def test_data_of_another_type_is_refused(data, said):
+    assert error({"data": data}) == said
+
+
+def test_a_text_that_names_the_target_has_the_form_of_its_place_too():
+    jinja = f"{{{{ namespace.name }}}} {{{{ {DATA} | b64decode }}}}"
+    assert text(jinja) == f"team {VALUE}"
+    assert "data of a Secret can be used only" in error({"data": {"a": jinja}}, "ConfigMap")
 
 
 @pytest.mark.parametrize(

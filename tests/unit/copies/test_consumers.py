@@ -162,7 +162,7 @@ def test_who_is_restarted(annotations: dict[str, str], paused: bool, restarts: b
     body["spec"]["paused"] = paused
     one = read(body)
     assert one is not None
-    assert bool(to_restart(Occasion("ops/a", CONTENT), [one])) is restarts
+    assert to_restart(Occasion("ops/a", CONTENT), [one]) == ([one] if restarts else [])
 
 
 @pytest.mark.parametrize(
@@ -190,6 +190,10 @@ def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
     marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR].split(",")
     others = [f"ops/{number}=x" for number in range(50)]
     assert marks == [*others[1 - RESTARTED_FOR :], f"ops/a={CONTENT}"]
+    again = Seen(one.consumer, restarted_for={"ops/a": "old", "ops/b": "ops/a"})
+    patch = restart_patch(again, Occasion("ops/a", CONTENT), NOW)
+    marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR]
+    assert marks == f"ops/b=ops/a,ops/a={CONTENT}"
 
 
 def seen(name: str, *, healthy: bool = False, created: datetime | None = None) -> Seen:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from jinja2.runtime import Undefined
+from tests.unit.copies.test_pem_and_docker import certificate
+from tests.unit.copies.test_template_prices import Bill
 
 from copyrator.copies.policy import template_filters as filters
 from copyrator.copies.policy.template_meter import Findings, Meter, Scope, TemplateError
@@ -159,3 +161,67 @@ def test_without_sources_texts_are_merged_as_well():
     assert filters.merge_dockerconfig(Meter(), both) == (
         '{"auths":{"a.io":{"auth":"1"},"b.io":{}}}'
     )
+
+
+DOCKER = '{"auths":{"a":{},"b":{}}}'
+PEM = certificate("a")
+DER = len(base64.b64decode("".join(PEM.splitlines()[1:-1])))
+
+
+def of(kind: str, **data: str) -> Any:
+    return source_set({"a": secret(**data) | {"kind": kind}}, clear=True)["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key", "entries"),
+    [
+        ("b64decode", "eHg=", None, [8]),
+        ("b64encode", "xx", None, [4]),
+        ("from_json", '{"a":1}', None, [(10, 42), "weigh 8"]),
+        ("to_json", {"a": [1, "x"]}, None, ["weigh 17", (10, 102), *[(1, 0)] * 4]),
+        ("merge_dockerconfig", DOCKER, None, [(1, 0), (10, 75), (10, 0), "weigh 14"]),
+        (
+            "merge_dockerconfig",
+            of("Secret", _dockerconfigjson=base64.b64encode(DOCKER.encode()).decode()),
+            None,
+            [(1, 0), (10, 72), (10, 75), (10, 0), "weigh 14"],
+        ),
+        ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER]),
+        (
+            "pem_bundle",
+            of("ConfigMap", x=PEM, y=""),
+            "x",
+            [(1, 0), (1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER],
+        ),
+        (
+            "pem_bundle",
+            of("ConfigMap", x=PEM, y=""),
+            "*",
+            [(1, 0), (2, 0), (10, 4 * len(PEM)), (40, 0), (10, 0), 2 * DER],
+        ),
+        (
+            "pem_bundle",
+            of("Secret", x=base64.b64encode(PEM.encode()).decode()),
+            "x",
+            [
+                *((1, 0), (1, 0), (10, 2 * len(base64.b64encode(PEM.encode())))),
+                *((10, 4 * len(PEM)), (40, 0), 2 * DER),
+            ],
+        ),
+    ],
+)
+def test_a_filter_of_our_own_has_its_price(
+    name: str, value: Any, key: str | None, entries: list[Any]
+):
+    bill = Bill()
+    bill.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), reveals=True)
+    filters.FILTERS[name](bill, value, **({"key": key} if key else {}))
+    assert bill.entries == entries
+
+
+def test_yaml_costs_more():
+    bill = Bill()
+    filters.to_yaml(bill, {"a": [1, "x"]})
+    weight, (steps, characters), *each = bill.entries
+    assert (weight, steps, each) == ("weigh 17", 10, [(20, 0)] * 4)
+    assert characters in (17 * 12, 17 * 200)  # with libyaml, and without
