@@ -243,6 +243,12 @@ def test_broken_credentials_are_named_without_a_value(text, said):
     assert said in again
 
 
+@pytest.mark.parametrize("part", ["", ".data['.dockerconfigjson']"])
+def test_credentials_come_out_in_the_data_of_a_secret_only(part):
+    said = fault(f"{{{{ sources.a{part} | merge_dockerconfig }}}}", a=pull("one", hub_io="1"))
+    assert "source a (infra/one), key .dockerconfigjson: data of a Secret can be used only" in said
+
+
 def test_an_overridden_text_is_told_by_its_source_without_its_key():
     jinja = (
         "{{ [sources.a, sources.b.data['.dockerconfigjson'] | b64decode] | merge_dockerconfig }}"
