@@ -161,6 +161,7 @@ def test_the_next_one_to_become_old_enough_is_known() -> None:
     assert age.next_look(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
     assert age.next_look(status, spec(), NOW + 2 * HOUR) is None
     assert age.next_look(status, spec(min_age=0.0), NOW) is None
+    assert not age.has_come(status, spec(min_age=0.0), None, NOW)
     assert not age.has_come(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
     assert age.has_come(status, spec(), None, NOW + HOUR)
     assert age.has_come(status, spec(), NOW, NOW + HOUR)

@@ -209,6 +209,7 @@ def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
 def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
     waits = GateStatus(name="approval", state="Waiting", reason="Suspended", message="x")
     (ours,) = approval.planning(BundleStatus(gates=(waits,))).gates
-    assert (ours.reason, ours.message) == ("Planning", PLANNING.message)
+    assert (ours.name, ours.reason) == ("approval", "Planning")
+    assert ours.message == PLANNING.message
     other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))
     assert approval.planning(other) == other

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome, Verification
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import Drift, DriftMode, Ignored
@@ -211,6 +211,7 @@ FAILED = replace(CHECK, outcome="Failed", started_at=format_time(NOW))
         ),
         # a correction that wasn't made
         (status(attempted=BROKEN), SOON),
+        (status(attempted=replace(BROKEN, interruptions=2)), SOON),
         (status(attempted=replace(BROKEN, interruptions=3)), REGULAR),
         (status(attempted=replace(BROKEN, next_retry_at=None)), REGULAR),
         # a baseline that failed: half a minute later, then doubling, then regularly
@@ -241,6 +242,13 @@ FAILED = replace(CHECK, outcome="Failed", started_at=format_time(NOW))
 )
 def test_when_the_next_check_begins(what: BundleStatus, wanted: datetime | None) -> None:
     assert due_at(what, spec(), "s", UID) == wanted
+
+
+def test_without_retries_the_first_interruption_is_too_many() -> None:
+    asked = replace(spec(), retry=Retry(limit=0, backoff=30))
+    for interruptions, due in ((None, SOON), (1, REGULAR)):
+        what = status(attempted=replace(BROKEN, interruptions=interruptions))
+        assert due_at(what, asked, "s", UID) == due
 
 
 @pytest.mark.parametrize(
@@ -346,6 +354,12 @@ def test_more_objects_than_are_listed_count_as_the_same() -> None:
     assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
     assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
     assert not drift_record.is_same(full, [])
+
+
+def test_names_with_blanks_are_told_apart() -> None:
+    found = replace(FOUND, corrected=("update :g:Role:say hi",))
+    assert drift_record.is_same(found, ["delete :g:Role:say hi"])
+    assert not drift_record.is_same(found, ["update :g:Role:or hi"])
 
 
 @pytest.mark.parametrize(
@@ -535,7 +549,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
     why = drift_due.hindrance(status(), spec(suspend=True), "s", "v")
     assert why is not None
     noted = drift_record.noted(status(), why)
-    assert noted.drift.reason == "Suspended"
+    assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
     assert drift_record.noted(noted, None) == status()
     failed = drift_record.failed(status(), "PlanFailed", "no")
     assert drift_record.noted(failed, None) == failed
@@ -551,6 +565,10 @@ def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: i
     after = drift_record.without_ignored(status(drift=drift), asked).drift
     assert (len(after.objects), after.count or 0) == (left, left)
     assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
+    if not left:
+        assert after == replace(
+            drift, objects=(), count=None, verdict="NotDrifted", since=None, found_job=None
+        )
     more = replace(drift, count=30)
     assert drift_record.without_ignored(status(drift=more), asked).drift == more
 
@@ -566,6 +584,10 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
     what = status(attempted=ended)
     assert drift_due.is_regular(what, spec(), UID, format_time(began)) is wanted
     assert drift_due.is_regular(replace(what, attempted=Attempted()), spec(), UID, "x")
+    assert drift_due.is_regular(what, spec(), UID, None)
+    assert drift_due.is_regular(
+        replace(what, attempted=Attempted()), spec(), UID, format_time(began)
+    )
 
 
 def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
@@ -585,7 +607,8 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
     assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
     assert drift_record.with_message(waits, None) == what
 
-    made = drift_record.made(waits, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR)
+    said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
+    made = drift_record.made(said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR)
     planned = replace(
         running,
         outcome="Planned",

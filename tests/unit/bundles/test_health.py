@@ -90,6 +90,12 @@ def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
     assert decoded(RELEASE, generation=True).generation == 0
 
 
+def test_an_object_that_is_current_needs_no_text() -> None:
+    metadata = {"name": "x", "namespace": "apps", "resourceVersion": "7", "annotations": RELEASE}
+    body = {"metadata": metadata, "status": {"startTime": "2026-01-01T00:00:00Z"}}
+    assert DECODERS["Job"](body) == Judged("7", "shop")
+
+
 @pytest.mark.parametrize(
     "annotations",
     [
@@ -114,7 +120,7 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
         "status": {"conditions": [stalled]},
     }
     found = DECODERS["Deployment"](body)
-    assert found.status is Status.FAILED
+    assert (found.status, found.resource_version) == (Status.FAILED, "")
     assert found.text.startswith("a b [31mxxx")
     assert len(found.text) == 201
     stalled["message"] = "x" * 200
@@ -208,6 +214,7 @@ def test_the_time_counts_for_each_object_and_generation() -> None:
     found = tally(a=Status.IN_PROGRESS, b=Status.IN_PROGRESS)
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "other"), NOW + 100)
     assert found.oldest == NOW
+    assert "Deployment/a (other)" in said(found)[2]
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "x", generation=2), NOW + 200)
     found.replace("Deployment/b", judged(), NOW + 300)
     assert found.oldest == NOW + 200
@@ -231,10 +238,10 @@ def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
     found = undeployed(SPEC, parse_status({}))
     assert found == Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
     moved = undeployed(spec_of(project_namespace="new"), status_of())
-    assert moved is not None
-    assert moved.message == "the release is in namespace apps, not in new"
+    text = "the release is in namespace apps, not in new"
+    assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
     condition = healthy(SPEC, status_of(), moved, NOW)
-    assert condition.status == UNKNOWN
+    assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
     assert turns_late(status_of(), moved, NOW) is None
 
 
@@ -249,6 +256,7 @@ LABEL = "app.kubernetes.io/managed-by"
         ({LABEL: "argocd"}, {}, "argocd"),
         ({}, {"WERF_ADD_LABEL_X": f"{LABEL}=me"}, "me"),
         ({}, {"WERF_ADD_LABEL": f"{LABEL}=me"}, "me"),
+        ({}, {"WERF_ADD_LABEL": f"{LABEL}=a=b"}, "a=b"),
         ({LABEL: "argocd"}, {"WERF_ADD_LABEL_X": f"{LABEL}=Helm"}, None),
         ({}, {"WERF_ADD_LABEL_X": "other=me", "X": f"{LABEL}=me"}, None),
         ({}, {"WERF_ADD_LABEL_X": LABEL}, None),
