@@ -209,6 +209,15 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             ),
         ),
         (
+            soaked(longest="30m", until=format_time(at(30))),
+            at(600),
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} stood in Bundle staging/shop for 30m at most, until "
+                f"2026-05-04T12:30:00Z, {ASKED}",
+            ),
+        ),
+        (
             soaked(until=format_time(at(90)), broken_by="it was held: no"),
             at(600),
             Waiting(
@@ -236,6 +245,7 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
         "the longest stretch was enough",
         "it has ended, and was enough",
         "it has ended too soon",
+        "nobody knows why",
         "the evidence was withdrawn",
         "held",
         "held while another version runs",
@@ -328,6 +338,8 @@ def test_the_next_end_is_that_of_any_version_in_all_of_them() -> None:
     assert next_end(spec, sources, at(65)) == at(70)
     assert next_end(spec, sources, at(70)) is None
     assert next_end(spec, Sources(), at(0)) is None
+    held = replace(several(0, 10), hold="x", running="sha256:0")
+    assert next_end(spec, Sources((held,)), at(0)) == at(70)
     assert has_ended(spec, sources, at(64), at(65))
     assert not has_ended(spec, sources, at(65), at(69))
     assert has_ended(spec, sources, at(0), at(99))
