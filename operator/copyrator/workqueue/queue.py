@@ -207,7 +207,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
                     self._wake()  # it was woken for a key; wake another
-                else:
+                elif getter in self._getters:  # else `_wake` has passed over it in the meantime
                     self._getters.remove(getter)
                 raise
         raise QueueShutDownError

@@ -81,7 +81,6 @@ def bare(
         for one in api.get(f"{RBAC}/{kind}")["items"]:
             if one["metadata"]["name"].startswith(f"{team.namespace}-"):
                 api.delete(f"{RBAC}/{kind}/{one['metadata']['name']}")
-    team.remove_finalizers()
 
 
 def types(team: Team, *words: str, code: int = 0) -> str:

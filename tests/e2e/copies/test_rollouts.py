@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet, within
 from tests.e2e.documents import commands
 from tests.e2e.installation import installed
+from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
 from copyrator.cli import cli
@@ -166,8 +167,7 @@ def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
         statuses = [one for one in mine if one.subresource == "status" and one.name == word]
         assert len(statuses) <= 2 * len(bounds) + seconds + 4
     finally:
-        for name in spaces:
-            api.delete(f"/api/v1/namespaces/{name}")
+        vanish(fleet.operator.cluster, spaces)
 
 
 def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(

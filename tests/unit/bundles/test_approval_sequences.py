@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long import LONG
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
@@ -319,9 +320,10 @@ def made_of(plan: Any) -> tuple[Any, ...]:
 
 
 MOST = settings.default.max_examples
+LIVES = 2 * MOST if LONG else MOST // 2 if MOST >= 100 else 4  # 4 in `make mutate`
 
 
-@settings(max_examples=2 * MOST if MOST >= 100 else 4, deadline=None)  # 4 in `make mutate`
+@settings(max_examples=LIVES, deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_nothing_is_deployed_that_was_not_approved(random: Random) -> None:
     simulation = Simulation(random)
