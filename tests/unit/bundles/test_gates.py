@@ -219,6 +219,7 @@ def test_the_occasion(request_: Request | None, deployed: str | None, expected: 
         (state.Need.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
         (state.Need.FIRST, None, Occasion.NEW_DIGEST),
         (state.Need.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
+        (state.Need.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
         (state.Need.REPAIR, Outcome.FAILED, Occasion.EDIT),
     ],
 )

@@ -23,6 +23,7 @@ from copyrator.bundles.policy.health import (
     ReleaseObjects,
     healthy,
     other_manager,
+    overridden,
     turns_late,
     undeployed,
 )
@@ -85,6 +86,14 @@ def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
     found = decoded(RELEASE)
     assert found == Judged("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
     assert decoded({"meta.helm.sh/release-name": "shop"}).release == "shop"
+    assert decoded({"meta.helm.sh/release-name": "x" * 53}).release == "x" * 53
+    assert decoded(RELEASE, generation=True).generation == 0
+
+
+def test_an_object_that_is_current_needs_no_text() -> None:
+    metadata = {"name": "x", "namespace": "apps", "resourceVersion": "7", "annotations": RELEASE}
+    body = {"metadata": metadata, "status": {"startTime": "2026-01-01T00:00:00Z"}}
+    assert DECODERS["Job"](body) == Judged("7", "shop")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +120,11 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
         "status": {"conditions": [stalled]},
     }
     found = DECODERS["Deployment"](body)
-    assert found.status is Status.FAILED
+    assert (found.status, found.resource_version) == (Status.FAILED, "")
     assert found.text.startswith("a b [31mxxx")
     assert len(found.text) == 201
+    stalled["message"] = "x" * 200
+    assert DECODERS["Deployment"](body).text == "x" * 200
 
 
 def test_a_newer_version_that_says_the_same_is_no_news() -> None:
@@ -160,6 +171,25 @@ def test_the_message_says_what_is_seen_and_what_isnt() -> None:
     assert said(objects_of(a=Status.CURRENT))[2] == f"each {text} of the release is current {where}"
 
 
+def test_the_message_names_what_is_waited_for_and_what_cant_be_judged() -> None:
+    see = "Deployment/a (why); see: kubectl describe -n apps deployment/a"
+    assert said(objects_of(a=Status.IN_PROGRESS))[2] == f"in progress: {see}"
+    assert said(objects_of(a=Status.UNKNOWN))[2] == f"can't be judged: {see}"
+    silent = ReleaseObjects()
+    silent.add("Job/a", judged(Status.FAILED), NOW)
+    assert said(silent)[2].startswith("not healthy: Job/a (no message); see")
+    six = objects_of(**{f"p{n}": Status.IN_PROGRESS for n in range(6)})
+    assert "Deployment/p4 (why) and 1 more; see" in said(six)[2]
+
+
+def test_the_message_says_how_the_label_is_set_right() -> None:
+    assert overridden("argocd") == Fault(
+        HealthReason.OTHER_MANAGER,
+        "the objects of the release are watched by the label app.kubernetes.io/managed-by=Helm, "
+        "and the Bundle gives them 'argocd' instead: remove that label from the Bundle",
+    )
+
+
 def test_five_objects_are_named_those_that_failed_first() -> None:
     bad = {f"p{n}": Status.IN_PROGRESS for n in range(9, 0, -1)}
     text = said(objects_of(**bad, z=Status.FAILED, u=Status.UNKNOWN))[2]
@@ -184,6 +214,7 @@ def test_the_time_counts_for_each_object_and_generation() -> None:
     found = objects_of(a=Status.IN_PROGRESS, b=Status.IN_PROGRESS)
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "other"), NOW + 100)
     assert found.oldest == NOW
+    assert "Deployment/a (other)" in said(found)[2]
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "x", generation=2), NOW + 200)
     found.replace("Deployment/b", judged(), NOW + 300)
     assert found.oldest == NOW + 200
@@ -207,10 +238,10 @@ def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
     found = undeployed(SPEC, parse_status({}))
     assert found == Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
     moved = undeployed(spec_of(project_namespace="new"), status_of())
-    assert moved is not None
-    assert moved.message == "the release is in namespace apps, not in new"
+    text = "the release is in namespace apps, not in new"
+    assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
     condition = healthy(SPEC, status_of(), moved, NOW)
-    assert condition.status == UNKNOWN
+    assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
     assert turns_late(status_of(), moved, NOW) is None
 
 
@@ -225,6 +256,7 @@ LABEL = "app.kubernetes.io/managed-by"
         ({LABEL: "argocd"}, {}, "argocd"),
         ({}, {"WERF_ADD_LABEL_X": f"{LABEL}=me"}, "me"),
         ({}, {"WERF_ADD_LABEL": f"{LABEL}=me"}, "me"),
+        ({}, {"WERF_ADD_LABEL": f"{LABEL}=a=b"}, "a=b"),
         ({LABEL: "argocd"}, {"WERF_ADD_LABEL_X": f"{LABEL}=Helm"}, None),
         ({}, {"WERF_ADD_LABEL_X": "other=me", "X": f"{LABEL}=me"}, None),
         ({}, {"WERF_ADD_LABEL_X": LABEL}, None),

@@ -71,6 +71,14 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
     assert (kept and kept.version) == version
 
 
+def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
+    candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
+    for digest, waits in (("sha256:b", False), ("sha256:c", True)):
+        skips = spec(skip_digests=(digest,))
+        kept = plan_due.kept(with_plan(), skips, candidate, target, NOW)
+        assert (kept is not None) is waits
+
+
 @pytest.mark.parametrize("tag", ["latest", "stable"])
 def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: str) -> None:
     status = with_plan(version="latest")

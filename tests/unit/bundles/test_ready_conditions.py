@@ -165,6 +165,12 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
+            lambda: ready_conditions.ended_by_freeze(FAILED),
+            PROGRESSING,
+            "Frozen",
+            f"{NEXT}: Pod/x failed. It is deployed when the freeze ends{LAST_GOOD}",
+        ),
+        (
             lambda: ready_conditions.quarantined(FAILED),
             STALLED,
             "Quarantined",

@@ -58,7 +58,7 @@ class Text:
             meter.take(self._steps)
             result = self._template.render(context)
         except TemplateError as error:
-            raise TemplateError(f"{_shown(self.source)}: {error}") from None
+            raise type(error)(f"{_shown(self.source)}: {error}") from None
         except Exception as error:
             # Filters raise any exception; only jinja2's own messages are free of values, and those
             # may quote a key that was computed from one.
