@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles import dependencies, promotions
+from copyrator.bundles import cycles
 from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
@@ -314,12 +314,8 @@ class BundleController:
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.depends_on and (fault := dependencies.fault(self._context.bundles, entry)):
-            await self._refuse(entry, BundleReason.INVALID_SPEC, f"spec.dependsOn: {fault}")
-            return
-        if spec.promote_from and (fault := promotions.fault(self._context.bundles, entry)):
-            text = f"spec.promoteFrom.bundles: {fault}"
-            await self._refuse(entry, BundleReason.INVALID_SPEC, text)
+        if fault := cycles.fault(self._context.bundles, entry):
+            await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
             return
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)

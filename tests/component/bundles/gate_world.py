@@ -150,6 +150,8 @@ class World:
         """A clock was set forward, and what is said to end at a time ends with the next poll; or
         an operator has just begun.
         """
+        self.set_by: list[int] = []
+        """Seconds by which the wall clock was set."""
         self.serial = 0
         self.operator: SimulatedOperator | None = None
         self.leading: asyncio.Task[None] | None = None
@@ -354,6 +356,7 @@ class World:
         self.annotate("production", **{verb: plan["id"], "approved-by": "ann"})
 
     def set_clock(self, seconds: int) -> None:
+        self.set_by.append(seconds)
         self.clock.offset += timedelta(seconds=seconds)
         if seconds > 0:
             self.unsure_until = self.loop.time() + INTERVAL + BEGINS
@@ -474,7 +477,9 @@ class World:
             body = self.bundle("staging")
             metadata, status = body.get("metadata", {}), body.get("status") or {}
             known = status.get("observedGeneration") == metadata.get("generation")
-            ready = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"]
+            ready = [
+                one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"
+            ]
             self.ready.set(ready == ["True"] and known and "deletionTimestamp" not in metadata)
 
     # --- the account's verdict -------------------------------------------------------------------
@@ -543,7 +548,12 @@ class World:
         self.lift()
         self.fails.clear()
         newest = self.registry.tags_now[max(self.registry.tags_now, key=version_of)]
-        for _ in range(40):
+        back = sum(-one for one in self.set_by if one < 0)
+        for _ in range(40 + back // 60):
+            plan = (self.bundle("production").get("status") or {}).get("plan") or {}
+            if plan.get("decision") == "Rejected":
+                self.annotate("production", **{"rejected-plan": None})
+                self.ask("production", "plan-at")
             self.decide("approved-plan")
             await self.wait(60)
             if all(one.deployed == newest for one in self.accounts.values()):

@@ -232,4 +232,3 @@ class Clock:
         while True:
             self.seen = self.seen.renewed_at(self.seen.renewed, self.wall())
             await asyncio.sleep(RENEWAL)
-
