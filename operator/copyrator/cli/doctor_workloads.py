@@ -116,13 +116,14 @@ async def _check(client: KubeClient, installation: Installation, feature: Featur
     ]
     more = f" and {len(using) - 1} more" if using[1:] else ""
     "ask" if using[1:] else "asks"
+    asks = "ask" if using[1:] else "asks"
     who, whose = user or "you", f"{feature.users.kind} {using[0]}{more}"
     if not missing:
         return Check(feature.what, True, f"{feature.field} of {whose}: granted to {who}")
     kind, verb, scope = missing[0]
     others = f" and {len(missing) - 1} more" if missing[1:] else ""
     said = (
-        f"{whose} {'ask' if using[1:] else 'asks'} for {feature.field}, but {who} cannot {verb} {kind.key} in "
+        f"{whose} {asks} for {feature.field}, but {who} cannot {verb} {kind.key} in "
         f"{scope or 'all namespaces'}{others}: {feature.consequence}; the chart grants it "
         f"({feature.switch})"
     )

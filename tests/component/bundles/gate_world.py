@@ -501,9 +501,9 @@ class World:
             yield "the digest is skipped"
         if is_new:
             yield from self.version_objections(name, digest, spec)
-        if "dependsOn" in spec and not self.ready.may_be(True):
-            if is_new or (asked and not is_forced):
-                yield "staging isn't Ready"
+        awaits = "dependsOn" in spec and (is_new or (asked and not is_forced))
+        if awaits and not self.ready.may_be(True):
+            yield "staging isn't Ready"
         if any(self.is_frozen(where) for where in ("", KEYS[name])):
             yield "it is frozen"
         if "windows" in spec and not (is_forced or is_interrupted) and not self.is_open():

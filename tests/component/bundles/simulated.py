@@ -83,7 +83,7 @@ class _Calls:
         return decode(body)
 
     @asynccontextmanager
-    async def stream(self, call: Call, *, reserved: bool = False) -> AsyncIterator[_Stream]:  # noqa: ARG002
+    async def stream(self, call: Call, *, reserved: bool = False) -> AsyncIterator[_Stream]:
         yield _Stream(self._cluster.changes(cast(web.Request, Request(call))))
 
 
@@ -206,7 +206,7 @@ class SimulatedOperator(Operator):
         client._http = cast(Any, _Calls(cast(SimulatedCluster, self.cluster)))
         return client, client
 
-    def make_registry_client(self, seconds: float) -> RegistryClient:  # noqa: ARG002
+    def make_registry_client(self, seconds: float) -> RegistryClient:
         return cast(RegistryClient, self._registry)
 
     def now(self) -> datetime:

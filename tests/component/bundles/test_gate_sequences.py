@@ -9,17 +9,28 @@ that waits for somebody is decided, and the newest version has to arrive everywh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.component.bundles.gate_world import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE, World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles.policy.gates import age, depends_on, promotion, skip_digests, windows
+from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    age,
+    approval,
+    depends_on,
+    promotion,
+    skip_digests,
+    windows,
+)
+from copyrator.workqueue.scheduler import DueScheduler
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -102,9 +113,51 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
     return simulate(main)
 
 
-@settings(max_examples=3000 if LONG else 60, deadline=None)
-@given(GATES, st.lists(STEPS, min_size=3, max_size=20 if LONG else 14))
+@settings(max_examples=3000 if LONG else 35, deadline=None)
+@given(GATES, st.lists(STEPS, min_size=3, max_size=14))
 def test_no_job_is_made_whose_gates_do_not_pass(gates: frozenset[str], steps: list[Step]) -> None:
     world = happens(gates, steps)
     assert not world.wrong
     assert len(world.jobs) >= len(KEYS)
+
+
+BROKEN: list[tuple[ModuleType, str, list[Step], str]] = [
+    (age, "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
+    (promotion, "", [("wait", 30)], "it stood in staging for"),
+    (depends_on, "", [("wait", 7)], "staging isn't Ready"),
+    (windows, "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
+    (approval, "approval", [("wait", 100)], "nobody approved it"),
+    (
+        skip_digests,
+        "",
+        [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
+        "the digest is skipped",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "gate", "steps", "said"),
+    BROKEN,
+    ids=[one.__name__.split(".")[-1] for one, *_ in BROKEN],
+)
+def test_a_gate_that_lets_everything_pass_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, gate: str, steps: list[Step], said: str
+) -> None:
+    gates = frozenset({gate} - {""})
+    assert happens(gates, steps).wrong == []
+    broken = replace(module.GATE, judge=lambda *_: PASSED)
+    monkeypatch.setattr(module, "GATE", broken)
+    assert any(said in one for one in happens(gates, steps).wrong)
+
+
+def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Freezes, "of", lambda *_: ())
+    steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
+    assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
+
+
+def test_a_wait_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DueScheduler, "set", lambda *_: None)
+    world = happens(frozenset(), [("wait", 61), ("wait", 61)])
+    assert any("still waits" in one for one in world.wrong)

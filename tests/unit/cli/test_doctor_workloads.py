@@ -87,9 +87,9 @@ def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
             {"bundles": [WATCHED], "granted": "list"},
             "Health of releases",
             (
-                f"Bundle team/shop asks for spec.health, but {USER} cannot watch deployments.apps in "
-                "all namespaces and 3 more: the condition Healthy stays Unknown; the chart grants it "
-                "(bundles.health.enabled)"
+                f"Bundle team/shop asks for spec.health, but {USER} cannot watch deployments.apps "
+                "in all namespaces and 3 more: the condition Healthy stays Unknown; the chart "
+                "grants it (bundles.health.enabled)"
             ),
         ),
         (
@@ -105,9 +105,9 @@ def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
             {"rules": [RESTARTED, RESTARTED], "granted": "get list"},
             "Restarts of rollouts",
             (
-                f"CopyratorRule team/key and 1 more ask for spec.rollout.restart, but {USER} cannot "
-                "patch deployments.apps in all namespaces and 2 more: their rollouts wait; the "
-                "chart grants it (rules.restart)"
+                f"CopyratorRule team/key and 1 more ask for spec.rollout.restart, but {USER} "
+                "cannot patch deployments.apps in all namespaces and 2 more: their rollouts wait; "
+                "the chart grants it (rules.restart)"
             ),
         ),
     ],
