@@ -10,7 +10,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles import dependencies, promotions
+from copyrator.bundles import cycles
 from copyrator.bundles.context import Context
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -133,12 +133,8 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.depends_on and (fault := dependencies.fault(self.context.bundles, entry)):
-            await self._refuse(entry, BundleReason.INVALID_SPEC, f"spec.dependsOn: {fault}")
-            return
-        if spec.promote_from and (fault := promotions.fault(self.context.bundles, entry)):
-            text = f"spec.promoteFrom.bundles: {fault}"
-            await self._refuse(entry, BundleReason.INVALID_SPEC, text)
+        if fault := cycles.fault(self.context.bundles, entry):
+            await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
             return
         if problem := self.runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)

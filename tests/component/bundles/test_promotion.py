@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -170,6 +171,53 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
     cluster.change("bundles", "a", spec={"promoteFrom": None})
     for name in "acb":
         await deployed(cluster, name, "1.0.0")
+
+
+async def test_a_cycle_with_depends_on_is_named_and_ends_for_all_when_one_edge_goes(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Nothing of it would ever be deployed: each waits for the first deploy of the next."""
+    bundle("a", promoteFrom=promoted_from("b", soak="1s"))
+    bundle("b", dependsOn=[{"name": "c"}])
+    await run()
+    await waits(cluster, "NotPromoted", "a")
+    await eventually(lambda: cluster.reason("b") == "DependencyNotReady", seconds=20)
+    bundle("c", promoteFrom=promoted_from("a", soak="1s"))
+    for name in "abc":
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", name, 20)
+    way = (
+        "team/b depends on team/c, team/c is promoted from team/a, team/a is promoted from team/b; "
+        "remove one of these"
+    )
+    text = f"spec.dependsOn: is a cycle of dependsOn and promoteFrom: {way}"
+    assert text in cluster.message("b")
+    assert "spec.promoteFrom.bundles: is a cycle of dependsOn and" in cluster.message("a")
+    assert cluster.jobs() == []
+    cluster.change("bundles", "b", spec={"dependsOn": None})
+    for name in "bac":
+        await deployed(cluster, name, "1.0.0")
+
+
+async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_the_promotion(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("stage")
+    spec = {**bundle("shop")["spec"], "dependsOn": [{"name": "production", "namespace": "team"}]}
+    metadata = {"name": "staging", "namespace": "stage"}
+    staging = path_of("bundles", "staging", "stage")
+    cluster.write(staging, {"metadata": metadata, "spec": spec})
+    bundle("production", promoteFrom=promoted_from("staging", namespace="stage"))
+    await run()
+    await waits(cluster, "PromotionNotAllowed")
+    body = copy.deepcopy(cluster.objects[staging])
+    body["metadata"]["annotations"] = {"operator.werf.dev/promote-to": "team"}
+    cluster.write(staging, body)
+    await eventually(lambda: cluster.reason("production") == "InvalidSpec", seconds=20)
+    assert "stage/staging depends on team/production" in cluster.message("production")
+    body = copy.deepcopy(cluster.objects[staging])
+    del body["metadata"]["annotations"]
+    cluster.write(staging, body)
+    await waits(cluster, "PromotionNotAllowed")
 
 
 async def test_a_suspended_source_stands_and_a_suspended_bundle_waits(
