@@ -92,7 +92,7 @@ async def test_the_checks_are_made_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
     bundle(drift={**DETECT, "interval": "1s"})
     await run()
     await release.in_sync()
@@ -113,7 +113,7 @@ async def test_the_job_that_found_drift_is_kept_until_the_next_check(
     release: Release,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 2.0)
+    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 2.0)
     bundle(drift={**DETECT, "interval": "2s"})
     operator = await run()
     await release.in_sync()
@@ -309,7 +309,7 @@ async def test_a_baseline_that_somebody_deletes_is_made_anew(
     release: Release,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
     within = "copyrator.bundles.policy.drift.due.PROVEN_WITHIN"
     monkeypatch.setattr(within, timedelta(seconds=-1))
     bundle(drift={**DETECT, "interval": "1s"})
@@ -328,7 +328,7 @@ async def test_a_baseline_that_cant_be_read_tells_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``bundles.allowedSecrets`` of the chart."""
-    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
     bundle(drift={**DETECT, "interval": "1s"})
     await run()
     await release.in_sync()
@@ -384,7 +384,7 @@ async def test_a_missing_account_is_named(
     release: Release,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
     bundle(drift={**DETECT, "interval": "1s"})
     await run()
     await release.in_sync()

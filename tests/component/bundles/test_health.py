@@ -103,8 +103,9 @@ async def test_a_release_is_healthy_unhealthy_and_healthy_again(
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons of the Events about health, which are logged, too."""
-    of_health = [one for one in caplog.records if one.name.endswith("health_events")]
-    return [one.getMessage().split(": ")[1] for one in of_health]
+    events = [one for one in caplog.records if one.name.endswith("status_events")]
+    reasons = [one.getMessage().split(": ")[1] for one in events]
+    return [reason for reason in reasons if reason in ("Healthy", "Unhealthy")]
 
 
 async def test_what_isnt_current_in_time_is_unhealthy(

@@ -12,7 +12,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.resolution import polling as resolutions
+from copyrator.bundles.resolution import polling
 from copyrator.oci.notifications import Push
 
 Run = Callable[..., Any]
@@ -23,7 +23,7 @@ APP = Push("app", tag="1.0.0")
 
 @pytest.fixture
 def tags_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolutions, "SETTLED", 0.3)
+    monkeypatch.setattr(polling, "SETTLED", 0.3)
 
 
 async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> None:
