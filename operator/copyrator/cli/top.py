@@ -42,11 +42,12 @@ def top(target: Target, *, once: bool) -> None:
 
 async def _top(target: Target, *, once: bool) -> None:
     out = console()
+    once = once or not out.is_terminal
     async with (
         target.connect() as client,
-        Live(client, target.namespace_option, target.namespace) as live,
+        Live(client, target.namespace_option, target.namespace, patient=once) as live,
     ):
-        if once or not out.is_terminal:
+        if once:
             out.print(rendered(live.now, out, lines=None))
             return
         with Screen(rendered(live.now, out, out.height), console=out, screen=True) as screen:
@@ -98,6 +99,8 @@ def _first_end(view: Overview) -> Iterator[Text]:
 def _notes(seen: Snapshot) -> Iterator[str]:
     for fault in seen.faults:
         yield f"This may be out of date: {fault}"
+    if seen.loading:
+        yield f"Still being listed: {', '.join(seen.loading)}."
     if seen.denied:
         yield f"Not shown, because you have no permission to list them: {', '.join(seen.denied)}."
 

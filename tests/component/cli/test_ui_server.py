@@ -254,6 +254,14 @@ COMPOSED = {
 }
 
 
+async def test_what_is_still_being_listed_is_said(opened):
+    opened.server.live.now.loading = ["ConfigMap", "Secret"]
+    _, text, _ = await opened.get("/")
+    assert "Still being listed: ConfigMap, Secret." in text
+    opened.server.live.now.loading = []
+    assert "Still being listed" not in (await opened.get("/"))[1]
+
+
 async def test_sources_rollouts_and_certificates_are_shown(opened):
     opened.server.live.now = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
     _, text, _ = await opened.get("/")
