@@ -127,6 +127,7 @@ def facts_before(context: CopyContext, state: RuleState) -> RuleFacts:
     binding = binding_of(context, compiled.rule.owner)
     return RuleFacts(
         sources=binding.composition.count() if binding else 0,
+        composed_of=binding.composition.to_string() if binding else "",
         targets=len(compiled.targets),
         copies=read_copy_counts(compiled.rule.status),
     )

@@ -48,7 +48,12 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     certificates = await _certificates(context, rule)
     found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
     if composed is not None:
-        found = dataclasses.replace(found, overridden=tuple(composed.composition.overridden))
+        composition = composed.composition
+        found = dataclasses.replace(
+            found,
+            overridden=tuple(composition.overridden),
+            composed_of=composition.to_string(),
+        )
     await write_status(context, state, rule, verdict, found)
 
 

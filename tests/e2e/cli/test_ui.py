@@ -91,8 +91,8 @@ async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(
         assert f"{home}/{word}<" not in attention
         assert f"there is no Secret {word}-none" in attention
         assert f"{apps}/shop" in overview
-        matrix = await browser.page(f"/matrix?rules={home}/{word}&namespaces={word}-*")
-        assert f'/rules/{home}/{word}?in={copied}">1</a>' in matrix
+        cell = f'/rules/{home}/{word}?in={copied}">1</a>'
+        await browser.until(f"/matrix?rules={home}/{word}&namespaces={word}-*", cell)
         assert f">{word}</a>" in await browser.page(f"/rules/{home}/{word}?in={copied}")
         why = await browser.page(f"/copies/{copied}/Secret/{word}")
         assert f"up to date with the rule {home}/{word}" in why

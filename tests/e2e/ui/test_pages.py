@@ -138,6 +138,8 @@ async def test_pictures_for_the_docs(stage, word, copied, shop, tab, scheme):
     for name, path in pages.items():
         await tab.go(path)
         await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+        listing = tab.page.get_by_text("Still being listed")
+        await listing.wait_for(state="detached", timeout=SHOWN)
         picture = await tab.page.screenshot()
         assert picture.startswith(b"\x89PNG")
         if os.environ.get("COPYRATOR_PICTURES"):
