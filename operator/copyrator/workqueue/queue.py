@@ -14,18 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.ready_keys import Group, Ready, ReadyKeys
-
-__all__ = [
-    "Done",
-    "Failed",
-    "Outcome",
-    "Priority",
-    "QueueShutDownError",
-    "RequeueAfter",
-    "WorkQueue",
-]
 
 K = TypeVar("K", bound=Hashable)
 

@@ -451,9 +451,9 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     await eventually(lambda: healthy(cluster) == GOOD)
     large = owned("shop", note="x" * 20_000)
 
-    def seen() -> health.Tally:
+    def seen() -> health.ReleaseObjects:
         found = operator.controller._health._watches.view((TEAM, "shop"))
-        assert isinstance(found, health.Tally)
+        assert isinstance(found, health.ReleaseObjects)
         return found
 
     async def grow(numbers: range) -> int:

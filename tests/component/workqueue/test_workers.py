@@ -12,8 +12,8 @@ import pytest
 from copyrator.kube.errors import Forbidden, Unreachable
 from copyrator.metrics import Metrics
 from copyrator.workqueue import workers as workers_module
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority, QueueShutDownError, WorkQueue
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
 from copyrator.workqueue.workers import Workers
 
 

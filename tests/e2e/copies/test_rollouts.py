@@ -220,7 +220,7 @@ def test_what_happens_during_a_rollout(fleet, api, user, word, namespace):
     user.wait_data("secrets", four, word, encoded(password="new"))
     user.patch("secrets", three, word, data=encoded(password="edited"))
     said = fleet.types(f"why {one}/{word} --kind secret --operator-namespace {fleet.home}")
-    assert "changes its copies in steps, and this one's turn hasn't come" in said
+    assert "changes its copies in steps, and the step of this copy hasn't begun" in said
     planned = fleet.types(
         f"plan rule {fleet.home}/{word} --operator-namespace {fleet.home}", code=2
     )

@@ -109,6 +109,16 @@ def test_a_status_is_read_as_it_was_built_and_built_again_equally(left):
     assert status(kept, certificates=found) == status(kept) == built
 
 
+def test_the_beginning_is_kept_and_a_malformed_one_is_passed_over():
+    one = Certificate(NOW, "infra/tls", "tls.crt", "x", NOW - timedelta(days=1))
+    (written,) = status(None, certificates=[one])["certificates"]
+    assert written["notBefore"] == "2026-05-31T00:00:00Z"
+    assert read_certificates({"certificates": [written]}) == (one,)
+    for junk in ("soon", 7, None, "0001-01-01T00:00:00Z"):
+        (read,) = read_certificates({"certificates": [{**written, "notBefore": junk}]})
+        assert "notBefore" not in read.to_dict()
+
+
 def test_what_is_not_known_is_kept_and_its_condition_follows_the_time():
     first = status(None, certificates=soonest([ends(WARNING + 5)]))
     assert condition_of(first)["status"] == "False"

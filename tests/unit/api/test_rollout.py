@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.fields import Fields
+from copyrator.api.fields import Fields, InvalidSpec
 from copyrator.api.rollout import (
     Consumer,
     Restart,
@@ -19,7 +19,8 @@ from copyrator.api.rollout import (
     read_rollout,
     read_rollout_state,
 )
-from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import ROLLOUT_STEPS, UNHEALTHY_BEFORE
 from hostile.mangled import JSON

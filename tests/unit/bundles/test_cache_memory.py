@@ -14,7 +14,8 @@ import pytest
 from tests.histories import soak, status
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.cache import BundleCache, read_entry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry_reader import read_entry
 
 BYTES = 4500
 COUNT = 1000

@@ -20,18 +20,16 @@ from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftStatus, Dri
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import (
-    drift_correction,
-    drift_due,
-    drift_record,
-    plan_record,
-    state,
-)
-from copyrator.bundles.policy.drift import Findings, findings
-from copyrator.bundles.policy.drift_condition import drifted
-from copyrator.bundles.policy.drift_due import AT_ONCE, due_at, next_slot, slots_between
-from copyrator.bundles.policy.drift_record import CheckedPlan
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan, read_operation
+from copyrator.bundles.policy import state
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
+from copyrator.bundles.policy.drift.condition import drifted
+from copyrator.bundles.policy.drift.due import AT_ONCE, due_at, next_slot, slots_between
+from copyrator.bundles.policy.drift.findings import Findings, findings
+from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan, read_operation
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -780,7 +778,7 @@ MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)
         (
             status(drift=replace(FOUND, verdict="Unknown")),
             spec(),
-            "the last check found nothing out",
+            "the last check had no result",
         ),
         (status(drift=replace(FOUND, verdict="Unknown", message="no")), spec(), "no"),
         (status(drift=replace(FOUND, reason="PlanFailed", message="no")), spec(), "no"),

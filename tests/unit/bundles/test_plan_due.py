@@ -18,8 +18,8 @@ from tests.unit.bundles.plan_samples import (
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.gates import Candidate
+from copyrator.bundles.policy.plans import due as plan_due
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_record
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

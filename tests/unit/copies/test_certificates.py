@@ -116,6 +116,12 @@ def test_only_the_five_that_end_first_are_kept_of_all_keys():
     assert [days for _, _, days in found({"data": data})] == [1, 2, 3, 6, 7]
 
 
+def test_the_beginning_is_read_too_also_of_one_that_is_not_valid_yet():
+    read = certificates_in("ConfigMap", {"data": {"ca": A + FUTURE}}, "infra/x")
+    begins = {one.common_name: one.not_before - NOW for one in read}
+    assert begins == {"a": timedelta(days=-100), "later": timedelta(days=5)}
+
+
 def test_a_key_that_is_not_copied_is_not_read():
     assert found({"data": {"k": A, "l": B}}, copied=lambda key: key == "l") == [("b", "l", 20)]
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.copies.policy.composing import Composing
-from copyrator.copies.policy.rendering import TemplateError, Tree
+from copyrator.copies.policy.rendering import Tree
+from copyrator.copies.policy.template_meter import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 VALUE = "hunter2-is-the-value"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ComposedSource, Source
+from copyrator.api.rule_spec import ComposedSource, Source
 from copyrator.api.rule_status import CopyCounts, read_copy_counts
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.composition import Composition, Part

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.docker_config import shown_host
-from copyrator.copies.policy.rendering import TemplateError, Tree
+from copyrator.copies.policy.rendering import Tree
+from copyrator.copies.policy.template_meter import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 KEY = ec.generate_private_key(ec.SECP256R1())

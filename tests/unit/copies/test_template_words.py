@@ -2,12 +2,8 @@
 
 import pytest
 
-from copyrator.copies.policy.rendering import (
-    TemplateError,
-    Text,
-    namespace_context,
-    source_context,
-)
+from copyrator.copies.policy.rendering import Text, namespace_context, source_context
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.template_words import in_words
 
 CONTEXT = {

@@ -13,16 +13,6 @@ from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.copies.policy.template_words import in_words
 from copyrator.settings.limits import RENDERED_TEXT
 
-__all__ = [
-    "NO_TEXTS",
-    "TemplateError",
-    "Text",
-    "Tree",
-    "checked_name",
-    "namespace_context",
-    "source_context",
-]
-
 _TEXT_STEPS: Final = 20
 """Steps for starting and ending the rendering of one text."""
 
