@@ -146,7 +146,9 @@ def described(name: str) -> tuple[str, str]:
     """Return a mutant's function (``module.Class.method``), and its lines before and after."""
     path, _, function = name.partition("__mutmut_")[0].rpartition(".")
     place = f"{path}.{re.sub('^x_|^xǁ', '', function).replace('ǁ', '.')}"
-    diff = get_diff_for_mutant(name, path=path.replace(".", "/") + ".py").splitlines()
+    file = Path(path.replace(".", "/"))
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    diff = get_diff_for_mutant(name, path=file).splitlines()
     lines = (line for line in diff if re.match(r"[-+](?!--|\+\+)", line))
     return place.removeprefix("copyrator."), "\n".join(lines)
 

@@ -80,6 +80,7 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
     seen = [candidate("1.2.0", "b"), candidate("1.1.0", "a"), candidate("1.0.0", "there")]
     assert age.remembered(status, spec(), seen, NOW) == (*known, one("1.2.0", "b"))
+    assert age.remembered(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
     assert age.first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
     assert age.first_seen(status, candidate("1.1.0", "other")) is None
     assert age.remembered(status, spec(min_age=0.0), seen, NOW) == ()
@@ -146,6 +147,8 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
         wanted = [f"sha256:{number}" for number in stood]
         return age.remembered(status, spec(), seen, NOW, wanted)
 
+    fewer = replace(status, candidates=known[1:])
+    assert age.remembered(fewer, spec(), seen, NOW) == known[1:] + last
     end = MAX_CANDIDATES - 1
     assert kept() == known[:-1] + last
     assert kept(end, end - 1) == known[: end - 2] + known[end - 1 :] + last

@@ -342,7 +342,7 @@ def test_a_regular_check_that_finds_none_of_it_ends_the_count(
 ) -> None:
     after = judge(TWICE, *found, is_regular=is_regular)
     assert after.corrections == corrections
-    assert bool(after.corrected) is (corrections is not None)
+    assert after.corrected == (() if corrections is None else TWICE.corrected)
 
 
 def test_more_objects_than_are_listed_count_as_the_same() -> None:
@@ -350,6 +350,7 @@ def test_more_objects_than_are_listed_count_as_the_same() -> None:
     full = replace(FOUND, corrected=listed)
     assert drift_record.is_same(full, ["update ::ConfigMap:other"])
     assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
+    assert not drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(20)])
     assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
     assert not drift_record.is_same(full, [])
 

@@ -88,6 +88,13 @@ def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -
     assert asked == [spec_, (spec_, ONE, facts, NOW)]
 
     asked.clear()
+    forced = Facts(BundleStatus(), Occasion.FORCE)
+    requested = replace(mine, occasions=frozenset({Occasion.REQUEST}))
+    (result,) = gates.judge([requested], spec_, ONE, forced, NOW)
+    assert (result.gate, result.passed_over) == ("a", NEVER)
+    assert asked == [spec_, (spec_, ONE, forced, NOW)]
+
+    asked.clear()
     assert Gates(version=(mine,)).judge_versions(spec_)
     assert Gates(moment=(mine,)).any_of(spec_)
     assert asked == [spec_, spec_]
@@ -95,7 +102,7 @@ def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -
 
 def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
     (result,) = judged(gate("a", NEVER, Occasion.NEW_DIGEST), occasion=Occasion.FORCE)
-    assert result.verdict is PASSED
+    assert (result.gate, result.verdict) == ("a", PASSED)
 
 
 ALL = tuple(Occasion)

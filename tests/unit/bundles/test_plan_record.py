@@ -50,6 +50,8 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         started_at=format_time(NOW),
         approved=ApprovedPlan(id="x"),
     )
+    tried = replace(failed, attempted=Attempted(attempt=3))
+    assert plan_record.begun(tried, TARGET, "shop-plan-8", NOW).plan == replace(again, attempt=3)
     other = plan_record.begun(failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert plan_record.begun(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1

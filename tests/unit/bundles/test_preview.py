@@ -101,6 +101,10 @@ def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
     assert status.last_handled_plan == "now"
 
 
+def test_a_refusal_handles_its_request() -> None:
+    assert preview.refused(BEFORE, REQUEST, "Reason", "no", NOW).last_handled_plan == "now"
+
+
 def test_a_failed_preview_keeps_what_it_is_of() -> None:
     failed = preview.failed(begun(), "PlanFailed", "no", NOW).preview
     assert (failed.job, failed.version, failed.outcome) == ("job", "1.2.0", "Failed")
@@ -113,5 +117,6 @@ def test_numbers_are_never_used_again() -> None:
 
 def test_an_equal_message_is_no_change() -> None:
     status = preview.with_message(begun(), "blocked")
+    assert status.preview.message == "blocked"
     assert preview.with_message(status, "blocked") is status
     assert preview.with_message(status, None).preview.message is None
