@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from demo import bundles, composed, ending, pictures, rollout, rules, setting_up
+from demo import bundles, certificates, composed, ending, pictures, rollout, rules, setting_up
 from demo.screen import Screen, recording
 from demo.stage import Stage
 from demo.steps import walk
@@ -29,6 +29,7 @@ CHAPTERS = (
     setting_up.CHAPTER,
     rules.CHAPTER,
     composed.CHAPTER,
+    certificates.CHAPTER,
     rollout.CHAPTER,
     bundles.CHAPTER,
     ending.CHAPTER,

@@ -19,7 +19,7 @@ MAX_COMMON_NAME: Final = 64
 MAX_SOURCE: Final = 512
 """Characters of a certificate's source, and of its key, that are kept."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""An end before that is told as this one."""
+"""An earlier end is reported as this one."""
 
 
 class CertificateReason(StrEnum):
@@ -41,10 +41,14 @@ class Certificate:
     key: str
     common_name: str = ""
     """Empty where its subject has none."""
+    not_before: datetime = EARLIEST
+    """When it begins to be valid, in whole seconds."""
 
     def to_dict(self) -> dict[str, str]:
         """As in the status."""
         found = {"source": self.source, "key": self.key, "notAfter": format_time(self.not_after)}
+        if self.not_before > EARLIEST:
+            found["notBefore"] = format_time(self.not_before)
         return found | ({"commonName": self.common_name} if self.common_name else {})
 
     def to_string(self) -> str:
@@ -74,8 +78,15 @@ def _read(item: object) -> Certificate | None:
     source, key, name = (item.get(part, "") for part in ("source", "key", "commonName"))
     if not (isinstance(source, str) and isinstance(key, str) and isinstance(name, str)):
         return None
-    ends = max(ends, EARLIEST).replace(microsecond=0)
-    return Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], name[:MAX_COMMON_NAME])
+    begins = whole_seconds(parse_time(item.get("notBefore")) or EARLIEST)
+    return Certificate(
+        whole_seconds(ends), source[:MAX_SOURCE], key[:MAX_SOURCE], name[:MAX_COMMON_NAME], begins
+    )
+
+
+def whole_seconds(moment: datetime) -> datetime:
+    """A time of a certificate as the status has it."""
+    return max(moment, EARLIEST).replace(microsecond=0)
 
 
 def expiring(

@@ -185,6 +185,8 @@ class RuleFacts:
     """Everything wanted exists as of now."""
     overridden: Sequence[tuple[str, str, str]] = ()
     """Registries that several sources have: the source that isn't used, the one that is."""
+    composed_of: str = ""
+    """The sources of a template, with numbers: ``hub, private (3)``; empty where it isn't known."""
     certificates: Sequence[Certificate] | None = None
     """Of the copies, sorted; None where they aren't known: the status keeps what it has."""
     warning: float = 0.0
@@ -233,6 +235,8 @@ def build_rule_status(
             dict(zip(("host", "source", "by"), one, strict=True))
             for one in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
         ]
+    if facts.composed_of:
+        status["composedOf"] = facts.composed_of
     if certificates or before.get("certificates"):
         status["certificates"] = [one.to_dict() for one in certificates]
     status |= _rollout(before, facts)
@@ -257,7 +261,7 @@ def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *("unconfirmed", "overridden", "certificates", "rollout"),
+    *("unconfirmed", "overridden", "composedOf", "certificates", "rollout"),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

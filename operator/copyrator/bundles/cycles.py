@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.cache import BundleCache, BundleEntry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.gates.depends_on import TooManyError, cycle_fault, find_cycle
 from copyrator.bundles.promotions import allows
 

@@ -7,7 +7,8 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.cache import BundleCache, BundleEntry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
 
 _OTHERS: Final = " (or not Healthy, where that is watched)"
 

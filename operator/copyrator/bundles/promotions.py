@@ -12,7 +12,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles.cache import BundleCache, BundleEntry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.soak import standing
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 

@@ -11,20 +11,27 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Trust
-from copyrator.api.certificates import read_certificates
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import Trust, parse_status
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
-from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows, soak_state
+from copyrator.cli import (
+    certificate_state,
+    drift_state,
+    grouping,
+    health_state,
+    plan_preview,
+    rows,
+    rule_rows,
+    soak_state,
+)
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
 from copyrator.cli.freeze_state import freezes_for
-from copyrator.cli.grouping import Sample
 from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import (
     Installation,
@@ -36,6 +43,7 @@ from copyrator.cli.output import Format, answer_option, dump, labelled, plain, p
 from copyrator.cli.plan_state import describe_lines
 from copyrator.cli.rollout_state import described, state_lines
 from copyrator.cli.why_bundle import ASSUMED, is_retried, next_poll
+from copyrator.cli.why_rule import failures_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 
@@ -123,7 +131,8 @@ async def _copy(
         events = await _events(client, body)
         state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
-    return _Found(body, events, [*copy_lines(body, state, now), *event_lines(events, now)], state)
+    lines = [*copy_lines(body, state, now), *event_lines(events, now)]
+    return _Found(body, events, lines, state.text)
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
@@ -152,7 +161,8 @@ def _head(body: Body, now: datetime) -> Iterator[str]:
 
 def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     """The lines about a rule."""
-    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
 
     yield from _head(body, now)
     spec = parse_rule(body)
@@ -166,18 +176,18 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     if others := counts.get("satisfied"):
         parts[0] += f" ({others} of them not created by the operator)"
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
+    if made := rule_rows.composed_of(body):
+        yield labelled("Made from", made)
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
     for lost in status.get("overridden") or ():
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield labelled("Not used", f"{lost.get('source')}: {used}")
-    yield from _certificates(status, now)
+    for line in certificate_state.lines(status, now):
+        yield labelled("Certificate", line)
     for line in state_lines(status, now):
         yield labelled("Rollout step", line)
-    failures = [
-        Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
-        for one in status.get("failures") or ()
-    ]
+    failures = failures_of(status)
     if failures:
         total = int(counts.get("failed") or 0) + int(counts.get("conflicts") or 0)
         of = f" ({len(failures)} of {total})" if total > len(failures) else ""
@@ -196,7 +206,7 @@ def _spec_lines(spec: RuleSpec, body: Body) -> Iterator[str]:
     else:
         yield labelled("Template", spec.kind)
         for entry in spec.sources:
-            yield labelled("Source", _entry(entry))
+            yield labelled("Source", rule_rows.entry(entry))
     yield labelled("Targets", _targets(spec.targets))
     yield labelled("On conflict", spec.on_conflict)
     yield labelled("Deletion", spec.deletion_policy)
@@ -204,21 +214,6 @@ def _spec_lines(spec: RuleSpec, body: Body) -> Iterator[str]:
         yield labelled("Rollout", described(spec.rollout))
     if spec.suspend:
         yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
-
-
-def _certificates(status: Body, now: datetime) -> Iterator[str]:
-    for certificate in read_certificates(status):
-        stamp = format_time(certificate.not_after)
-        text = f"{certificate.to_string()} until {stamp} ({rows.ends(certificate, now)})"
-        yield labelled("Certificate", text)
-
-
-def _entry(entry: Any) -> str:
-    """``hub: Secret hub-creds in infra, optional``."""
-    source = entry.source
-    which = source.name or (source.selector and source.selector.to_string())
-    optional = ", optional" if entry.optional else ""
-    return f"{entry.alias}: {source.kind} {which} in {entry.namespace}{optional}"
 
 
 def _targets(targets: Any) -> str:

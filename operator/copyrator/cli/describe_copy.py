@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from copyrator.cli.hints import hint
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
 from copyrator.cli.output import labelled
-from copyrator.cli.why_rules import Question, verdict_of
+from copyrator.cli.why_rules import Question, composed_of, verdict_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
@@ -49,10 +50,20 @@ async def find_copy(
     return next(one for one in resources if one.kind == body["kind"]), body
 
 
+@dataclass(frozen=True, slots=True)
+class CopyState:
+    """What the operator does about a copy now."""
+
+    text: str
+    """A sentence."""
+    composed_of: str = ""
+    """The sources of the template that made it: ``hub, private (3)``; empty where it has none."""
+
+
 async def state_of(
     client: KubeClient, target: Target, resource: Resource, body: Body, home: str | None
-) -> str:
-    """What the operator does about it now, in a sentence."""
+) -> CopyState:
+    """What the operator does about it now."""
     metadata = body["metadata"]
     try:
         installation = await find_installation(client, home)
@@ -61,26 +72,29 @@ async def state_of(
             await dry_run.serve_all(resource.kind)
             asked = Question(dry_run, resource, metadata["namespace"], metadata["name"])
             owner = rows.annotation(body, names.ANN_RULE)
-            return dry_run.hidden(owner) or await verdict_of(asked)
+            if hidden := dry_run.hidden(owner):
+                return CopyState(hidden)
+            return CopyState(await verdict_of(asked), composed_of(asked))
     except (errors.Forbidden, Fault) as error:
-        return f"unknown: {error}"
+        return CopyState(f"unknown: {error}")
 
 
-def copy_lines(body: Body, state: str, now: datetime) -> Iterator[str]:
+def copy_lines(body: Body, state: CopyState, now: datetime) -> Iterator[str]:
     """The lines about a copy."""
     metadata = body["metadata"]
     yield labelled("Name", f"{metadata['namespace']}/{metadata['name']}")
     yield labelled("Kind", body["kind"])
     yield labelled("Rule", rows.annotation(body, names.ANN_RULE))
     source = rows.annotation(body, names.ANN_SOURCE)
-    yield labelled("Source", source if source != "-" else "none: the rule's template")
+    made_of = state.composed_of or "none: the rule's template"
+    yield labelled("Source", source if source != "-" else made_of)
     yield labelled("Age", rows.age(metadata.get("creationTimestamp"), now))
     written = _writers(body)
     if ours := written.pop(names.FIELD_MANAGER, None):
         yield labelled("Written", f"{rows.age(ours, now)} ago")
     for manager, time in sorted(written.items()):
         yield labelled("Managers", f"{manager}, {rows.age(time, now)} ago")
-    yield labelled("State", state)
+    yield labelled("State", state.text)
 
 
 def _writers(body: Body) -> dict[str, str]:

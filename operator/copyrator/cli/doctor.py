@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target, cluster_options, run

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.cli import rows
+from copyrator.cli import rows, rule_rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.get_watch import Watched, changes_of
@@ -239,7 +239,7 @@ class _Printer:
     def __init__(self, what: str, style: _Style, *, namespaces: bool) -> None:
         now = datetime.now(UTC)
         makers = {
-            "rules": rows.rule_columns,
+            "rules": rule_rows.rule_columns,
             "bundles": rows.bundle_columns,
             "copies": rows.copy_columns,
         }

@@ -21,6 +21,7 @@ from copyrator.cli.rows import annotation, rule_kind
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
+from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 
 FIRST_VIEW = 30.0
@@ -103,6 +104,8 @@ class Snapshot:
     """Why it may be out of date."""
     denied: Sequence[str] = ()
     """What the user may not list."""
+    loading: Sequence[str] = ()
+    """Kinds that are still being listed: their copies aren't all known yet."""
 
 
 @dataclass(slots=True)
@@ -110,13 +113,15 @@ class Live:
     """Watches what `client` may see, in one namespace or (None) in all; `home` is the user's own.
 
     Use it as an asynchronous context manager; it returns when the first lists are complete, or
-    after FIRST_VIEW seconds.
+    after FIRST_VIEW seconds. Unless it is `patient` it doesn't wait for those of copies.
     """
 
     client: KubeClient
     scope: str | None
     home: str
-    _pool: InformerFactory = field(init=False)
+    patient: bool = True
+    timing: Timing = DEFAULT_TIMING
+    _informers: InformerFactory = field(init=False)
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
@@ -131,13 +136,14 @@ class Live:
     """Grows with each change."""
 
     async def __aenter__(self) -> Self:
-        self._pool = InformerFactory(self.client)
+        self._informers = InformerFactory(self.client, timing=self.timing)
         await self._watch_kind(RULES, self._rules)
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
         await self._synced()
         await self._watch_copies()
-        await self._synced()
+        if self.patient:
+            await self._synced()
         self._start(self._look_for_faults())
         return self
 
@@ -145,7 +151,7 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._pool.close()
+        await self._informers.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -162,6 +168,11 @@ class Live:
             namespaces=sorted(self._places or self._places_of_copies()),
             faults=list(self._faults()),
             denied=list(self._denied),
+            loading=[
+                status.spec.resource.kind
+                for status in self._informers.statuses()
+                if not (status.synced or status.failure)
+            ],
         )
 
     async def wait(self, seen: int, seconds: float) -> int:
@@ -174,14 +185,24 @@ class Live:
     def _faults(self) -> Iterator[str]:
         """A sentence for the faults of the watches; most have the same cause."""
         failing = {
-            status.spec.resource.key: status.failure.message
-            for status in self._pool.statuses()
+            status.spec.resource.key: status.failure
+            for status in self._informers.statuses()
             if status.failure is not None
         }
         if failing:
             first, *_ = names = sorted(failing)
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            yield f"{', '.join(names[:SHOWN])}{more}: {failing[first]}"
+            text = f"{', '.join(names[:SHOWN])}{more}: {failing[first].message}"
+            yield text + self._remedy(failing[first])
+
+    def _remedy(self, failure: errors.ApiError) -> str:
+        """How to go on; the credentials are loaded again while they are refused."""
+        if not isinstance(failure, errors.Unauthorized):
+            return ""
+        return (
+            "; your credentials have expired or were withdrawn: log in again, so that the "
+            f"{self.client.connection.origin} has new ones; they are used within seconds"
+        )
 
     def _places_of_copies(self) -> set[str]:
         return {place for rule in self._copies.rules() for place in self._copies.of(rule)}
@@ -269,7 +290,7 @@ class Live:
                 continue
             if scope != self.scope and spec.resource.namespaced:
                 self._denied[f"{spec.resource.key} outside the namespace {scope}"] = None
-            self._pool.acquire(replace(spec, namespace=scope), changed)
+            self._informers.acquire(replace(spec, namespace=scope), changed, on_synced=self.tell)
             return
         self._denied[spec.resource.key] = None
 
@@ -296,7 +317,7 @@ class Live:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FIRST_VIEW
         while loop.time() < deadline:
-            statuses = self._pool.statuses()
+            statuses = self._informers.statuses()
             if all(one.synced or one.failure is not None for one in statuses):
                 return
             await asyncio.sleep(0.02)

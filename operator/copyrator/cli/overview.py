@@ -9,8 +9,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus
-from copyrator.cli import rows
+from copyrator.cli import rollout_state, rows, rule_rows
+from copyrator.cli.certificate_state import CertificateRow, first_rows, is_expired
 from copyrator.cli.live import Snapshot
+
+CERTIFICATES: Final = 10
+"""Certificates of the overview."""
 
 Body = Mapping[str, Any]
 
@@ -42,6 +46,8 @@ class Row:
     """The fault, or what it waits for; empty where it is well."""
     numbers: str
     """A rule's copies ``12/13``; a Bundle's deployed version."""
+    rollout: str = ""
+    """A rule's rollout that is in progress: ``step 2/4``."""
     available: str = ""
     """The version that the registry has for a Bundle."""
 
@@ -61,10 +67,12 @@ class Overview:
     """Copies that the rules want."""
     right: int
     """Those of them that are right."""
+    certificates: Sequence[CertificateRow]
+    """In copies, those that end first."""
 
     @property
     def all(self) -> list[Row]:
-        """Rules and Bundles in one list, the worst first."""
+        """Rules and Bundles in one list, the worst first, and of those rollouts."""
         return _sorted((*self.rules, *self.bundles))
 
     @property
@@ -85,12 +93,16 @@ def overview(seen: Snapshot, now: datetime) -> Overview:
         bundles=_sorted(bundle_row(body, now) for body in seen.bundles.values()),
         desired=sum(_number(one.get("desired")) for one in counts),
         right=sum(_number(one.get("ready")) for one in counts),
+        certificates=first_rows(seen.rules.values(), now, CERTIFICATES),
     )
 
 
 def rule_row(body: Body, now: datetime) -> Row:
     """A rule's row."""
-    return _row("rules", body, rows.trouble(body), now, numbers=rows.copies(body))
+    row = _row("rules", body, rule_rows.trouble(body), now, numbers=rows.copies(body))
+    rollout = rollout_state.progress(body)
+    state = State.FAULT if is_expired(body) else row.state
+    return replace(row, state=state, rollout=rollout if rollout != "-" else "")
 
 
 def bundle_row(body: Body, now: datetime) -> Row:
@@ -132,7 +144,7 @@ def _sorted(found: Iterable[Row]) -> list[Row]:
 
 
 def _order(row: Row) -> tuple[object, ...]:
-    return ORDER[row.state], row.what, row.namespace, row.name
+    return ORDER[row.state], not row.rollout, row.what, row.namespace, row.name
 
 
 def _number(value: object) -> int:

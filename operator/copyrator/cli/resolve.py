@@ -167,7 +167,7 @@ async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Answer:
     except NotFound as error:
         return Answer(why=f"{error.message}; check that it was pushed under this name")
     found = await _judged(judge, tag, digest, bundle)
-    why = f"{judge.repository}:{tag} isn't signed by who is trusted"
+    why = f"{judge.repository}:{tag} has no trusted signature"
     if bundle is not None:
         why = f"{judge.repository}:{tag} doesn't pass the gates"
     return replace(found, why=why)
@@ -224,7 +224,7 @@ async def _first_passing(
         if found.tag is not None:
             return replace(found, rejected=passed_over)
         passed_over += found.rejected
-    why = f"{judge.repository}: no tag that matches {wanted} is signed by who is trusted"
+    why = f"{judge.repository}: no tag that matches {wanted} has a trusted signature"
     if bundle is not None:
         why = f"{judge.repository}: no tag that matches {wanted} passes the gates"
     if len(tags) > MAX_CANDIDATES:

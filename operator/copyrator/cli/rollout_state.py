@@ -14,8 +14,24 @@ from copyrator.cli import rows
 
 def state_of(status: Any) -> RolloutState | None:
     """The rollout that is in progress by a stored status, or None."""
+    if not isinstance(status, Mapping) or "rollout" not in status:
+        return None
     state = read_rollout_state(read_rule_status(status))
     return state if state is not None and state.running else None
+
+
+def progress(body: Mapping[str, Any]) -> str:
+    """``step 2/4``, or ``step 2/4, stopped``; a dash where no rollout is in progress."""
+    status = body.get("status") or {}
+    state = state_of(status)
+    if state is None:
+        return "-"
+    stopped = ", stopped" if state.stopped is not None else ""
+    return f"step {state.step}/{_steps(status)}{stopped}"
+
+
+def _steps(status: Mapping[str, Any]) -> object:
+    return (status.get("rollout") or {}).get("steps", "?")
 
 
 def described(rollout: Rollout) -> str:
@@ -35,8 +51,7 @@ def state_lines(status: Mapping[str, Any], now: datetime) -> Iterator[str]:
     state = state_of(status)
     if state is None:
         return
-    steps = (status.get("rollout") or {}).get("steps", "?")
-    text = f"{state.step} of {steps}"
+    text = f"{state.step} of {_steps(status)}"
     if state.stopped is not None:
         who = state.stopped.consumer
         yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {state.stopped.message}"
@@ -60,8 +75,8 @@ def waits(owner: str, state: RolloutState) -> str:
     """Why a copy of a rule may not have the new content yet."""
     due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
     text = (
-        f"It has the content of before the last change: the rule {owner} changes its copies in "
-        f"steps, and this one's turn hasn't come (step {state.step}{due})"
+        f"It has the previous content: the rule {owner} changes its copies in "
+        f"steps, and the step of this copy hasn't begun (step {state.step}{due})"
     )
     if state.stopped is None:
         return f"{text}."

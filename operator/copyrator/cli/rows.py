@@ -8,7 +8,6 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, HistoryEntry
-from copyrator.api.certificates import Certificate, read_certificates
 from copyrator.api.conditions import ConditionType, conditions_by_type
 from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
@@ -52,20 +51,6 @@ def until(stamp: object, now: datetime) -> str:
     if seconds < 120:
         return f"in {seconds}s"
     return f"in {seconds // 60}m" if seconds < 7200 else f"in {seconds // 3600}h"
-
-
-def ends(certificate: Certificate, now: datetime) -> str:
-    """How long a certificate is valid: ``12d``, ``5h``; ``ended`` where it isn't any more."""
-    left = int((certificate.not_after - now).total_seconds())
-    if left <= 0:
-        return "ended"
-    return f"{left // 86400}d" if left >= 2 * 86400 else f"{left // 3600}h"
-
-
-def certificate_end(body: Body, now: datetime) -> str:
-    """How long all certificates in a rule's copies are valid; a dash where there is none."""
-    found = read_certificates(body.get("status") or {})
-    return ends(found[0], now) if found else "-"
 
 
 def digest(value: object) -> str:
@@ -165,13 +150,6 @@ def copies(body: Body) -> str:
     return f"{counts.get('ready', 0)}/{counts.get('desired', 0)}"
 
 
-def _counted(name: str, part: str = "copies") -> Column:
-    def value(body: Body) -> str:
-        return str(((body.get("status") or {}).get(part) or {}).get(name, 0))
-
-    return Column(name.upper(), value, wide=True)
-
-
 def _at(*path: str) -> Any:
     def value(body: Body) -> str:
         found: Any = body
@@ -186,7 +164,8 @@ NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
 NAME = Column("NAME", _at("metadata", "name"))
 
 
-def _common(now: datetime, reason: Callable[[Body], str] = _reason) -> tuple[Column, ...]:
+def common_columns(now: datetime, reason: Callable[[Body], str] = _reason) -> tuple[Column, ...]:
+    """The columns that rules and Bundles have."""
     return (
         NAME,
         Column("READY", lambda body: str(ready(body).get("status") or "-")),
@@ -195,28 +174,10 @@ def _common(now: datetime, reason: Callable[[Body], str] = _reason) -> tuple[Col
     )
 
 
-def rule_columns(now: datetime) -> list[Column]:
-    """The columns of `get rules`."""
-    return [
-        *_common(now),
-        Column("COPIES", copies),
-        Column("KIND", rule_kind, wide=True),
-        Column(
-            "SOURCES", lambda body: str((body.get("status") or {}).get("sources", 0)), wide=True
-        ),
-        _counted("failed"),
-        _counted("conflicts"),
-        _counted("pending"),
-        Column("CERTIFICATE", lambda body: certificate_end(body, now), wide=True),
-        Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now), wide=True),
-        Column("MESSAGE", trouble, below=True),
-    ]
-
-
 def bundle_columns(now: datetime) -> list[Column]:
     """The columns of `get bundles`."""
     return [
-        *_common(now, _bundle_reason),
+        *common_columns(now, _bundle_reason),
         Column("DEPLOYED", _at("status", "deployed", "version")),
         Column("AVAILABLE", _at("status", "available", "version"), spare=1),
         Column(

@@ -1,4 +1,4 @@
-"""`copyrator top`: what isn't well, in a terminal, kept up to date."""
+"""`copyrator top`: problems, in a terminal, kept up to date."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
 from rich.text import Text
 
+from copyrator.cli.certificate_state import Validity
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.live import Live, Snapshot
 from copyrator.cli.objects import SINGULAR
@@ -22,6 +23,7 @@ from copyrator.cli.overview import Overview, Row, State, overview
 LOOK: Final = 1.0
 """Seconds between two updates, at least; ages are updated as often while nothing changes."""
 _STYLES: Final = {State.FAULT: "bold red", State.WAITS: "yellow", State.GOOD: "green"}
+_CERTIFICATES: Final = {Validity.ENDED: "bold red", Validity.ENDING: "yellow"}
 ROOMY: Final = 100
 """Columns of a terminal from which on there is room for more than the most important."""
 
@@ -40,26 +42,27 @@ def top(target: Target, *, once: bool) -> None:
 
 async def _top(target: Target, *, once: bool) -> None:
     out = console()
+    once = once or not out.is_terminal
     async with (
         target.connect() as client,
-        Live(client, target.namespace_option, target.namespace) as live,
+        Live(client, target.namespace_option, target.namespace, patient=once) as live,
     ):
-        if once or not out.is_terminal:
-            out.print(_view(live.now, out, lines=None))
+        if once:
+            out.print(rendered(live.now, out, lines=None))
             return
-        with Screen(_view(live.now, out, out.height), console=out, screen=True) as screen:
+        with Screen(rendered(live.now, out, out.height), console=out, screen=True) as screen:
             seen = live.version
             while True:
                 seen = await live.wait(seen, LOOK)
-                screen.update(_view(live.now, out, out.height), refresh=True)
+                screen.update(rendered(live.now, out, out.height), refresh=True)
                 await asyncio.sleep(LOOK / 4)
 
 
-def _view(seen: Snapshot, out: Console, lines: int | None) -> RenderableType:
+def rendered(seen: Snapshot, out: Console, lines: int | None) -> RenderableType:
     """What fits into so many lines; None: all."""
     now = datetime.now(UTC)
     view = overview(seen, now)
-    head = [_counts(view), *(_note(text) for text in _notes(seen))]
+    head = [_counts(view), *_first_end(view), *(_note(text) for text in _notes(seen))]
     found = view.all
     room = len(found)
     if lines is not None:
@@ -86,9 +89,18 @@ def _counts(view: Overview) -> Text:
     return text
 
 
+def _first_end(view: Overview) -> Iterator[Text]:
+    """The certificate that ends first, if there is one in any copy."""
+    for row in view.certificates[:1]:
+        text = f"First certificate to end: {row.certificate.to_string()} {row.text}"
+        yield Text(printable(text), _CERTIFICATES.get(row.validity, "dim"))
+
+
 def _notes(seen: Snapshot) -> Iterator[str]:
     for fault in seen.faults:
         yield f"This may be out of date: {fault}"
+    if seen.loading:
+        yield f"Still being listed: {', '.join(seen.loading)}."
     if seen.denied:
         yield f"Not shown, because you have no permission to list them: {', '.join(seen.denied)}."
 
@@ -100,19 +112,18 @@ def _note(text: str) -> Text:
 def _table(found: Sequence[Row], out: Console) -> Text:
     """A row a line; where it is too long, the end of the message is cut off."""
     heads = ["STATE", "NAME", "REASON"]
-    cells = [[row.state, _named(row), row.reason] for row in found]
+    cells = [[row.state, _named(row), _plain(row.reason)] for row in found]
     if out.width >= ROOMY:
         heads += ["SINCE", "COPIES/VERSION"]
         for line, row in zip(cells, found, strict=True):
-            line += [row.since, row.numbers]
+            line += [row.since, _plain(row.numbers)]
     widths = [
         min(max(map(cell_len, column)), out.width // 3)
         for column in zip(heads, *cells, strict=True)
     ]
-    messages = [printable(row.message).replace("\n", " ") for row in found]
     lines = [_line([*heads, "MESSAGE"], widths, "dim", out)]
-    for line, row, message in zip(cells, found, messages, strict=True):
-        text = _line([*line, message], widths, "", out)
+    for line, row in zip(cells, found, strict=True):
+        text = _line([*line, _plain(row.message)], widths, "", out)
         text.stylize(_STYLES[row.state], 0, len(row.state))
         lines.append(text)
     return Text("\n").join(lines)
@@ -129,6 +140,11 @@ def _line(cells: Sequence[str], widths: Sequence[int], style: str, out: Console)
     text.truncate(out.width, overflow="ellipsis")
     text.rstrip()
     return text
+
+
+def _plain(text: str) -> str:
+    """What others wrote, in one line."""
+    return printable(text).replace("\n", " ")
 
 
 def _named(row: Row) -> str:

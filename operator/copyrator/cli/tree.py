@@ -9,9 +9,12 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
-from copyrator.bundles.references import references_of
-from copyrator.cli import rows
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule_spec import ComposedSource
+from copyrator.bundles.references.reader import references_of
+from copyrator.cli import rows, rule_rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, find_copies, listed, one, skipped
 from copyrator.cli.output import Format, answer_option, dump, prose
@@ -69,18 +72,29 @@ async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
 
 
 def rule_tree(rule: Body, copies: Sequence[Body]) -> Node:
-    """A rule, its sources, and the copies of each."""
+    """A rule, its sources, and the copies of each; a template's sources have theirs together."""
+    made_of = rule_rows.composed_of(rule) or "template"
     owner = f"{rule['metadata']['namespace']}/{rule['metadata']['name']}"
     by_source: dict[str, list[Node]] = {}
     for body in copies:
         if rows.annotation(body, names.ANN_RULE) == owner:
             source = rows.annotation(body, names.ANN_SOURCE)
-            text = f"{body['kind']} {source}" if source != "-" else f"{body['kind']} from template"
+            text = f"{body['kind']} {source}" if source != "-" else f"{body['kind']} from {made_of}"
             by_source.setdefault(text, []).append(Node(_shown(body)))
     return Node(
         f"{names.RULE_KIND} {owner}  {_state(rule)}",
-        [Node(source, below) for source, below in sorted(by_source.items())],
+        [
+            *(Node(rule_rows.entry(one)) for one in _entries(rule)),
+            *(Node(source, below) for source, below in sorted(by_source.items())),
+        ],
     )
+
+
+def _entries(rule: Body) -> Sequence[ComposedSource]:
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
+
+    spec = parse_rule(rule)
+    return () if isinstance(spec, InvalidSpec) else spec.sources
 
 
 async def _bundle(client: KubeClient, body: Body) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,12 +10,14 @@ from typing import Any
 
 import click
 
-from copyrator.bundles.reference_scopes import Ref
+from copyrator.api import names
+from copyrator.bundles.references.scopes import Ref
+from copyrator.cli import certificate_state
 from copyrator.cli.acting import actor_of
 from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.dry_run import dry_running, owner_of
+from copyrator.cli.dry_run import DryRun, dry_running, owner_of
 from copyrator.cli.faults import Fault
 from copyrator.cli.freeze_state import freezes_for
 from copyrator.cli.installation import (
@@ -23,10 +25,12 @@ from copyrator.cli.installation import (
     find_installation,
     operator_namespace_option,
 )
-from copyrator.cli.objects import RESOURCES, listed
+from copyrator.cli.objects import RESOURCES, listed, one
 from copyrator.cli.output import Format, answer_option, dump, prose
+from copyrator.cli.rows import annotation
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_roles import print_roles
+from copyrator.cli.why_rule import explain_rule
 from copyrator.cli.why_rules import Question, answers, explain, verdict_of
 from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
@@ -35,6 +39,8 @@ from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
 
 _NAMING = ("values", "valuesFrom", "auth", "caSecret")
 """Fields of a Bundle that name a ConfigMap or Secret."""
+_RULE = ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule")
+"""Kinds that mean a rule."""
 _GUESSES = ("Secret", "ConfigMap")
 """Kinds that are tried where none is named."""
 
@@ -61,7 +67,7 @@ def why(
     home: str | None,
     shape: Format | None,
 ) -> None:
-    """Explain why an object exists or doesn't, or why a Bundle has its version.
+    """Explain why an object exists or doesn't, why a Bundle has its version, or a rule its state.
 
     The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
     operator where you may impersonate its service account, so that quotas, webhooks and missing
@@ -110,6 +116,10 @@ async def answer(
                 return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
+        if kind is not None and kind.lower() in _RULE:
+            rule = await one(client, "rules", namespace, name)
+            lines = list(explain_rule(rule, datetime.now(UTC)))
+            return Answer(lines, _subject(RULES, namespace, name) | {"because": lines})
         resource, body = await _object(client, namespace, name, kind)
         actor = await actor_of(client, target, installation, namespace)
     async with dry_running(installation, actor) as dry_run:
@@ -118,7 +128,8 @@ async def answer(
         owner = owner_of(body or _NOBODY)
         verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)
-    head = (_head(resource, namespace, name, body), verdict)
+        certificates = _certificates(dry_run, body, owner, sources)
+    head = (_head(resource, namespace, name, body), verdict, *certificates)
     document = {
         **_subject(resource, namespace, name),
         "exists": body is not None,
@@ -128,11 +139,31 @@ async def answer(
     }
     if sources:
         document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
+    if certificates:
+        document["certificates"] = certificates
     seen = home is not None or installation.found
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
     if actor.note:
         remark = f"{remark} {actor.note}".strip()
     return Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+
+
+def _certificates(
+    dry_run: DryRun, body: Mapping[str, Any] | None, owner: str | None, sources: Iterable[str]
+) -> list[str]:
+    """The certificates in a copy, or in a source, as its rules' statuses have them."""
+    if body is None:
+        return []
+    metadata, now = body["metadata"], datetime.now(UTC)
+    shown = f"{metadata['namespace']}/{metadata['name']}"
+    origin = annotation(body, names.ANN_SOURCE)
+    asked = [(owner, origin if origin != "-" else None)] if owner else []
+    found: dict[str, None] = {}
+    for rule, source in asked or [(rule, shown) for rule in sources]:
+        if known := dry_run.context.rules.by_owner(rule):
+            lines = certificate_state.lines(dry_run.status_of(known.key), now, source)
+            found |= dict.fromkeys(f"Certificate: {line}" for line in lines)
+    return list(found)
 
 
 async def _polled(

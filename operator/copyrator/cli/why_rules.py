@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from copyrator.api import names
 from copyrator.api.counts import GROUP, some
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.rule import InvalidSpec, Mode
+from copyrator.api.rule_spec import Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
 from copyrator.cli.rollout_state import state_of, waits
 from copyrator.cli.why_source import as_sentence, origin_of, sources_of, waiting
-from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan
@@ -80,9 +82,17 @@ async def _verdict_in(asked: Question, place: Namespace) -> str:
     if plan.why is Cause.UNWANTED:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
     said = broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
-    if plan.winner is not None and plan.winner.binding.composition is not None:
-        said += f" It is made from {origin_of(plan.winner.binding)}."
-    return said
+    return f"{said} It is made from {made_of}." if (made_of := composed_of(asked)) else said
+
+
+def composed_of(asked: Question) -> str:
+    """The sources of the template that makes it: ``hub, private (3)``; empty where it has none."""
+    if asked.resource.key not in asked.dry_run.context.home.kinds:
+        return ""
+    winner = asked.dry_run.context.plan(asked.key).winner
+    if winner is None or winner.binding.composition is None:
+        return ""
+    return origin_of(winner.binding)
 
 
 def _broken(asked: Question, place: Namespace) -> str | None:
@@ -192,7 +202,7 @@ def _paused(rule: Rule) -> str:
 
 
 def _no_source(dry_run: DryRun, rule: Rule) -> str:
-    said = dry_run.client.verdicts.get(rule.key)
+    said = dry_run.client.ready_conditions.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
     spec = rule.spec

@@ -17,10 +17,10 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles import permission_reviews
 from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.controller import BundleController
+from copyrator.bundles.plans import permission_reviews
 from copyrator.bundles.policy.gates import Gates
-from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -64,7 +64,7 @@ class Operator:
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             bundles=self.bundles,
             queue=self.queue,
             scheduler=self.scheduler,

@@ -26,7 +26,7 @@ from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
-from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.events import EventRecorder, ObjectRef
 
 Run = Callable[..., Any]

@@ -13,12 +13,16 @@ from tests.unit.cli.objects_seen import bundle, rule, seen
 from copyrator.api.keys import ObjectName
 from copyrator.cli.cluster import Target
 from copyrator.cli.live import Copies
+from copyrator.cli.overview import overview
 from copyrator.cli.ui import actions, server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
 from copyrator.kube import errors
 
 HTML = "<script>alert(1)</script>"
+INSTALLATION = SimpleNamespace(
+    settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
+)
 
 
 class Watched:
@@ -71,11 +75,8 @@ async def page():
         rule("dots.and-dashes"),
         bundle("shop", "False", "DeployFailed", message=HTML, history=[{"version": HTML}]),
     )
-    installation = SimpleNamespace(
-        settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
-    )
     pages = Pages(cluster="https://cluster", user="ann")
-    serving = Server(Target(), NoEvents(), Watched(known), pages, installation, None)
+    serving = Server(Target(), NoEvents(), Watched(known), pages, INSTALLATION, None)
     runner = web.AppRunner(serving.app(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -238,16 +239,57 @@ async def test_a_hundred_thousand_copies_are_summed_up(opened):
     assert "100 of 2000" in text
 
 
+COMPOSED = {
+    "composedOf": "hub, private (3)",
+    "rollout": {"content": "a" * 32, "steps": 4, "step": 2},
+    "certificates": [
+        {
+            "source": "infra/tls",
+            "key": "tls.crt",
+            "commonName": HTML,
+            "notBefore": "2020-01-01T00:00:00Z",
+            "notAfter": "2020-02-01T00:00:00Z",
+        }
+    ],
+}
+
+
+async def test_what_is_still_being_listed_is_said(opened):
+    opened.server.live.now.loading = ["ConfigMap", "Secret"]
+    _, text, _ = await opened.get("/")
+    assert "Still being listed: ConfigMap, Secret." in text
+    opened.server.live.now.loading = []
+    assert "Still being listed" not in (await opened.get("/"))[1]
+
+
+async def test_sources_rollouts_and_certificates_are_shown(opened):
+    opened.server.live.now = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
+    _, text, _ = await opened.get("/")
+    assert "RollingOut (step 2/4)" in text
+    assert '<span class="state fault">✕ ended</span>' in text
+    assert "until 2020-02-01T00:00:00Z (ended)" in text
+    assert '<a id="of-certificate-1" href="/rules/infra/made">infra/made</a>' in text
+    assert "<script>alert" not in text
+    _, text, _ = await opened.get("/rules/infra/made")
+    assert "<dt>Made from</dt><dd>hub, private (3)</dd>" in text
+    assert "until 2020-02-01T00:00:00Z (ended)" in text
+    assert "<dt>Rollout step</dt>" in text
+
+
+def test_a_report_has_sources_rollouts_and_certificates():
+    now = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    known = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
+    text = Pages(cluster="c", user="ann").report(known, overview(known, now), INSTALLATION, now)
+    for shown in ("hub, private (3)", "(step 2/4)", "2020-02-01T00:00:00Z (ended)", "2 of 4"):
+        assert shown in text
+    assert not re.search(r'(?:href|src)="|<script', text)
+
+
 def test_a_report_is_one_file_that_runs_nothing():
     pages = Pages(cluster="https://cluster", user="ann")
     known = seen(rule("broken", "False", "PartialFailure", message=HTML), bundle("shop"))
     now = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    from copyrator.cli.overview import overview  # noqa: PLC0415
-
-    installation = SimpleNamespace(
-        settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
-    )
-    text = pages.report(known, overview(known, now), installation, now)
+    text = pages.report(known, overview(known, now), INSTALLATION, now)
     assert "<script" not in text
     assert "default-src 'none'" in text
     assert not re.search(r'(?:href|src)="', text)

@@ -344,6 +344,23 @@ async def test_the_status_says_which_credentials_are_not_used(cluster, operator)
     await until(lambda: not cluster.found("copyrators", HOME, "r")["status"]["overridden"])
 
 
+async def test_the_status_says_what_the_copies_are_made_from(cluster, operator):
+    stage(cluster)
+    pull(cluster, "one", one_io="b")
+    make_rule(cluster, "r", registries(secret("hub"), selected()))
+
+    await until(lambda: reason(cluster, "r") == "Synced")
+
+    def made_from(text):
+        return lambda: cluster.found("copyrators", HOME, "r")["status"].get("composedOf") == text
+
+    await until(made_from("hub, private (1)"))
+    pull(cluster, "two", two_io="c")
+    await until(made_from("hub, private (2)"))
+    cluster.gone("secrets", "infra", "hub")
+    await until(made_from("hub (missing), private (2)"))
+
+
 async def test_a_broken_source_is_named_and_the_copies_stay(cluster, operator):
     await served(cluster, {})
     cluster.object(

@@ -78,9 +78,16 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, targets, tmp_path)
     assert "It is made from hub, private (2)." in said.replace("\n", " ")
     said = stage.types(f"why {home}/{word}-one").replace("\n", " ")
     assert f"{home}/{word} (2 copies)" in said
-    said = stage.types(f"describe copy {word}-a/{word}").replace("\n", " ")
-    assert "hub, private (2)" in said
+    said = stage.types(f"describe copy {word}-a/{word}")
+    assert "Source:        hub, private (2)" in said
+    said = stage.types(f"tree rule {home}/{word}")
+    assert f"├── hub: Secret {word}-hub in {home}" in said
+    assert f"└── Secret from hub, private (2)\n    ├── Secret {word}-a/{word}" in said
+    said = stage.types(f"why {home}/{word} --kind rule").replace("\n", " ")
+    assert "Synced" in said
+    assert "They are made from hub, private (2)." in said
     said = stage.types(f"describe rule {home}/{word}")
+    assert "Made from:     hub, private (2)" in said
     assert f"hub: Secret {word}-hub in {home}" in said
     assert "Not used" in said
     assert word in stage.types("get rules -A")

@@ -19,6 +19,7 @@ EXAMPLES = sorted(
     for path in (ROOT / "examples" / folder).glob("*.yaml")
     if "kind: CopyratorRule" in path.read_text()
 )
+CA = "Example Company CA"
 KINDS = "ConfigMap,Secret,ServiceAccount,ResourceQuota,RoleBinding.rbac.authorization.k8s.io,"
 SETTINGS = {
     "COPYRATOR_TENANT_RULES": "true",
@@ -31,6 +32,12 @@ THEIR_SOURCES = {
 """Sources that the example doesn't bring, because its users have them: kind and labels."""
 TARGET_LABELS = {"team": "shop", "app": "shop", "pull-secrets": "default"}
 """What the examples' selectors ask for."""
+CERTIFICATES = {
+    "wildcard-tls": ["*.example.com"],
+    "company-cas": [f"{CA} 2024", f"{CA} 2029"],
+    "company-cas-configmap": [f"{CA} 2024"],
+}
+"""Common names of the certificates in the copies of the examples' rules."""
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +88,11 @@ def _does_as_promised(stage, rule):
     suspended = (rule.get("spec") or {}).get("suspend")
     stage.wait_reason(path, name, "Suspended" if suspended else "Synced", 60)
 
+    def status():
+        return stage.api.get(f"{path}/{name}").get("status") or {}
+
     def copies():
-        return (stage.api.get(f"{path}/{name}").get("status") or {}).get("copies") or {}
+        return status().get("copies") or {}
 
     if suspended:
         assert copies().get("ready", 0) == 0
@@ -91,4 +101,44 @@ def _does_as_promised(stage, rule):
             lambda: copies().get("ready", 0) == copies().get("desired") > 0,
             lambda: f"{name} makes its copies: {copies()}",
             60,
+        )
+    found = [one["commonName"] for one in status().get("certificates") or ()]
+    assert found == CERTIFICATES.get(name, [])
+
+
+@pytest.mark.usefixtures("targets")
+def test_a_company_ca_is_replaced_by_its_successor_step_by_step(stage):
+    """docs/composed.md: at each step every namespace trusts what it has to."""
+    path = ROOT / "examples" / "rules" / "ca-with-successor.yaml"
+    present, successor, rule = (one for one in yaml.safe_load_all(path.read_text()) if one)
+    for one in (present, successor, rule):
+        one["metadata"]["namespace"] = stage.home
+    first, second = (one["data"]["ca.crt"].strip() for one in (present, successor))
+    copies = [f"/api/v1/namespaces/{name}/configmaps/company-cas" for name in ("team-a", "team-b")]
+
+    def trusted():
+        return [stage.api.get(copy)["data"]["ca.crt"] for copy in copies]
+
+    def trusts(*certificates):
+        text = "".join(f"{one}\n" for one in certificates)
+        until(lambda: trusted() == [text, text], lambda: f"{text} is trusted: {trusted()}", 60)
+
+    try:
+        stage.apply(present, rule)
+        stage.wait_reason(RULES.format(stage.home), "company-cas", "Synced", 60)
+        trusts(first)
+        stage.apply(successor)
+        trusts(first, second)
+        spec = rule["spec"]
+        spec["sources"] = [one for one in spec["sources"] if one["as"] == "next"]
+        spec["template"]["data"]["ca.crt"] = (
+            "{{ sources.next | pem_bundle(drop_expired=true, key='ca.crt') }}"
+        )
+        stage.apply(rule)
+        stage.cluster.kubectl("delete", "configmap", "company-ca-2024", "-n", stage.home)
+        trusts(second)
+    finally:
+        mine = yaml.safe_dump_all([rule, present, successor])
+        stage.cluster.kubectl(
+            "delete", "--ignore-not-found", "--timeout=60s", "-f", "-", input=mine
         )

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret
+from tests.e2e.cli.conftest import SENTINEL, in_environment, synced_and_failing
 from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
@@ -75,21 +75,8 @@ async def opened(session, url):
 def copied(stage, word, namespace):
     """A rule `word` with a copy in one namespace, and one whose source doesn't exist."""
     place = namespace(f"{word}-team")
-    stage.apply(
-        secret(stage.home, word, "password"),
-        rule(
-            stage.home,
-            word,
-            source={"kind": "Secret", "name": word},
-            targets={"namespaces": [f"{word}-*"]},
-        ),
-        rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
-    )
-    stage.wait_reason(RULES.format(stage.home), word, "Synced")
-    stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
-    yield place
-    for name in (word, f"{word}-no"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
+    with synced_and_failing(stage, word):
+        yield place
 
 
 async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(
@@ -104,8 +91,8 @@ async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(
         assert f"{home}/{word}<" not in attention
         assert f"there is no Secret {word}-none" in attention
         assert f"{apps}/shop" in overview
-        matrix = await browser.page(f"/matrix?rules={home}/{word}&namespaces={word}-*")
-        assert f'/rules/{home}/{word}?in={copied}">1</a>' in matrix
+        cell = f'/rules/{home}/{word}?in={copied}">1</a>'
+        await browser.until(f"/matrix?rules={home}/{word}&namespaces={word}-*", cell)
         assert f">{word}</a>" in await browser.page(f"/rules/{home}/{word}?in={copied}")
         why = await browser.page(f"/copies/{copied}/Secret/{word}")
         assert f"up to date with the rule {home}/{word}" in why

@@ -5,13 +5,24 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
-from copyrator.cli.overview import State, overview
+from copyrator.cli.overview import CERTIFICATES, State, overview
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
 def condition(type_, status, reason="R", message="m"):
     return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+EXPIRING = condition("CertificateExpiring", "True", "CertificateExpiring", "x ends")
+
+
+def certificate(status, reason):
+    return condition("CertificateExpiring", status, reason, "x ends")
+
+
+def rollout(step=1, **more):
+    return {"content": "a" * 32, "previous": "b" * 32, "steps": 4, "step": step, **more}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +33,9 @@ def condition(type_, status, reason="R", message="m"):
         (rule("a", "Unknown", "Progressing"), State.WAITS),
         (rule("a", "True", "NoTargets", message="no namespace matches"), State.WAITS),
         ({**rule("a"), "status": {}}, State.WAITS),
+        (rule("a", conditions=[certificate("False", "CertificatesValid")]), State.GOOD),
+        (rule("a", conditions=[certificate("True", "CertificateExpiring")]), State.WAITS),
+        (rule("a", conditions=[certificate("True", "CertificateExpired")]), State.FAULT),
         (bundle("a"), State.GOOD),
         (bundle("a", "False", "DeployFailed"), State.FAULT),
         (bundle("a", conditions=[condition("Drifted", "True")]), State.FAULT),
@@ -53,6 +67,63 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     assert [row.name for row in view.all] == ["failed", "broken", "waits", "good"]
     assert [row.name for row in view.attention] == ["failed", "broken", "waits"]
     assert [view.number(state) for state in State] == [2, 1, 1]
+
+
+def test_rollouts_come_first_among_what_is_in_the_same_state():
+    stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
+    view = overview(
+        seen(
+            rule("a", "Unknown", "Progressing"),
+            rule("b", "Unknown", "RollingOut", rollout=rollout(2)),
+            rule("c", "False", "PartialFailure"),
+            rule("d", "False", "RolloutStopped", rollout=rollout(stopped=stopped)),
+            rule("e", rollout=rollout(0)),
+        ),
+        NOW,
+    )
+    assert [(row.name, row.rollout) for row in view.all] == [
+        ("d", "step 1/4, stopped"),
+        ("c", ""),
+        ("b", "step 2/4"),
+        ("a", ""),
+        ("e", ""),
+    ]
+
+
+def test_the_certificates_that_end_first_are_listed_with_their_rules():
+    def one(name, ends, begins="2025-01-01T00:00:00Z"):
+        found = {"source": "infra/tls", "key": "tls.crt", "commonName": name}
+        return found | {"notBefore": begins, "notAfter": ends}
+
+    ended, early = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+    view = overview(
+        seen(
+            rule("a", certificates=[one("soon", "2026-01-05T12:00:00Z")], conditions=[EXPIRING]),
+            rule("b", certificates=[one("old", ended), one("next", "2026-03-01T00:00:00Z", early)]),
+            rule(
+                "c", certificates=[one(f"n{n}", f"2027-01-{n:02}T00:00:00Z") for n in range(1, 6)]
+            ),
+            rule(
+                "d", certificates=[one(f"m{n}", f"2028-01-{n:02}T00:00:00Z") for n in range(1, 6)]
+            ),
+        ),
+        NOW,
+    )
+    assert len(view.certificates) == CERTIFICATES
+    assert [
+        (row.shown, row.certificate.common_name, row.validity, row.text)
+        for row in view.certificates[:4]
+    ] == [
+        ("infra/b", "old", "ended", f"until {ended} (ended)"),
+        ("infra/a", "soon", "ends soon", "until 2026-01-05T12:00:00Z (3d)"),
+        (
+            "infra/b",
+            "next",
+            "not valid yet",
+            f"from {early} until 2026-03-01T00:00:00Z (not valid yet)",
+        ),
+        ("infra/c", "n1", "valid", "until 2027-01-01T00:00:00Z (363d)"),
+    ]
 
 
 def test_copies_are_summed_up_whatever_a_status_has():

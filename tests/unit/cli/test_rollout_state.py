@@ -6,7 +6,7 @@ import pytest
 
 from copyrator.api.rollout import Consumer, Restart, Rollout, RolloutState, Stopped
 from copyrator.api.selectors import LabelSelector
-from copyrator.cli.rollout_state import described, in_steps, state_lines, state_of, waits
+from copyrator.cli.rollout_state import described, in_steps, progress, state_lines, state_of, waits
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUNNING = RolloutState("a" * 32, step=2, next_at=NOW + timedelta(seconds=90))
@@ -50,6 +50,19 @@ def test_the_spec_in_a_line(rollout, text):
 )
 def test_the_step(state, lines):
     assert list(state_lines({"rollout": state.to_dict(3)}, NOW)) == lines
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (RolloutState("a" * 32), "-"),
+        (RUNNING, "step 2/3"),
+        (STOPPED, "step 2/3, stopped"),
+    ],
+)
+def test_the_progress_in_a_table(state, text):
+    assert progress({"status": {"rollout": state.to_dict(3)}}) == text
+    assert progress({}) == progress({"status": {"rollout": "junk"}}) == "-"
 
 
 def test_what_isnt_ours_is_no_rollout():

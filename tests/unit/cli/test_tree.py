@@ -29,6 +29,39 @@ def test_a_rules_copies_are_below_their_source():
     }
 
 
+def test_a_composed_rules_sources_are_above_the_copies_that_are_made_of_them():
+    spec = {
+        "sources": [
+            {"as": "hub", "kind": "Secret", "name": "hub-creds"},
+            {
+                "as": "private",
+                "kind": "Secret",
+                "namespace": "infra",
+                "selector": {"matchLabels": {"registry": "yes"}},
+                "optional": True,
+            },
+        ],
+        "template": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}},
+    }
+    rule = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"namespace": "ops", "name": "creds"},
+        "spec": spec,
+        "status": {**READY, "composedOf": "hub, private (3)"},
+    }
+    made = copy("x", "-")
+    del made["metadata"]["annotations"]["copyrator.flant.com/source"]
+    assert list(rule_tree(rule, [made]).lines()) == [
+        "├── hub: Secret hub-creds in ops",
+        "├── private: Secret registry=yes in infra, optional",
+        "└── Secret from hub, private (3)",
+        "    └── Secret x/a",
+    ]
+    rule["status"] = {"composedOf": 7}
+    assert "└── Secret from template" in list(rule_tree(rule, [made]).lines())
+
+
 def test_a_bundles_tree_has_what_it_reads_its_release_and_its_jobs():
     bundle = {
         "metadata": {"namespace": "apps", "name": "shop"},

@@ -45,7 +45,7 @@ async def _ui(target: Target, home: str | None, port: int, *, browse: bool) -> N
         installation = await find_installation(client, home)
         user = await username(client)
         pages = Pages(cluster=client.connection.endpoint.host, user=user)
-        async with Live(client, target.namespace_option, target.namespace) as live:
+        async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
             server = Server(target, client, live, pages, installation, home)
             await _serve(server, port, browse=browse)
 

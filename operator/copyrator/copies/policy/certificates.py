@@ -14,12 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.certificates import (
-    EARLIEST,
     MAX_CERTIFICATES,
     MAX_COMMON_NAME,
     MAX_SOURCE,
     Certificate,
     soonest,
+    whole_seconds,
 )
 from copyrator.settings import limits
 
@@ -36,8 +36,10 @@ _ENCODED: Final = {("Secret", "data"), ("ConfigMap", "binaryData")}
 """Fields with values in base64."""
 _PLAIN: Final = {("ConfigMap", "data")}
 
-_Found = tuple[datetime, "x509.Certificate", str]
-"""A certificate with its end and its key."""
+_Read = tuple[datetime, datetime, "x509.Certificate"]
+"""A certificate after its end and its beginning."""
+_Found = tuple[datetime, datetime, "x509.Certificate", str]
+"""The same with its key."""
 
 
 def certificates_in(
@@ -54,8 +56,9 @@ def certificates_in(
     found = islice(_all(kind, payload, copied), limits.CERTIFICATES_READ)
     first = sorted(found, key=lambda one: one[0])
     kept: dict[Certificate, None] = {}
-    for ends, certificate, key in first:  # names are read only of those that are kept
-        kept[Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], _name(certificate))] = None
+    for ends, begins, certificate, key in first:  # names are read only of those that are kept
+        one = Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], _name(certificate), begins)
+        kept[one] = None
         if len(kept) == MAX_CERTIFICATES:
             break
     return soonest(kept)
@@ -93,15 +96,16 @@ def _values(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
                 continue  # not base64, or not text
 
 
-def _read(block: bytes) -> tuple[datetime, x509.Certificate] | None:
+def _read(block: bytes) -> _Read | None:
     from cryptography import x509  # noqa: PLC0415 - most rules copy no certificates
 
     try:
         certificate = x509.load_der_x509_certificate(binascii.a2b_base64(block))
-        ends = certificate.not_valid_after_utc
+        ends = whole_seconds(certificate.not_valid_after_utc)
+        begins = whole_seconds(certificate.not_valid_before_utc)
     except Exception:
         return None
-    return max(ends, EARLIEST).replace(microsecond=0), certificate
+    return ends, begins, certificate
 
 
 def _name(certificate: x509.Certificate) -> str:

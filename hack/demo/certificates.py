@@ -1,0 +1,95 @@
+"""Certificates in copies on screen: the rule says when the first one ends, and warns."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from demo.objects import Manifest, condition
+from demo.rules import SECONDS
+from demo.screen import Rows
+from demo.stage import Stage, example
+from demo.steps import Chapter, Step
+from demo.waiting import NotYet, until
+
+FILE = "rules/certificate.yaml"
+NAME = "soon.example.com"
+
+
+def copy(stage: Stage) -> Rows:
+    """Apply the example: a certificate, and the rule that copies it."""
+    stage.objects.apply(example(FILE))
+    return _wait(stage, "CertificatesValid")
+
+
+def replace(stage: Stage) -> Rows:
+    """Replace the certificate by one that ends in three days."""
+    source = _manifest("Secret")
+    data = {**source["stringData"], "tls.crt": _certificate(timedelta(days=3))}
+    stage.objects.apply([{**source, "stringData": data}])
+    return _wait(stage, "CertificateExpiring")
+
+
+def delete_rule(stage: Stage) -> str:
+    """Delete the rule, and with it the copies."""
+    about = _manifest("CopyratorRule")["metadata"]
+    stage.objects.delete("copyrators", about["name"], about["namespace"])
+
+    def look() -> None:
+        if stage.objects.get("copyrators", about["name"], about["namespace"]):
+            raise NotYet("the rule still exists")
+
+    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
+    return "The Secret with the certificate is unchanged."
+
+
+def _wait(stage: Stage, reason: str) -> Rows:
+    return until(
+        partial(_look, stage, reason), seconds=SECONDS, what=f"the rule's condition to be {reason}"
+    )
+
+
+def _look(stage: Stage, reason: str) -> Rows:
+    about = _manifest("CopyratorRule")["metadata"]
+    rule = stage.objects.get("copyrators", about["name"], about["namespace"]) or {}
+    found = condition(rule, "CertificateExpiring")
+    if found.get("reason") != reason:
+        raise NotYet(f"its reason is {found.get('reason')}")
+    (one,) = rule["status"]["certificates"]
+    row = (one["commonName"], one["notAfter"], f"{found['status']} ({reason})")
+    return Rows(("CERTIFICATE", "ENDS", "CERTIFICATEEXPIRING"), [row])
+
+
+def _manifest(kind: str) -> Manifest:
+    (found,) = (one for one in example(FILE) if one["kind"] == kind)
+    return found
+
+
+def _certificate(valid: timedelta) -> str:
+    """A certificate in PEM, without its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + valid)
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+CHAPTER = Chapter(
+    "Certificates: the rule says when the first one ends",
+    (
+        Step("A certificate is copied, and the rule's status has its end", copy),
+        Step("It is replaced by one that ends in three days, and the rule warns", replace),
+        Step("The rule is deleted, and so are the copies", delete_rule),
+    ),
+)
