@@ -27,6 +27,7 @@ from tests.long import LONG
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.kube.events import EventRecorder, ObjectRef
 
 Run = Callable[..., Any]
@@ -378,7 +379,11 @@ async def test_the_gauges_count_what_is_in_force(
 
 
 async def test_many_frozen_bundles_cost_nothing_until_something_happens(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     freeze(cluster)
     for number in range(MANY):
@@ -389,13 +394,13 @@ async def test_many_frozen_bundles_cost_nothing_until_something_happens(
     seen, asked = len(cluster.seen), len(registry.asked)
     assert cluster.bundle_writes() <= 2 * MANY, "a finalizer and a status each"
     reconciled: list[Any] = []
-    original = operator.controller._visit
+    original = BundleReconciler._visit
 
-    async def visit(entry: BundleEntry) -> None:
+    async def visit(self: BundleReconciler, entry: BundleEntry) -> None:
         reconciled.append(entry.key)
-        await original(entry)
+        await original(self, entry)
 
-    operator.controller._visit = visit
+    monkeypatch.setattr(BundleReconciler, "_visit", visit)
     cluster.namespace("other")
     freeze(cluster, namespace="other")
     freezes = operator.controller._freezes
