@@ -1,5 +1,6 @@
 """The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
 
+from demo import promotion
 from demo.command import typed
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
@@ -201,21 +202,24 @@ def freeze(stage: Stage) -> Rows:
 
 
 def remove(stage: Stage) -> str:
-    """Delete the Bundle."""
-    stage.objects.delete("bundles", NAME, APPS)
+    """Delete both Bundles."""
+    both = (NAME, promotion.NAME)
+    for name in both:
+        stage.objects.delete("bundles", name, APPS)
 
     def look() -> None:
         left = [
             f"{kind} {name}"
-            for kind, name in (("bundles", NAME), ("configmaps", NAME))
+            for name in both
+            for kind in ("bundles", "configmaps")
             if stage.objects.get(kind, name, APPS)
         ]
-        left += [one["metadata"]["name"] for one in _history(stage)]
+        left += [one["metadata"]["name"] for name in both for one in _history(stage, name)]
         if left:
             raise NotYet(f"still exist: {', '.join(left)}")
 
-    until(look, seconds=SECONDS, what="the Bundle and its release to be deleted")
-    return "No Bundle, no object of the release, no release Secret is left."
+    until(look, seconds=SECONDS, what="the Bundles and their releases to be deleted")
+    return "No Bundle, no object of a release, no release Secret is left."
 
 
 def _push(stage: Stage, version: str) -> str:
@@ -238,8 +242,8 @@ def _shown(stage: Stage) -> str:
     return _release(stage).get("version", "nothing")
 
 
-def _history(stage: Stage) -> list[Manifest]:
-    return stage.objects.list("secrets", APPS, f"owner=helm,name={NAME}")
+def _history(stage: Stage, name: str) -> list[Manifest]:
+    return stage.objects.list("secrets", APPS, f"owner=helm,name={name}")
 
 
 def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows:
@@ -295,6 +299,10 @@ CHAPTER = Chapter(
         Step("spec.verify names a key: 1.0.4 is pushed unsigned, not deployed", ask_for_signatures),
         Step("1.0.4 is signed with that key and deployed", sign_version),
         Step("copyrator freeze: 1.0.5 waits until copyrator thaw", freeze),
-        Step("The Bundle is deleted and its release uninstalled", remove),
+        Step(
+            f"spec.promoteFrom: another Bundle takes 1.0.5 after a soak of {promotion.SOAK}",
+            promotion.promote,
+        ),
+        Step("Both Bundles are deleted and their releases uninstalled", remove),
     ),
 )

@@ -10,12 +10,13 @@ import click
 
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.tagfilter import FilterError
+from copyrator.api.times import format_time
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.policy.candidates import Choice, explain
 from copyrator.bundles.policy.criteria import Criteria
-from copyrator.bundles.policy.gates import MAX_CANDIDATES, Passed
+from copyrator.bundles.policy.gates import MAX_CANDIDATES, Candidate, Passed, Waiting, held
 from copyrator.bundles.policy.gates.signature import Asked
-from copyrator.cli.cluster import run
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option, printable, prose
 from copyrator.cli.registry_options import (
@@ -24,6 +25,7 @@ from copyrator.cli.registry_options import (
     registry_options,
     repository_of,
 )
+from copyrator.cli.resolve_gates import BundleGates, gates_of
 from copyrator.cli.trust_options import Judge, asked_by, trust_options
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
@@ -43,15 +45,16 @@ class Answer:
     """Why there is nothing; without meaning where there is a tag."""
     signer: str | None = None
     """The entry that accepts a signature; None where no signature is asked for."""
+    gates: tuple[dict[str, Any], ...] = ()
+    """Of the Bundle that is named."""
 
-    def document(self, *, signed: bool) -> dict[str, Any]:
+    def document(self, *, signed: bool, gated: bool) -> dict[str, Any]:
         """As in -o json."""
         found = {"tag": self.tag, "digest": self.digest, "rejected": list(self.rejected)}
-        return (
-            {**found, "signedBy": self.signer, "message": None if self.tag else self.why}
-            if signed
-            else found
-        )
+        found |= {"signedBy": self.signer} if signed else {}
+        found |= {"gates": list(self.gates)} if gated else {}
+        found |= {"message": None if self.tag else self.why} if signed or gated else {}
+        return found
 
 
 @click.command()
@@ -62,25 +65,38 @@ class Answer:
 )
 @click.option("--prerelease", is_flag=True, help="Admit pre-releases, as spec.prerelease.")
 @click.option("--deployed", metavar="TAG", help="The deployed version: no lower one is selected.")
+@click.option(
+    "--bundle",
+    metavar="NAME",
+    help="A Bundle in the cluster, or NAMESPACE/NAME, whose gates the versions have to pass.",
+)
 @trust_options
 @registry_options
+@cluster_options()
 @output_option
-def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> None:
+def resolve(
+    target: Target, repository: str, constraint: str, shape: Format, **options: Any
+) -> None:
     """Show the tag that CONSTRAINT resolves to, its digest, and why others were rejected.
 
     CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
     code, from this machine. With --key or other options for signatures, as in `verify`, the highest
-    tag that is signed is selected, of the 50 highest. Exit code: 0 a tag was selected; 1 none, or
-    an error. -o json: tag, digest, rejected: [{tag, reason}]; with those options also signedBy,
-    message, and a message for each tag that was skipped.
+    tag that is signed is selected, of the 50 highest. With --bundle so are skip-digests, age and
+    promotion of this Bundle, and what its gates for the moment of a deploy say now is shown:
+    dependsOn, freezes, windows. Its signatures are judged by those options only, and its approval
+    isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest, rejected:
+    [{tag, reason}]; with those options also signedBy, message, and a message for each tag that was
+    skipped; with --bundle gates: [{name, state, reason, message, until}], where state is also
+    NotJudged.
     """
     asked = asked_by(options)
     try:
-        answer = run(_resolve(repository, constraint, asked, options))
+        answer = run(_resolve(target, repository, constraint, asked, options))
     except RegistryError as error:
         raise Fault(in_options(error.message)) from None
+    gated = options["bundle"] is not None
     if shape in (Format.JSON, Format.YAML):
-        dump(answer.document(signed=bool(asked)), shape)
+        dump(answer.document(signed=bool(asked), gated=gated), shape)
     elif answer.tag is not None:
         click.echo(answer.tag if shape is Format.NAME else f"{answer.tag}  {answer.digest}")
     if shape in (Format.TABLE, Format.WIDE):
@@ -95,6 +111,7 @@ def _explain(answer: Answer) -> None:
     """By whom it is signed, and the tags that were rejected."""
     if answer.signer is not None:
         prose([f"Signed by {answer.signer}."])
+    _explain_gates(answer)
     columns = [
         Column("REJECTED", lambda row: row["tag"]),
         Column("REASON", lambda row: row["reason"]),
@@ -107,41 +124,66 @@ def _explain(answer: Answer) -> None:
         Table(columns).print(answer.rejected)
 
 
-async def _resolve(text: str, constraint: str, asked: Asked, options: dict[str, Any]) -> Answer:
+def _explain_gates(answer: Answer) -> None:
+    columns = [
+        Column("GATE", lambda row: row["name"]),
+        Column("STATE", lambda row: row["state"]),
+        Column("REASON", lambda row: row.get("reason", "")),
+        Column("UNTIL", lambda row: row.get("until", "")),
+        Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True),
+    ]
+    if answer.gates:
+        Table(columns).print(answer.gates)
+
+
+async def _resolve(
+    target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
+) -> Answer:
     repository = repository_of(text, options)
     credential = credential_of(repository, options)
     try:
         wanted = parse_version(constraint)
     except VersionError as error:
         raise Fault(in_options(str(error))) from None
+    bundle = await gates_of(target, options["bundle"]) if options["bundle"] else None
     client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
         judge = Judge(client, repository, credential, asked)
         if isinstance(wanted, ExactTag):
-            return await _exact(judge, wanted.tag)
-        return await _range(judge, wanted, options)
+            found = await _exact(judge, wanted.tag, bundle)
+        else:
+            found = await _range(judge, wanted, options, bundle)
     finally:
         await client.close()
+    if bundle is None:
+        return found
+    chosen = Candidate(found.tag, found.digest) if found.tag and found.digest else None
+    return replace(found, gates=tuple(bundle.document(chosen, signed=bool(asked))))
 
 
-async def _exact(judge: Judge, tag: str) -> Answer:
+async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Answer:
     try:
         digest = await judge.client.digest(judge.repository, tag, judge.credential)
     except NotFound as error:
         return Answer(why=f"{error.message}; check that it was pushed under this name")
-    if not judge.asked:
-        return Answer(tag, digest)
-    found = await _judged(judge, tag, digest)
-    return replace(found, why=f"{judge.repository}:{tag} has no trusted signature")
+    found = await _judged(judge, tag, digest, bundle)
+    why = f"{judge.repository}:{tag} has no trusted signature"
+    if bundle is not None:
+        why = f"{judge.repository}:{tag} doesn't pass the gates"
+    return replace(found, why=why)
 
 
-async def _range(judge: Judge, wanted: VersionRange, options: dict[str, Any]) -> Answer:
+async def _range(
+    judge: Judge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
+) -> Answer:
+    deployed = options["deployed"] or (bundle.deployed if bundle else None)
+    gated = bool(judge.asked) or bundle is not None
     criteria = Criteria(
         range=wanted,
         tag_filter=options["tag_filter"],
         prerelease=options["prerelease"],
-        deployed=options["deployed"],
-        depth=MAX_CANDIDATES + 1 if judge.asked else 0,
+        deployed=deployed,
+        depth=MAX_CANDIDATES + 1 if gated else 0,
     )
     try:
         selection = criteria.selection()
@@ -159,28 +201,32 @@ async def _range(judge: Judge, wanted: VersionRange, options: dict[str, Any]) ->
         {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected
     )
     if choice.tag is None:
-        why = explain(choice, wanted.text, options["deployed"])
+        why = explain(choice, wanted.text, deployed)
         return Answer(rejected=rejected, why=in_options(f"{repository}: {why}"))
-    if judge.asked:
-        found = await _first_signed(judge, choice.fitting, wanted.text)
+    if gated:
+        found = await _first_passing(judge, choice.fitting, wanted.text, bundle)
         return replace(found, rejected=found.rejected + rejected)
     digest = await client.digest(repository, choice.tag, judge.credential)
     return Answer(choice.tag, digest, rejected)
 
 
-async def _first_signed(judge: Judge, tags: Sequence[str], wanted: str) -> Answer:
-    """The first of these tags, the highest first, that is signed, as the operator's gate does."""
+async def _first_passing(
+    judge: Judge, tags: Sequence[str], wanted: str, bundle: BundleGates | None
+) -> Answer:
+    """The first of these tags, the highest first, that passes, as for the operator."""
     passed_over: tuple[dict[str, str], ...] = ()
     for tag in tags[:MAX_CANDIDATES]:
         try:
             digest = await judge.client.digest(judge.repository, tag, judge.credential)
         except NotFound:  # deleted since the list was read
             continue
-        found = await _judged(judge, tag, digest)
+        found = await _judged(judge, tag, digest, bundle)
         if found.tag is not None:
             return replace(found, rejected=passed_over)
         passed_over += found.rejected
     why = f"{judge.repository}: no tag that matches {wanted} has a trusted signature"
+    if bundle is not None:
+        why = f"{judge.repository}: no tag that matches {wanted} passes the gates"
     if len(tags) > MAX_CANDIDATES:
         why += (
             f"; only the {MAX_CANDIDATES} highest were judged, as the operator does: narrow the "
@@ -189,8 +235,17 @@ async def _first_signed(judge: Judge, tags: Sequence[str], wanted: str) -> Answe
     return Answer(rejected=passed_over, why=why)
 
 
-async def _judged(judge: Judge, tag: str, digest: str) -> Answer:
-    """The tag if it is signed, else the reason as the one that is rejected."""
+async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | None) -> Answer:
+    """The tag if it passes, else the first objection's reason as the one that is rejected."""
+    candidate = Candidate(tag, digest)
+    if bundle is not None and (objecting := held(candidate, bundle.versions(candidate))):
+        objection = objecting.objection
+        message = objection.message
+        if isinstance(objection, Waiting) and objection.until is not None:
+            message += f"; it passes at {format_time(objection.until)}"
+        return Answer(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
+    if not judge.asked:
+        return Answer(tag, digest)
     try:
         judged = await judge.judgement(digest)
     except RegistryError as error:

@@ -77,7 +77,7 @@ class Account:
     outcome: str = ""
     """Of the last attempt: succeeded, failed, interrupted; empty while it runs."""
     approved: set[tuple[str, str]] = field(default_factory=set)
-    """Digests and generations whose plans a user approved."""
+    """Digests whose plans a user approved, with all else that their Job gets: here ``env``."""
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By generation."""
     skipped: dict[str, Flag] = field(default_factory=dict)
@@ -351,8 +351,8 @@ class World:
         if "id" not in plan:
             return
         if verb == "approved-plan":
-            generation = str(self.bundle("production")["metadata"]["generation"])
-            self.accounts["production"].approved.add((plan["digest"], generation))
+            env = str(self.bundle("production")["spec"].get("env"))
+            self.accounts["production"].approved.add((plan["digest"], env))
         self.annotate("production", **{verb: plan["id"], "approved-by": "ann"})
 
     def set_clock(self, seconds: int) -> None:
@@ -508,7 +508,7 @@ class World:
             yield "it is frozen"
         if "windows" in spec and not (is_forced or is_interrupted) and not self.is_open():
             yield f"no window is open at {self.clock.wall()}"
-        if "approval" in spec and (digest, generation) not in account.approved:
+        if "approval" in spec and (digest, str(spec.get("env"))) not in account.approved:
             yield "nobody approved it"
 
     def version_objections(self, name: str, digest: str, spec: dict[str, Any]) -> Iterator[str]:

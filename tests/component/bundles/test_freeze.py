@@ -22,14 +22,22 @@ from tests.component.bundles.freezing import (
     waits,
 )
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 
+from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.kube.events import EventRecorder, ObjectRef
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
+
+MANY = 1_000 if LONG else 200
+LATE = 600 if LONG else 120
+"""Seconds in which they all have written on a loaded machine."""
 
 
 async def test_from_the_first_deploy_after_a_start_on_nothing_begins_until_it_is_thawed(
@@ -370,25 +378,47 @@ async def test_the_gauges_count_what_is_in_force(
     assert value("all", "FreezeUnreadable") == 0
 
 
-async def test_while_it_is_frozen_nothing_is_written_and_nothing_is_requested(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+async def test_many_frozen_bundles_cost_nothing_until_something_happens(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     freeze(cluster)
-    for number in range(20):
+    for number in range(MANY):
         bundle(f"shop-{number}")
     operator = await run()
-    for number in range(20):
-        await waits(cluster, name=f"shop-{number}")
+    await eventually(lambda: frozen(cluster) == MANY, "all wait", LATE)
     await eventually(lambda: not operator.queue.working and not len(operator.queue))
     seen, asked = len(cluster.seen), len(registry.asked)
+    assert cluster.bundle_writes() <= 2 * MANY, "a finalizer and a status each"
+    reconciled: list[Any] = []
+    original = BundleReconciler._visit
+
+    async def visit(self: BundleReconciler, entry: BundleEntry) -> None:
+        reconciled.append(entry.key)
+        await original(self, entry)
+
+    monkeypatch.setattr(BundleReconciler, "_visit", visit)
     cluster.namespace("other")
     freeze(cluster, namespace="other")
-    await eventually(lambda: operator.controller._freezes.count()["namespace", "Frozen"] == 2)
+    freezes = operator.controller._freezes
+    await eventually(lambda: freezes.count()["namespace", "Frozen"] == 2)
+    operator.controller.publish()
     await eventually(lambda: not operator.queue.working and not len(operator.queue))
-    unasked = [one for one in cluster.seen[seen:] if "events" not in one.path]
-    assert [one for one in unasked if not one.params.get("watch")] == []
+    assert reconciled == [], "another namespace's freeze is none of theirs"
+    requests = [one for one in cluster.seen[seen:] if "events" not in one.path]
+    assert [one for one in requests if not one.params.get("watch")] == []
     assert len(registry.asked) == asked
-    assert TEAM in operator.controller._freezes._frozen
+    assert operator.queue._due == {}, "none wakes by itself"
+    due = [operator.scheduler.due(BundleKey(TEAM, f"shop-{n}")) for n in range(MANY)]
+    known = [one for one in due if one is not None]
+    assert max(known) - min(known) < 1, "nothing is due but the poll that they share"
+
+
+def frozen(cluster: BundleCluster) -> int:
+    return sum(gate(cluster, f"shop-{n}").get("reason") == "Frozen" for n in range(MANY))
 
 
 async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(

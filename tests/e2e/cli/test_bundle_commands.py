@@ -226,6 +226,40 @@ def test_resolve_answers_as_the_operator_would(stage, shop):
     assert "No tag matches 3.*" in stage.types(f"resolve {where} 3.*", code=1)
 
 
+def test_resolve_judges_by_the_gates_of_a_bundle(stage, shop):
+    source = {"bundles": [{"name": "shop"}], "soak": "24h"}
+    spec = {
+        "registry": stage.cluster.registry,
+        "repo": shop,
+        "insecure": True,
+        "version": "1.*",
+        "suspend": True,
+        "promoteFrom": source,
+        "approval": {"mode": "Always"},
+    }
+    body = {
+        "apiVersion": "operator.werf.dev/v1",
+        "kind": "Bundle",
+        "metadata": {"name": "later", "namespace": stage.apps},
+        "spec": spec,
+    }
+    stage.api.create(BUNDLES.format(stage.apps), body)
+    command = f"resolve {stage.cluster.registry}/{shop} --insecure 1.* --bundle {stage.apps}/later"
+    try:
+        found = json.loads(stage.types(f"{command} -o json", code=1))
+        (turned_down,) = [one for one in found["rejected"] if one["tag"] == "1.0.0"]
+        assert turned_down["reason"] == "NotPromoted"
+        assert f"Bundle {stage.apps}/shop" in turned_down["message"]
+        assert [(one["name"], one["state"]) for one in found["gates"]] == [
+            ("approval", "NotJudged")
+        ]
+        assert "no tag that matches 1.* passes the gates" in stage.types(command, code=1)
+        missing = stage.types(command.replace("/later", "/nobody"), code=1)
+        assert "there is no Bundle nobody" in missing
+    finally:
+        stage.api.delete(f"{BUNDLES.format(stage.apps)}/later")
+
+
 def test_resolve_says_what_to_do_about_a_registry_that_doesnt_answer(stage, shop):
     said = stage.types(f"resolve {stage.cluster.registry}/{shop} 1.*", code=1)
     assert "a registry on plain HTTP needs insecure" in said

@@ -1,0 +1,192 @@
+"""The gates of a Bundle, as `resolve --bundle` judges versions by them.
+
+What they judge by is read from the cluster as far as the user may; a gate for which something is
+missing isn't judged, and the answer says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.freeze import Freeze
+from copyrator.api.keys import BundleKey
+from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
+from copyrator.api.times import parse_time
+from copyrator.bundles import dependencies, promotions
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.policy import gates
+from copyrator.bundles.policy.criteria import deployed_tag
+from copyrator.bundles.policy.gates import (
+    Candidate,
+    Facts,
+    Gate,
+    Result,
+    age,
+    approval,
+    depends_on,
+    freeze,
+    promotion,
+    signature,
+    skip_digests,
+    windows,
+)
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
+from copyrator.cli import freeze_state
+from copyrator.cli.cluster import Target
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import Installation, find_installation
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, LEASES
+
+NOT_JUDGED = "NotJudged"
+"""State of a gate, beside those of ``status.gates``."""
+_VERSION = (skip_digests.GATE, age.GATE, promotion.GATE)
+_MOMENT = (depends_on.GATE, freeze.gate(lambda _: True), windows.GATE)
+_NO_KEYS = (
+    "say who is trusted by the options of `copyrator verify`; the keys that the Bundle and the "
+    "operator's policy name aren't read"
+)
+_NO_PLAN = "it is about the plan of the deploy: `copyrator plan bundle` shows it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleGates:
+    """A Bundle's gates, and what they judge by."""
+
+    spec: BundleSpec
+    status: BundleStatus
+    now: datetime
+    sources: Sources = NO_SOURCES
+    unready: tuple[str, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+    """Gates for which something can't be read, each with the reason."""
+
+    @property
+    def deployed(self) -> str | None:
+        """The deployed tag, of the repository that the spec names."""
+        return deployed_tag(self.status, self.spec.reference)
+
+    def versions(self, candidate: Candidate) -> tuple[Result, ...]:
+        """The verdicts of the version gates, but that of signatures."""
+        return self._judge(_VERSION, candidate)
+
+    def document(self, chosen: Candidate | None, *, signed: bool) -> list[dict[str, Any]]:
+        """All gates that the Bundle asks for, in their order; those of a moment as of now."""
+        judged: tuple[Result, ...] = ()
+        if chosen is not None:
+            judged = (*self.versions(chosen), *self._judge(_MOMENT, chosen))
+        found = {one.name or "": one.to_dict() for one in gates.recorded(judged)}
+        for name, why in self._unjudged(signed=signed):
+            found[name] = {"name": name, "state": NOT_JUDGED, "message": why}
+        order = (*_VERSION, *_MOMENT)
+        known = [signature.NAME, *(one.name for one in order), approval.GATE.name]
+        return [found[name] for name in known if name in found]
+
+    def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
+        if self.spec.verify and not signed:
+            yield signature.NAME, _NO_KEYS
+        if self.spec.approval.is_asked:
+            yield approval.GATE.name, _NO_PLAN
+        yield from self.unread
+
+    def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[Result, ...]:
+        missing = {name for name, _ in self.unread}
+        facts = Facts(
+            self.status,
+            gates.occasion(None, self.status.deployed.digest, candidate.digest),
+            first_seen=age.first_seen(self.status, candidate),
+            sources=self.sources,
+            unready=self.unready,
+            freezes=self.freezes,
+        )
+        readable = [gate for gate in asked if gate.name not in missing]
+        return gates.judge(readable, self.spec, candidate, facts, self.now)
+
+
+async def gates_of(target: Target, text: str) -> BundleGates:
+    """The gates of a Bundle, ``namespace/name`` or a name.
+
+    Raises:
+        Fault: there is none of that name, or its spec isn't valid.
+        ApiError: it can't be read.
+    """
+    namespace, name = target.locate(text)
+    async with target.connect() as client:
+        installation = await find_installation(client)
+        return await _read(client, installation, BundleKey(namespace, name))
+
+
+async def _read(client: KubeClient, installation: Installation, key: BundleKey) -> BundleGates:
+    settings = installation.settings
+    defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
+    try:
+        body = await client.get(BUNDLES, key.namespace, key.name)
+    except errors.NotFound:
+        raise Fault(f"there is no Bundle {key.name} in the namespace {key.namespace}") from None
+    entry = read_entry(body, defaults)
+    spec = entry.spec
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"Bundle {key.namespace}/{key.name}: {spec}")
+    cache, unread = BundleCache(), dict[str, str]()
+    cache.take(entry)
+    for gate, named in (
+        (promotion.NAME, entry.promoted_from),
+        (depends_on.GATE.name, entry.depends_on),
+    ):
+        for other in named:
+            try:
+                found = await client.get(BUNDLES, other.namespace, other.name)
+            except errors.NotFound:
+                continue
+            except errors.ApiError as error:
+                unread[gate] = f"Bundle {other.namespace}/{other.name}: {error.message}"
+                continue
+            cache.take(read_entry(found, defaults))
+    frozen = await freeze_state.found(
+        client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
+    )
+    if frozen.denied:
+        unread[freeze.NAME] = frozen.denied[0]
+    now = datetime.now(UTC)
+    seen = ALL_SEEN
+    if spec.promote_from:
+        seen = await _seen_time(client, installation, unread)
+    return BundleGates(
+        spec=spec,
+        status=entry.status,
+        now=now,
+        sources=promotions.sources(cache, spec, seen.as_of(now)),
+        unready=dependencies.unready(cache, spec),
+        freezes=frozen.freezes,
+        unread=tuple(unread.items()),
+    )
+
+
+async def _seen_time(
+    client: KubeClient, installation: Installation, unread: dict[str, str]
+) -> SeenTime:
+    """What time the operator saw: without it no soak can be judged."""
+    settings = installation.settings
+    home = settings.lease_namespace or installation.namespace
+    try:
+        lease = await client.get(LEASES, home, settings.lease_name)
+    except errors.ApiError as error:
+        unread[promotion.NAME] = f"the time that the operator saw isn't known: {error.message}"
+        return ALL_SEEN
+    found = parse_seen(
+        (lease["metadata"].get("annotations") or {}).get(names.ANN_SEEN_TIME),
+        parse_time((lease.get("spec") or {}).get("renewTime")),
+    )
+    if found is None:
+        unread[promotion.NAME] = f"the Lease {home}/{settings.lease_name} has no record of it"
+    return found or ALL_SEEN

@@ -1,0 +1,163 @@
+"""`resolve --bundle` judges versions by a Bundle's gates, and says which it can't judge."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import format_time
+from copyrator.bundles.policy.gates import Candidate, Waiting
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import Installation
+from copyrator.cli.resolve_gates import BundleGates, _read
+from copyrator.kube import errors
+from copyrator.kube.resources import Resource
+from copyrator.settings.config import Settings
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+OLD, NEW = "sha256:" + "0" * 64, "sha256:" + "1" * 64
+CHOSEN = Candidate("1.1.0", NEW)
+LEASE = {
+    "metadata": {"annotations": {"copyrator.flant.com/seen-time": "2026-01-01T00:00:00Z"}},
+    "spec": {"renewTime": format_time(NOW)},
+}
+
+
+def ago(seconds: int) -> str:
+    return format_time(NOW - timedelta(seconds=seconds))
+
+
+def bundle(
+    name: str = "shop", status: Any = None, annotations: Any = None, **spec: Any
+) -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "namespace": "team",
+        "uid": name,
+        "resourceVersion": "1",
+        "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": annotations or {},
+    }
+    spec = {"registry": "r.example", "repo": "app", "version": "1.*", **spec}
+    there = {"version": "1.0.0", "digest": OLD, "reference": "r.example/app"}
+    return {"metadata": metadata, "spec": spec, "status": {"deployed": there, **(status or {})}}
+
+
+class Server:
+    """Objects by kind and name; what is an error is raised."""
+
+    def __init__(self, **objects: Any) -> None:
+        self.objects = objects
+
+    async def get(self, resource: Resource, _namespace: str | None, name: str) -> Any:
+        found = self.objects.get(f"{resource.plural}_{name}".replace("-", "_"))
+        if found is None:
+            raise errors.NotFound("no")
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def gates(shop: dict[str, Any], **objects: Any) -> BundleGates:
+    server = Server(bundles_shop=shop, leases_copyrator=LEASE, **objects)
+    installation = Installation(settings=Settings(), namespace="op")
+    return asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
+
+
+def rows(found: BundleGates, *, signed: bool = False) -> dict[str, tuple[str, str, str]]:
+    return {
+        one["name"]: (one["state"], one.get("reason", ""), one.get("message", ""))
+        for one in found.document(CHOSEN, signed=signed)
+    }
+
+
+def test_a_young_version_waits_and_an_old_one_passes() -> None:
+    seen = {"candidates": [{"version": "1.1.0", "digest": NEW, "firstSeen": ago(60)}]}
+    (result,) = gates(bundle(status=seen, minAge="2m")).versions(CHOSEN)
+    assert isinstance(result.verdict, Waiting)
+    assert result.verdict.until == NOW + timedelta(seconds=60)
+    (result,) = gates(bundle(status=seen, minAge="30s")).versions(CHOSEN)
+    assert not result.objects
+
+
+def staging(since: int, **annotations: str) -> dict[str, Any]:
+    soak = [{"digest": NEW, "version": "1.1.0", "since": ago(since)}]
+    return bundle("staging", status={"soak": soak}, annotations=annotations)
+
+
+PROMOTED = {"promoteFrom": {"bundles": [{"name": "staging"}], "soak": "1h"}}
+
+
+@pytest.mark.parametrize(("since", "state"), [(3000, "Waiting"), (4000, "Passed")])
+def test_the_soak_in_the_other_bundle_is_judged(since: int, state: str) -> None:
+    found = gates(bundle(**PROMOTED), bundles_staging=staging(since))
+    assert rows(found)["promotion"][0] == state
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ({"bundles_staging": errors.Forbidden("get bundles is forbidden")}, "Bundle team/staging"),
+        ({"leases_copyrator": errors.Forbidden("get leases is forbidden")}, "isn't known"),
+        ({"leases_copyrator": {"metadata": {}}}, "has no record"),
+    ],
+)
+def test_a_soak_is_not_judged_where_something_cannot_be_read(
+    objects: dict[str, Any], said: str
+) -> None:
+    objects = {"leases_copyrator": LEASE, "bundles_staging": staging(9999), **objects}
+    server = Server(bundles_shop=bundle(**PROMOTED), **objects)
+    installation = Installation(settings=Settings(), namespace="op")
+    found = asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
+    state, _, message = rows(found)["promotion"]
+    assert state == "NotJudged"
+    assert said in message
+    assert found.versions(CHOSEN) == (), "so that it turns nothing down"
+
+
+def test_the_moment_of_a_deploy_is_judged_as_of_now() -> None:
+    config = {"metadata": {"name": "copyrator-freeze"}, "data": {"reason": "holidays"}}
+    day = (NOW + timedelta(days=2)).strftime("%a")
+    found = gates(
+        bundle(
+            dependsOn=[{"name": "db"}], windows=[{"days": [day], "from": "09:00", "to": "10:00"}]
+        ),
+        configmaps_copyrator_freeze=config,
+    )
+    said = rows(found)
+    assert list(said) == ["dependsOn", "freeze", "window"]
+    assert said["dependsOn"][1] == "DependencyNotReady"
+    assert said["freeze"][1] == "Frozen"
+    assert "holidays" in said["freeze"][2]
+    assert said["window"][1] == "OutsideWindow"
+    assert found.versions(CHOSEN) == (), "none of them turns a version down"
+
+
+def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
+    keys = {"anyOf": [{"cosign": {"keysFrom": {"kind": "Secret", "name": "keys"}}}]}
+    found = gates(
+        bundle(verify=keys, approval={"mode": "Always"}),
+        namespaces_team=errors.Forbidden("get namespaces is forbidden"),
+    )
+    said = rows(found)
+    assert [(name, state) for name, (state, *_) in said.items()] == [
+        ("signature", "NotJudged"),
+        ("freeze", "NotJudged"),
+        ("approval", "NotJudged"),
+    ]
+    assert "by the options of `copyrator verify`" in said["signature"][2]
+    assert "`copyrator plan bundle` shows it" in said["approval"][2]
+    assert said["freeze"][2] == "get namespaces is forbidden"
+    assert "signature" not in rows(found, signed=True)
+
+
+def test_a_bundle_that_is_not_there_or_not_valid_is_a_fault() -> None:
+    with pytest.raises(Fault, match="there is no Bundle shop in the namespace team"):
+        gates(cast("Any", None))
+    with pytest.raises(Fault, match=r"Bundle team/shop: .*registry"):
+        gates(bundle(registry="http://no"))
