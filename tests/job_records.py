@@ -1,6 +1,6 @@
 """A Job of the operator's as its watch shows it; tests say with `replace` what became of it."""
 
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import JobRecord
 
 JOB = JobRecord(

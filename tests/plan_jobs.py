@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from copyrator.bundles.policy.plan import Operation, OperationType
-from copyrator.bundles.policy.plan_script import SealedFile
+from copyrator.bundles.policy.jobs.plan_script import SealedFile
+from copyrator.bundles.policy.plans.operations import Operation, OperationType
 
 NONCE = "0123456789abcdef" * 2
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")

@@ -216,7 +216,7 @@ class Metrics:
         self.soak_remaining_seconds = self._gauge(
             "soak_remaining_seconds",
             "Seconds until the last soak ends that a Bundle with spec.promoteFrom waits for; 0 "
-            "where none goes on.",
+            "where there is none.",
         )
         self.deploys = self._counter(
             "deploys",

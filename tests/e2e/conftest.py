@@ -19,6 +19,7 @@ import pytest
 from tests.e2e import referrers_registry as referrers
 from tests.e2e import stalls
 from tests.e2e.owned_cluster import owned_cluster, reap
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster, Requests
 from localcluster.api import ApiStatusError
@@ -199,8 +200,7 @@ def api(cluster: Cluster) -> Api:
 def namespace(api: Api, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
     """Makes namespaces with unique names: `namespace("team", labels={…})`.
 
-    Deletes them later, but for those of a control plane that goes with its file: to empty one is
-    70 requests.
+    They vanish later, but for those of a control plane that goes with its file.
     """
     made: list[str] = []
 
@@ -217,12 +217,8 @@ def namespace(api: Api, request: pytest.FixtureRequest) -> Iterator[Callable[...
         return name
 
     yield make
-    for name in [] if "disposable" in request.fixturenames else made:
-        try:
-            api.delete(f"/api/v1/namespaces/{name}")
-        except ApiStatusError as error:
-            if error.code not in {404, 409}:  # gone, or going: the test's own doing
-                raise
+    if made and "disposable" not in request.fixturenames:
+        vanish(request.getfixturevalue("cluster"), made)
 
 
 @pytest.fixture

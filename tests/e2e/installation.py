@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.operator_process import HOME, RUN, OperatorProcess, until
+from tests.e2e.vanishing import vanish
 
 from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import Rendered, render
@@ -63,22 +64,19 @@ def _serves(api: Api) -> bool:
 
 
 def uninstall(cluster: Cluster, namespace: str) -> None:
-    """Take away what `install` made, but for the CRDs, and let go of what the operator held."""
+    """Take away what `install` made, but for the CRDs, and all that is in its namespace."""
     api = cluster.api()
-    for held in (RULES.format(namespace), BUNDLES.format(namespace)):
-        for item in api.get(held)["items"]:
-            api.remove_finalizers(f"{held}/{item['metadata']['name']}")
     rights = "/apis/rbac.authorization.k8s.io/v1"
     for path in (
         f"{rights}/clusterrolebindings/{namespace}:copyrator",
         f"{rights}/clusterroles/{namespace}:copyrator",
-        f"/api/v1/namespaces/{namespace}",
     ):
         try:
             api.delete(path)
         except ApiStatusError as error:
             if error.code != 404:
                 raise
+    vanish(cluster, [namespace])
 
 
 @dataclass

@@ -18,7 +18,7 @@ from copyrator.api.records import Record
 MAX_GATES: Final = 10
 """Gates that a status lists."""
 MAX_CANDIDATES: Final = 10
-"""Versions that aren't deployed yet, and that a status remembers."""
+"""Versions that aren't deployed yet, and that a status lists."""
 MAX_SOAKS: Final = 10
 """Versions of which a status says how long they have stood."""
 MAX_HISTORY: Final = 10
@@ -56,7 +56,7 @@ class BundleReason(StrEnum):
     """The annotation skip-digests names its digest."""
     UNSIGNED = "Unsigned"
     SIGNATURE_INVALID = "SignatureInvalid"
-    """None of its signatures is by who is trusted."""
+    """None of its signatures is trusted."""
     VERIFICATION_UNAVAILABLE = "VerificationUnavailable"
     """Signatures, keys or the signature policy can't be read; nothing is deployed meanwhile."""
     NOT_IN_POLICY = "NotInPolicy"
@@ -250,7 +250,7 @@ class SoakStatus(Record):
     since: str | None = None
     """When its newest stretch began."""
     until: str | None = None
-    """When that ended; absent while it goes on."""
+    """When that ended; absent while it lasts."""
     longest: str | None = None
     """Duration of its longest stretch that has ended; absent where there is no evidence."""
     broken_by: str | None = None

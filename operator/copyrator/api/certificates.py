@@ -19,7 +19,7 @@ MAX_COMMON_NAME: Final = 64
 MAX_SOURCE: Final = 512
 """Characters of a certificate's source, and of its key, that are kept."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""A time before that is told as this one."""
+"""An earlier end is reported as this one."""
 
 
 class CertificateReason(StrEnum):

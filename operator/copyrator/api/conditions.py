@@ -29,7 +29,7 @@ class ConditionType(StrEnum):
     UPDATE_PENDING = "UpdatePending"
     """True while a newer version waits for a gate; only for Bundles with gates."""
     VERIFIED = "Verified"
-    """Whether what is deployed is signed by who is trusted; only where signatures are asked for."""
+    """Whether what is deployed has a trusted signature; only where signatures are asked for."""
     DRIFTED = "Drifted"
     """Whether objects aren't as they were deployed; only where drift is looked for."""
     HEALTHY = "Healthy"

@@ -55,14 +55,15 @@ NO_DRIFT: Final = Drift()
 """Shared by all Bundles that don't ask for it."""
 
 
-def read_drift(drift: Fields, interval: float) -> Drift:
-    """``spec.drift`` with this interval; off where it is absent or empty.
+def read_drift(drift: Fields) -> Drift:
+    """``spec.drift``; off where it is absent or empty.
 
     Raises:
         SpecError: it isn't valid.
     """
     if not drift.raw:
         return NO_DRIFT
+    interval = drift.duration("interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
     items = drift.items("ignore")
     if len(items) > _MAX_IGNORED:
         drift.fail("ignore", f"has {len(items)} items; at most {_MAX_IGNORED} are allowed")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
+from copyrator.api.syntax import shown
+from copyrator.api.times import format_duration, parse_duration
 from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
 
 E = TypeVar("E", bound=StrEnum)
@@ -19,6 +21,9 @@ Check = Callable[[str], str | None]
 
 NOT_WHOLE: Final = "notReadWhole"
 """In the metadata of an object that was truncated when read (kube/client/depth.py): the reason."""
+
+MAX_DURATION: Final = 30 * 24 * 3600.0
+"""Seconds."""
 
 TOO_DEEP: Final = "it is nested too deeply"
 TOO_MANY: Final = f"it has more than {OBJECT_CONTAINERS:,} maps and lists"
@@ -158,6 +163,22 @@ class Fields:
         if not least <= value <= most:
             self.fail(name, f"must be between {least} and {most}")
         return value
+
+    def duration(self, name: str, default: float, *, least: float = 1.0) -> float:
+        """A duration such as ``1h30m``, in seconds."""
+        value = self.get(name)
+        if value is None:
+            return default
+        hint = "write it with a unit, for example 30s, 5m or 1h30m"
+        if not isinstance(value, str):
+            self.fail(name, f"must be a duration, not {json_type(value)}; {hint}")
+        seconds = parse_duration(value)
+        if seconds is None:
+            self.fail(name, f"{shown(value)} isn't a valid duration; {hint}")
+        if not least <= seconds <= MAX_DURATION:
+            least_text, most_text = format_duration(least), format_duration(MAX_DURATION)
+            self.fail(name, f"must be between {least_text} and {most_text}")
+        return seconds
 
     def choice(self, name: str, kind: type[E], default: E) -> E:
         """A value of a StrEnum."""

@@ -58,7 +58,7 @@ ANN_CONFIRM_DELETE: Final = "copyrator.flant.com/confirm-delete"
 """On a rule: the generation whose deletions are confirmed (``spec.maxDelete``)."""
 
 ANN_ROLLOUT_RESUME: Final = "copyrator.flant.com/rollout-resume"
-"""On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: a rollout that stopped there goes on."""
+"""On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: the rollout stopped there continues."""
 ANN_ROLLOUT_FINISH: Final = "copyrator.flant.com/rollout-finish"
 """On a rule: ``CONTENT-STARTEDAT``, as in its status: this rollout has no further steps."""
 ANN_RESTART: Final = "copyrator.flant.com/restart"

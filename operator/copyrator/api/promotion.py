@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from copyrator.api import names, syntax
+from copyrator.api import names
+from copyrator.api.bundle_refs import read_bundles
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
@@ -39,26 +40,19 @@ NO_PROMOTION: Final = PromoteFrom()
 """Shared by all Bundles without ``spec.promoteFrom``."""
 
 
-def read_promote_from(fields: Fields, own: BundleKey, soak: float) -> PromoteFrom:
-    """``spec.promoteFrom``, which isn't absent, with this soak.
+def read_promote_from(spec: Fields, own: BundleKey) -> PromoteFrom:
+    """``spec.promoteFrom`` of the Bundle ``own``.
 
     Raises:
         SpecError: it isn't valid.
     """
-    items = fields.items("bundles")
-    if not items:
+    if not spec.has("promoteFrom"):
+        return NO_PROMOTION
+    fields = spec.sub("promoteFrom")
+    soak = fields.duration("soak", DEFAULT_SOAK)
+    if not fields.items("bundles"):
         fields.fail("bundles", "is required: name at least one Bundle")
-    if len(items) > MAX_SOURCES:
-        fields.fail("bundles", f"has {len(items)} items; at most {MAX_SOURCES} are allowed")
-    found: dict[BundleKey, None] = {}
-    for i, item in enumerate(items):
-        one = Fields(item, f"{fields.at('bundles')}[{i}]")
-        namespace = one.text("namespace", syntax.namespace) or own.namespace
-        key = BundleKey(namespace, one.required_text("name", syntax.object_name))
-        if key == own:
-            one.fail("name", "is this Bundle itself; remove the item")
-        found[key] = None
-    return PromoteFrom(tuple(found), soak)
+    return PromoteFrom(read_bundles(fields, "bundles", own, most=MAX_SOURCES), soak)
 
 
 def allows_promotion(annotations: Mapping[str, str], own: str, namespace: str) -> bool:

@@ -168,7 +168,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """``status.rollout``: with the copies' seals, enough to go on after a restart."""
+    """``status.rollout``: with the copies' seals, enough to continue after a restart."""
 
     content: str
     """A keyed hash of the content that is written, or was written last."""

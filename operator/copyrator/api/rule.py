@@ -16,40 +16,17 @@ from copyrator.api.rule_spec import (
     DEFAULT_MAX_DELETE,
     MAX_LIMIT,
     WELL_KNOWN_KINDS,
-    ComposedSource,
     ConflictPolicy,
     DeletionPolicy,
     ImmutablePolicy,
-    KeyTransform,
-    MetadataTransform,
     Mode,
     RuleSpec,
     Source,
     Targets,
-    Template,
-    Transform,
 )
 from copyrator.api.rule_transform import Place, path_of, read_template, read_transform
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, parse_selector
 from copyrator.settings.limits import RULE_DEPTH, RULE_ITEMS, RULE_VALUES, SELECTOR_TEXT
-
-__all__ = [
-    "ComposedSource",
-    "ConflictPolicy",
-    "DeletionPolicy",
-    "ImmutablePolicy",
-    "InvalidSpec",
-    "KeyTransform",
-    "MetadataTransform",
-    "Mode",
-    "RuleSpec",
-    "Source",
-    "Targets",
-    "Template",
-    "Transform",
-    "copies_kind",
-    "parse_rule",
-]
 
 OLD_FIELDS: Final = ("ruleType", "selector", "namespace", "namespaces")
 MAX_KIND: Final = 63

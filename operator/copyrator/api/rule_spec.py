@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.globs import NO_GLOBS, Globs
 from copyrator.api.rollout import Rollout
-from copyrator.api.selectors import ANY_LABELS, NO_GLOBS, Globs, LabelSelector
+from copyrator.api.selectors import ANY_LABELS, LabelSelector
 
 DEFAULT_LIMIT: Final = 100_000
 MAX_LIMIT: Final = 10_000_000

@@ -13,19 +13,7 @@ from typing import Any, Final
 
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, SpecError, check_text
-from copyrator.api.globs import NO_GLOBS, Globs, is_wild
 from copyrator.settings.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
-
-__all__ = [
-    "ANY_LABELS",
-    "NO_GLOBS",
-    "Globs",
-    "LabelSelector",
-    "Operator",
-    "Requirement",
-    "is_wild",
-    "parse_selector",
-]
 
 
 class Operator(StrEnum):

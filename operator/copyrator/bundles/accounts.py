@@ -13,8 +13,8 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.blocked import missing_account
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.errors import Forbidden
 
 FIRST_CHECK: Final = 15.0

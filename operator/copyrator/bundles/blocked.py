@@ -11,10 +11,10 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.policy import seal
 from copyrator.bundles.policy.blocked import Blocked, blocked_by, has_started, mounts_of
+from copyrator.bundles.policy.jobs import seal
+from copyrator.bundles.policy.jobs.pod import VALUES_VOLUME
 from copyrator.bundles.policy.observation import JobRecord
-from copyrator.bundles.policy.pod import VALUES_VOLUME
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS

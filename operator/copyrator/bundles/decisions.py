@@ -19,18 +19,12 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
-from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import target_of
-from copyrator.bundles.policy import (
-    drift_correction,
-    drift_due,
-    drift_record,
-    gates,
-    plan_due,
-    plan_record,
-    state,
-    verdicts,
-)
+from copyrator.bundles.policy import gates, ready_conditions, state
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import (
     Candidate,
     Facts,
@@ -42,8 +36,10 @@ from copyrator.bundles.policy.gates import (
     age,
     approval,
 )
+from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolution.model import Resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +230,7 @@ def _judged(case: Case, moment: Moment) -> Case:
 def at_rest(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     """The status and condition where nothing is deployed now."""
     if case.spec.suspend:
-        return status, verdicts.suspended(status)
+        return status, ready_conditions.suspended(status)
     if case.held is not None:
         return status, _held_back(case, status, case.held)
     return _outcome(case, status)
@@ -249,21 +245,21 @@ def _held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
     newer = not case.resolution.tag or case.decision.need is state.Need.VERSION
     if there.digest and same and newer and state.has_succeeded(status):
-        return verdicts.deployed(status, case.spec.ignored_env)
-    return verdicts.held(status, held)
+        return ready_conditions.deployed(status, case.spec.ignored_env)
+    return ready_conditions.held(status, held)
 
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is state.Action.WAIT:
-        return status, verdicts.will_retry(status)
+        return status, ready_conditions.will_retry(status)
     if case.decision.action is state.Action.QUARANTINE:
-        return status, verdicts.quarantined(status)
+        return status, ready_conditions.quarantined(status)
     if (nothing := case.resolution.unresolved) is not None:
         reason, message = nothing.reason, nothing.message
         status = with_error(status, reason, message, case.now)
-        return status, verdicts.unusable(reason, message, status)
+        return status, ready_conditions.unusable(reason, message, status)
     status = replace(status, last_error=LastError())
-    return status, verdicts.deployed(status, case.spec.ignored_env)
+    return status, ready_conditions.deployed(status, case.spec.ignored_env)
 
 
 def noted(case: Case, next_poll: datetime) -> BundleStatus:

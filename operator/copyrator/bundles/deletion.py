@@ -9,12 +9,12 @@ from typing import Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import verdicts
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy import ready_conditions
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.releases import is_stored
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.uninstalls import Progress, Uninstalls
@@ -51,7 +51,7 @@ class Deletions:
             await self._remove_finalizer(entry)
         elif deploy_runs or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
-            await self._writer.write(entry, entry.status, verdicts.uninstalling(text))
+            await self._writer.write(entry, entry.status, ready_conditions.uninstalling(text))
         elif await self._is_free(entry):
             await self._remove_finalizer(entry)
         else:

@@ -1,15 +1,14 @@
-"""What Bundles of ``spec.dependsOn`` are now, by the cache: Ready and Healthy, and cycles."""
+"""What Bundles of ``spec.dependsOn`` are now, by the cache: Ready and Healthy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.gates.depends_on import cycle_fault
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
 
 _OTHERS: Final = " (or not Healthy, where that is watched)"
 
@@ -32,19 +31,10 @@ def _unready(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str
     return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
 
 
-def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
-    """Why a Bundle's dependencies can't be waited for; None where they can."""
-
-    def depends_on(key: BundleKey) -> Iterable[BundleKey]:
-        found = bundles.get(key)
-        return () if found is None else found.depends_on
-
-    return cycle_fault(entry.key, depends_on)
-
-
 def support(entry: BundleEntry | None) -> tuple[object, ...]:
     """What those which depend on a Bundle wait for: with an equal one nothing changes for them."""
     if entry is None:
         return ()
     is_healthy, is_refused = entry.is_healthy, entry.reason == BundleReason.INVALID_SPEC
-    return entry.is_ready, entry.is_ready and is_healthy, entry.depends_on, is_refused
+    leads_to = entry.depends_on, entry.promoted_from
+    return entry.is_ready, entry.is_ready and is_healthy, leads_to, is_refused

@@ -20,24 +20,22 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, Moment, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
-from copyrator.bundles.drifts import Drifts
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import (
-    drift_correction,
-    drift_due,
-    drift_record,
-    plan_decision,
-    plan_due,
-    state,
-    verdicts,
-)
+from copyrator.bundles.plans.deploy_plans import Plans
+from copyrator.bundles.plans.drift_checks import Drifts
+from copyrator.bundles.plans.previews import Previews
+from copyrator.bundles.policy import ready_conditions, state
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import age, approval, promotion
 from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.policy.plans import decision as plan_decision
+from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -46,11 +44,10 @@ from copyrator.bundles.policy.resolution import (
 )
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
-from copyrator.bundles.polls import Polls
-from copyrator.bundles.previews import Previews
-from copyrator.bundles.references import Access, MissingReferenceError, References
-from copyrator.bundles.resolutions import Resolutions
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.references.reader import Access, MissingReferenceError, References
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polling import Resolutions
+from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
@@ -147,7 +144,7 @@ class Deploys:
             status = approval.paused(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
-        await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
+        await self._writer.write(entry, status, ready_conditions.autoupdate_disabled(status))
 
     async def _handle(
         self,
@@ -182,7 +179,7 @@ class Deploys:
             resolution.digest or None, values_hash, entry.spec_hash, entry.generation
         )
         status = taken_over(entry.status, baseline, spec, self._context.clock())
-        await self._writer.write(entry, status, verdicts.taken_over(status), decided=False)
+        await self._writer.write(entry, status, ready_conditions.taken_over(status), decided=False)
         self._context.queue.add(entry.key)
 
     async def _poll_failed(
@@ -199,7 +196,7 @@ class Deploys:
             ready=0 if refused else kept_ready(status),
             next_poll_at=format_time(next_poll),
         )
-        verdict = verdicts.unusable(error.reason, error.message, status)
+        verdict = ready_conditions.unusable(error.reason, error.message, status)
         await self._writer.write(entry, status, verdict)
         memory.poll_failures, memory.next_poll = failures, next_poll
         self._context.wake_at(entry.key, next_poll)
@@ -219,7 +216,9 @@ class Deploys:
             ready=kept_ready(status) if is_values else 0,
         )
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
-        await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
+        await self._writer.write(
+            entry, status, ready_conditions.unusable(error.reason, str(error), status)
+        )
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = None
         self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
@@ -307,7 +306,7 @@ class Deploys:
             return False
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = with_error(status, reason, text, self._context.clock())
-        verdict = verdicts.unusable(reason, text, status)
+        verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
         memory.settled_without_account = case.known(written)
         self._context.wake_at(entry.key, memory.next_poll)
@@ -332,7 +331,7 @@ class Deploys:
             status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
         status = drift_record.broken_off(status)
         status = self._runs.named(entry, spec, status)
-        verdict = verdicts.deploying(status, need)
+        verdict = ready_conditions.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
         if entry.is_checking or (not is_planned and entry.status.plan.job is not None):
             await self._plans.discard(self._context.bundles.get(entry.key) or entry)

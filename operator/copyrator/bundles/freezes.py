@@ -25,8 +25,8 @@ from copyrator.api.freeze import (
 )
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
@@ -76,7 +76,7 @@ class Freezes:
 
     def start(self) -> None:
         """Begin to watch."""
-        pool = self._context.watch_pool
+        informers = self._context.informers
         config = WatchSpec(
             resource=CONFIGMAPS,
             namespace=self._context.settings.namespace,
@@ -84,10 +84,10 @@ class Freezes:
             decode=read_record,
             reserved=True,
         )
-        self._namespaces = pool.acquire(
+        self._namespaces = informers.acquire(
             self._namespace_watch, self._on_namespace, on_synced=self._listed
         )
-        self._config = pool.acquire(config, self._on_config_map, on_synced=self._listed)
+        self._config = informers.acquire(config, self._on_config_map, on_synced=self._listed)
 
     def stop(self) -> None:
         """End the watches."""
@@ -164,7 +164,10 @@ class Freezes:
         kind: EventType = NORMAL
         if freeze is None:
             where = Freeze(namespace=namespace).where
-            reason, text = "Thawed", f"{where}: deploys begin again, unless others are frozen"
+            reason, text = (
+                "Thawed",
+                f"{where}: deploys begin again, unless others are frozen",
+            )
         else:
             reason, text = REASONS[bool(freeze.fault)].value, sentence(freeze)
             kind = WARNING if freeze.fault else NORMAL

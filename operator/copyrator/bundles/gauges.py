@@ -12,7 +12,7 @@ from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.freezes import REASONS, SCOPES, Freezes
 from copyrator.bundles.policy.gates import promotion
-from copyrator.bundles.reference_watches import ReferenceWatches
+from copyrator.bundles.references.watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """A status can be forged, and must not make new label values."""

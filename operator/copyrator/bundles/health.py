@@ -22,8 +22,8 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.health import HealthMode, HealthReason
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.health_watches import HealthWatches
 from copyrator.bundles.policy import health
 from copyrator.workqueue.scheduler import DueScheduler

@@ -19,7 +19,7 @@ from typing import Final
 from copyrator.api.health import HealthReason
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy.health import DECODERS, SELECTOR, Fault, Judged, Tally, View
+from copyrator.bundles.policy.health import DECODERS, SELECTOR, Fault, Judged, ReleaseObjects, View
 from copyrator.bundles.policy.health_scopes import Place, decide
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
@@ -67,11 +67,11 @@ class _Scope:
         on_news: Callable[[Release], None],
         on_synced: Callable[[], None],
     ) -> None:
-        self.tallies: dict[Release, Tally] = {}
+        self.by_release: dict[Release, ReleaseObjects] = {}
         self._clock = context.monotonic
         self._on_news = on_news
         self._registrations = [
-            context.watch_pool.acquire(
+            context.informers.acquire(
                 WatchSpec(
                     resource=resource,
                     namespace=place,
@@ -110,18 +110,18 @@ class _Scope:
         before = (name.namespace, old.release) if old is not None and old.release else None
         after = (name.namespace, new.release) if new is not None and new.release else None
         if before is not None and before == after and new is not None:
-            self.tallies[before].replace(named, new, now)
+            self.by_release[before].replace(named, new, now)
             if not new.says_the_same(old):
                 self._on_news(before)
             return
         if before is not None:
-            tally = self.tallies[before]
-            tally.remove(named)
-            if not tally.count:
-                del self.tallies[before]
+            objects = self.by_release[before]
+            objects.remove(named)
+            if not objects.count:
+                del self.by_release[before]
             self._on_news(before)
         if after is not None and new is not None:
-            self.tallies.setdefault(after, Tally()).add(named, new, now)
+            self.by_release.setdefault(after, ReleaseObjects()).add(named, new, now)
             self._on_news(after)
 
 
@@ -187,7 +187,7 @@ class HealthWatches:
         """The objects of a release that is followed; None while they haven't been listed yet."""
         state = self._state(release[0])
         if isinstance(state, _Scope):
-            return state.tallies.get(release) or Tally()
+            return state.by_release.get(release) or ReleaseObjects()
         return state
 
     async def close(self) -> None:
@@ -243,7 +243,7 @@ class HealthWatches:
                 await self._arrange()
                 self._tell()
             except Exception:
-                log.exception("the watches of releases can't be arranged")
+                log.exception("can't update the watches of releases")
 
     async def _arrange(self) -> None:
         for place, scope in list(self._open.items()):

@@ -12,13 +12,13 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import plan_due
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.policy.jobs.retention import plan_ttl
 from copyrator.bundles.policy.observation import JobRecord, read_job
+from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.report import plain, printed_digests
-from copyrator.bundles.policy.retention import plan_ttl
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -53,7 +53,7 @@ class Jobs:
         spec = WatchSpec(
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
-        self._registration = self._context.watch_pool.acquire(
+        self._registration = self._context.informers.acquire(
             spec, self._changed, on_synced=self._visit_all
         )
         self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")

@@ -10,12 +10,12 @@ from copyrator.api.bundle_status import Attempted
 from copyrator.api.drift_status import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy.deploy_job import build_deploy_job
-from copyrator.bundles.policy.deploy_order import DeployOrder
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.plan_script import withheld
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs.order import DeployOrder
+from copyrator.bundles.policy.jobs.plan_script import withheld
 from copyrator.bundles.policy.state import Wanted
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.status import StaleError
 
 _REMEDY: Final = "rename this one, set another project_namespace, or delete one of the two"

@@ -1,4 +1,4 @@
-"""What Bundles of ``spec.promoteFrom`` are now, by the cache, and whether one leads to itself.
+"""What Bundles of ``spec.promoteFrom`` are now, by the cache.
 
 A Bundle of another namespace that doesn't allow the promotion is treated as one that doesn't exist:
 nothing that its dependants see, or that happens to them, depends on it.
@@ -6,16 +6,14 @@ nothing that its dependants see, or that happens to them, depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.gates.depends_on import cycle_fault
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.soak import standing
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
@@ -51,24 +49,13 @@ def allows(entry: BundleEntry | None, namespace: str) -> bool:
     )
 
 
-def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
-    """Why a Bundle can't be promoted from those that it names; None where it can."""
-
-    def promoted_from(key: BundleKey) -> Iterable[BundleKey]:
-        found = bundles.get(key)
-        named = () if found is None else found.promoted_from
-        return (one for one in named if allows(bundles.get(one), key.namespace))
-
-    return cycle_fault(entry.key, promoted_from)
-
-
 def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
     """What those that are promoted from a Bundle see of it: with an equal one nothing changes."""
     if entry is None:
         return ()
     is_invalid = entry.reason == BundleReason.INVALID_SPEC
     shown = entry.uid, entry.soak_hash, hold_text(entry.annotations), is_invalid
-    return (*shown, entry.promoted_from, entry.deleting)
+    return (*shown, entry.promoted_from, entry.depends_on, entry.deleting)
 
 
 def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:

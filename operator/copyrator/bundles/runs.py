@@ -16,16 +16,19 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import drift_correction, plan_record, state, verdicts
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy import ready_conditions, state
 from copyrator.bundles.policy.blocked import has_started, secrets_of
-from copyrator.bundles.policy.deploy_job import build_deploy_job
-from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder
+from copyrator.bundles.policy.jobs.seal import operations_secret
 from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
@@ -35,14 +38,13 @@ from copyrator.bundles.policy.observation import (
     with_refusal,
 )
 from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.requests import awaits_reset
 from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
-from copyrator.bundles.policy.seal import operations_secret
 from copyrator.bundles.redaction import Redaction, WithheldError
-from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.releases import stored_revisions
-from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 
@@ -263,9 +265,9 @@ class Runs:
             return
         self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
-        verdict = verdicts.running(entry.status)
+        verdict = ready_conditions.running(entry.status)
         if blocked is not None:
-            verdict = verdicts.blocked(entry.status, blocked)
+            verdict = ready_conditions.blocked(entry.status, blocked)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
         elif blocked is not None and entry.generation != entry.status.attempted.generation:
@@ -302,15 +304,15 @@ class Runs:
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
             status = drift_correction.succeeded(status)
         if entry.deleting:
-            verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
+            verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif state.has_succeeded(status):
-            verdict = verdicts.deployed(status, spec.ignored_env)
+            verdict = ready_conditions.deployed(status, spec.ignored_env)
         elif ending.reason is BundleReason.FROZEN:
-            verdict = verdicts.ended_by_freeze(status)
+            verdict = ready_conditions.ended_by_freeze(status)
         elif status.attempted.next_retry_at is None:
-            verdict = verdicts.quarantined(status)
+            verdict = ready_conditions.quarantined(status)
         else:
-            verdict = verdicts.will_retry(status)
+            verdict = ready_conditions.will_retry(status)
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None:
             await self._seals.remove_others(entry, plan_record.needed(status))

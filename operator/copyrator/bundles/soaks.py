@@ -11,8 +11,8 @@ from copyrator.api.bundle_status import BundleStatus, SoakStatus
 from copyrator.api.promotion import hold_text
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.soak import Surroundings, soaked
 from copyrator.kube.events import WARNING
 
@@ -44,8 +44,8 @@ def tell(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> No
     for one in soak:
         if one.digest in counted and not _counts(one):
             text = (
-                f"{one.version} ({(one.digest or '')[:19]}) isn't promoted from here any more: "
-                f"{one.broken_by}"
+                f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
+                f"this Bundle: {one.broken_by}"
             )
             context.record(entry, WARNING, SOAK_BROKEN, text)
             log.warning("%s: %s", entry.key, text)

@@ -5,41 +5,36 @@ A status is written once for each change, and not without one.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Verification
 from copyrator.api.conditions import (
-    ConditionStatus,
     ConditionType,
     FurtherCondition,
-    Health,
     ReadyCondition,
     build_conditions,
-    ready_reason,
     unmanaged_conditions,
     with_further,
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.bundles import drift_events, health_events, promotions, soaks
-from copyrator.bundles.cache import BundleEntry, read_entry
+from copyrator.bundles import promotions, soaks, status_events
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
-from copyrator.bundles.policy import drift_condition, verdicts
+from copyrator.bundles.policy import ready_conditions
+from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
-from copyrator.kube.events import NORMAL, WARNING, EventType
 from copyrator.kube.resources import BUNDLES
-
-log = logging.getLogger(__name__)
 
 _NAMED_RIVALS: Final = 3
 
@@ -103,11 +98,11 @@ class StatusWriter:
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
             self._context.queue.add(entry.key)  # its Job and Secrets are kept for another time now
-        self._tell(entry, verdict)
-        drift_events.tell(self._context, entry, written)
-        self._tell_health(entry, written)
+        status_events.record_ready(self._context, entry, verdict)
+        status_events.record_drift(self._context, entry, written)
+        self._health_written(entry, written)
         if gated:
-            self._tell_update(entry, status, verdict)
+            status_events.record_update(self._context, entry, status, verdict)
         return written
 
     async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
@@ -140,7 +135,7 @@ class StatusWriter:
             now=self._context.clock(),
         )
         written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
-        drift_events.tell(self._context, entry, written)
+        status_events.record_drift(self._context, entry, written)
         return written
 
     async def note_health(self, entry: BundleEntry) -> BundleEntry:
@@ -152,7 +147,7 @@ class StatusWriter:
         if self._health.due(entry) is None:
             return entry
         written = await self._replace(entry, self._with_health(entry, entry.status))
-        self._tell_health(entry, written)
+        self._health_written(entry, written)
         return written
 
     def _with_health(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -166,9 +161,9 @@ class StatusWriter:
         )
         return replace(status, conditions=tuple(conditions))
 
-    def _tell_health(self, entry: BundleEntry, written: BundleEntry) -> None:
+    def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:
         self._health.wrote(entry, written)
-        health_events.tell(self._context, entry, written)
+        status_events.record_health(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Not by server-side apply, which removes nothing that another manager wrote.
@@ -296,62 +291,6 @@ class StatusWriter:
         found = body["metadata"].get("annotations") or {}
         return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
 
-    def _tell(self, entry: BundleEntry, verdict: ReadyCondition) -> None:
-        """Emit an Event where the reason changed: transitions, not states."""
-        if ready_reason(entry.status.conditions) == verdict.reason:
-            return
-        good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
-        kind: EventType = NORMAL if good else WARNING
-        self._context.record(entry, kind, verdict.reason, verdict.message)
-        level = logging.INFO if good else logging.WARNING
-        log.log(level, "%s: %s: %s", entry.key, verdict.reason, verdict.message)
-
-    def _tell_update(
-        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
-    ) -> None:
-        """Emit an Event where a version waits for something else now, or a plan was decided."""
-        before, update = entry.status, verdicts.update_pending(status)
-        told = {verdicts.update_pending(before).reason, verdict.reason}
-        if update.status == ConditionStatus.TRUE and update.reason not in told:
-            self._context.record(entry, NORMAL, update.reason, update.message)
-        self._tell_force(entry, status)
-        self._tell_trust(entry, status)
-        plan = status.plan
-        if plan.decision and (plan.id, plan.decision) != (before.plan.id, before.plan.decision):
-            by = f" by {plan.by}" if plan.by else ""
-            text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-            self._context.record(entry, NORMAL, f"Plan{plan.decision}", text)
-            log.info("%s: %s", entry.key, text)
-
-    def _tell_force(self, entry: BundleEntry, status: BundleStatus) -> None:
-        """Emit an Event where a forced deploy begins that passes over gates."""
-        attempted = status.attempted
-        if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
-            return
-        over = ", ".join(f"{one.name} ({one.reason})" for one in attempted.passed_over)
-        text = f"The forced deploy of {attempted.version} passes over gates: {over}"
-        self._context.record(entry, NORMAL, "GatesPassedOver", text)
-        log.info("%s: %s", entry.key, text)
-
-    def _tell_trust(self, entry: BundleEntry, status: BundleStatus) -> None:
-        """Emit an Event where what is deployed isn't trusted any more, or is again."""
-        before, now = entry.status.verification, status.verification
-        if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
-            return
-        if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
-            return
-        found = signature.verified_condition(status)
-        assert found is not None
-        good = now.verdict == Trust.TRUSTED
-        self._context.record(entry, NORMAL if good else WARNING, found.reason, found.message)
-        log.log(
-            logging.INFO if good else logging.WARNING,
-            "%s: %s: %s",
-            entry.key,
-            found.reason,
-            found.message,
-        )
-
 
 def _further(
     status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
@@ -359,7 +298,7 @@ def _further(
     """The conditions of a Bundle with gates, and of one that is checked for drift."""
     found: dict[ConditionType, FurtherCondition | None] = {}
     if gated:
-        found[ConditionType.UPDATE_PENDING] = verdicts.update_pending(status)
+        found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
         found[ConditionType.VERIFIED] = signature.verified_condition(status)
     if isinstance(spec, BundleSpec):
         found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)

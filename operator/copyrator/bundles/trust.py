@@ -16,8 +16,8 @@ from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind
 from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
 from copyrator.api.verify import refs_of
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.signature_policy import (
@@ -28,7 +28,7 @@ from copyrator.bundles.policy.signature_policy import (
     SignaturePolicy,
     policy_in,
 )
-from copyrator.bundles.references import References, files_of, verify_ref
+from copyrator.bundles.references.reader import References, files_of, verify_ref
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -192,7 +192,7 @@ class TrustStore:
                 decode=seen,
                 reserved=True,
             )
-            self._watches[ref] = self._context.watch_pool.acquire(
+            self._watches[ref] = self._context.informers.acquire(
                 spec, lambda *_: self._changed.set(), on_synced=self._changed.set
             )
 

@@ -10,15 +10,15 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.blocked import find_blocked, missing_account
-from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.policy import verdicts
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy import ready_conditions
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 from copyrator.bundles.policy.observation import JobRecord, ending_of
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.schedule import retry_delay
-from copyrator.bundles.policy.uninstall_job import build_uninstall_job
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, NamespaceTerminating
 from copyrator.kube.events import NORMAL
@@ -83,11 +83,11 @@ class Uninstalls:
     async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
-        verdict = verdicts.uninstalling(text)
+        verdict = ready_conditions.uninstalling(text)
         if job.created and now - job.created > timedelta(seconds=_LOOK_AGAIN):
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
-                verdict = verdicts.uninstall_failed(f"{text} is blocked: {blocked.message}")
+                verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
@@ -104,9 +104,9 @@ class Uninstalls:
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
         why = log_tail(await self._jobs.log_end(pods)) or ending.message
-        verdict = verdicts.uninstall_failed(
-            f"Uninstalling failed {verdicts.times(failures)}, the last time in Job {job.name}: "
-            f"{why[-512:]}"
+        verdict = ready_conditions.uninstall_failed(
+            f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
+            f"Job {job.name}: {why[-512:]}"
         )
         await self._writer.write(entry, entry.status, verdict)
         self._context.wake_at(entry.key, due)
@@ -122,7 +122,7 @@ class Uninstalls:
             self._context.wake_at(entry.key, again)
             return Progress.UNDER_WAY
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
-        verdict = verdicts.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
+        verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
         entry = await self._writer.write(entry, entry.status, verdict)
         try:
             await self._jobs.create(body)
@@ -137,4 +137,4 @@ class Uninstalls:
         return Progress.UNDER_WAY
 
     async def _say_failed(self, entry: BundleEntry, text: str) -> None:
-        await self._writer.write(entry, entry.status, verdicts.uninstall_failed(text))
+        await self._writer.write(entry, entry.status, ready_conditions.uninstall_failed(text))

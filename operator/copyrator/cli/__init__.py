@@ -41,7 +41,7 @@ _COMMANDS = {
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
     "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "freeze:thaw"),
-    "top": ("Show what isn't well in the terminal, live.", "top:top"),
+    "top": ("Show problems in the terminal, live.", "top:top"),
     "tree": ("Show the objects of a rule or Bundle as a tree.", "tree:tree"),
     "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
     "unhold": ("End the hold of a Bundle.", "hold:unhold"),

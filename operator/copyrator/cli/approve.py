@@ -11,11 +11,11 @@ from typing import Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
-from copyrator.bundles.policy.plan_due import is_spent
+from copyrator.bundles.policy.plans.due import is_spent
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_permissions import allowed
@@ -182,7 +182,7 @@ def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datet
     if plan_id is not None and plan_id != plan.id:
         see = hint_about("plan", "bundle", body)
         raise Fault(
-            f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; look at it, and decide "
+            f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; check it, and decide "
             f"about that: {see}"
         )
     if not plan.id:
@@ -275,4 +275,4 @@ async def _annotated(client: KubeClient, choice: Choice, body: Body, user: str) 
         if body["metadata"]["uid"] != uid:
             raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
         check_open(choice.decision, body, plan_id, datetime.now(UTC))
-    raise Fault(f"{shown(WHAT, body)} is changed by others all the time; try again")
+    raise Fault(f"{shown(WHAT, body)} was changed by others at each try; try again")

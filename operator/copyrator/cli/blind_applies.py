@@ -1,4 +1,4 @@
-"""What a plan's blind applies say that the service account may not do.
+"""The missing permissions that a plan's blind applies name.
 
 It is used where the operator may not review permissions: werf quotes the API server's refusal of
 each dry run in the plan's text, which is in the log of its Job.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused
 from copyrator.cli.plan_log import read_plan_log

@@ -59,8 +59,8 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
         yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
     if _is_by_blind_applies(status):
         yield (
-            "So the plan's blind applies say, each of one permission; whether more are missing "
-            f"isn't known, as the operator may not review them ({hint('doctor')} tells)."
+            "Named by the plan's blind applies, one permission each. Whether more are missing "
+            f"isn't known: the operator may not review permissions; see: {hint('doctor')}"
         )
     if status.plan.outcome is None:
         anew = hint_about("plan", "bundle", body, "--refresh")

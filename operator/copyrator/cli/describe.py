@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Trust
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import Trust, parse_status
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_duration, parse_time
@@ -161,7 +161,8 @@ def _head(body: Body, now: datetime) -> Iterator[str]:
 
 def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     """The lines about a rule."""
-    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
 
     yield from _head(body, now)
     spec = parse_rule(body)

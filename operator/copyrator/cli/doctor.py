@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -20,6 +22,7 @@ from copyrator.cli.doctor_permissions import missing_permissions, permission_rev
 from copyrator.cli.doctor_policies import approval_policy, marks_policy, plans_are_asked
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_signatures import signatures
+from copyrator.cli.doctor_workloads import workloads
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -95,6 +98,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found.append(await approval_policy(client, installation))
             found.append(await permission_reviews(client, installation))
         if served:
+            found += [check async for check in workloads(client, installation)]
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))
             found.append(await signatures(client, installation))

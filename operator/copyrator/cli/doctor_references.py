@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.policy.policy import refusal
-from copyrator.bundles.reference_opened import needed
-from copyrator.bundles.reference_scopes import Ref, Scope, decide, waiting
-from copyrator.bundles.references import references_of
+from copyrator.bundles.references.open_watches import needed
+from copyrator.bundles.references.reader import references_of
+from copyrator.bundles.references.scopes import Ref, Scope, decide, waiting
 from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed

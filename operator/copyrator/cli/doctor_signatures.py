@@ -16,7 +16,7 @@ from copyrator.bundles.policy.signature_policy import (
     policy_in,
 )
 from copyrator.bundles.policy.trust import Contents, read_requirement
-from copyrator.bundles.references import files_of, verify_ref
+from copyrator.bundles.references.reader import files_of, verify_ref
 from copyrator.cli import rows
 from copyrator.cli.doctor_check import Check
 from copyrator.cli.installation import Installation

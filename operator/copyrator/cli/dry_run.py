@@ -21,8 +21,8 @@ from copyrator.api.conditions import (
     ReadyCondition,
     conditions_by_type,
 )
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
-from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli.acting import Actor
 from copyrator.cli.dry_run_client import DryRunClient
@@ -46,7 +46,7 @@ from copyrator.kube import errors
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
@@ -75,9 +75,9 @@ class DryRun:
         metrics = Metrics()
         queue: WorkQueue[Key] = WorkQueue()
         self.client = client
-        self.pool = InformerFactory(client, metrics=metrics)
+        self.informers = InformerFactory(client, metrics=metrics)
         if actor.scopes:
-            self.pool = ScopedPool(client, actor.scopes, metrics=metrics)
+            self.informers = ScopedInformerFactory(client, actor.scopes, metrics=metrics)
         self.installation = installation
         self.actor = actor
         self._statuses: dict[RuleKey, Mapping[str, Any]] = {}
@@ -87,7 +87,7 @@ class DryRun:
         self.context = CopyContext(
             home=ClusterContext(
                 client=client,
-                watch_pool=self.pool,
+                informers=self.informers,
                 discovery=Discovery(client),
                 namespaces=Namespaces(),
                 monotonic=time.monotonic,
@@ -122,7 +122,7 @@ class DryRun:
                 context.home.namespaces.put(new)
 
         spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
-        context.home.namespace_watch = self.pool.acquire(spec, changed)
+        context.home.namespace_watch = self.informers.acquire(spec, changed)
         async with asyncio.timeout(PATIENCE):
             while not context.home.namespace_watch.synced:
                 if failure := context.home.namespace_watch.failure:
@@ -198,7 +198,7 @@ class DryRun:
                 return state
             if failure := self._failure(state):
                 raise failure
-            verdict = self.client.verdicts.get(rule.key)
+            verdict = self.client.ready_conditions.get(rule.key)
             if verdict and verdict["reason"] not in ("Progressing", "Synced"):
                 return state
             await asyncio.sleep(0.05)
@@ -244,7 +244,7 @@ class DryRun:
     async def close(self) -> None:
         """End everything, the client first: ending a watch doesn't wait for its connection."""
         await self.client.close()
-        await self.pool.close()
+        await self.informers.close()
         await self.context.isolated.close()
 
 

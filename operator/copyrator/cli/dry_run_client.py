@@ -21,7 +21,7 @@ class DryRunClient(KubeClient):
         super().__init__(*args, on_dry_run=self._answered, **kwargs)
         self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
         """Method and body by path, in order, of those that succeeded."""
-        self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
+        self.ready_conditions: dict[RuleKey, Mapping[str, Any]] = {}
         """The Ready conditions that would have been written."""
         self.assumed: set[str] = set()
         """Namespaces that don't exist: nothing is sent for a creation in them."""
@@ -35,7 +35,7 @@ class DryRunClient(KubeClient):
         if "status" in body:
             conditions = body["status"]["conditions"]
             ready = next(one for one in conditions if one["type"] == "Ready")
-            self.verdicts[RuleKey(str(namespace), name)] = ready
+            self.ready_conditions[RuleKey(str(namespace), name)] = ready
         return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
 
     async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:

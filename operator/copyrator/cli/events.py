@@ -126,7 +126,7 @@ async def events_of(client: KubeClient, body: Body) -> list[dict[str, Any]]:
 
 
 async def _listed(client: KubeClient, choice: _Choice) -> tuple[list[dict[str, Any]], str | None]:
-    """The Events, newest last, and the version that a watch goes on from."""
+    """The Events, newest last, and the version from which a watch continues."""
     found: list[dict[str, Any]] = []
     version: str | None = None
     pages = client.list_pages(EVENTS, choice.namespace, field_selector=choice.selector)

@@ -100,7 +100,7 @@ class _Scope:
     type=_Until(),
     help="When it ends by itself: 2h, or 2026-11-30T18:00:00Z.",
 )
-@click.option("--reason", metavar="TEXT", required=True, help="Why; shown wherever a deploy waits.")
+@click.option("--reason", metavar="TEXT", required=True, help="Reason; shown where a deploy waits.")
 @operator_namespace_option
 @object_option
 def freeze(

@@ -26,7 +26,7 @@ _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=comple
     "--reason",
     required=True,
     metavar="TEXT",
-    help="Why, in one line; those who are promoted from the Bundle see it.",
+    help="Reason, in one line; shown in the Bundles that are promoted from it.",
 )
 @object_option
 def hold(target: Target, what: str, name: str, reason: str, shape: Format | None) -> None:

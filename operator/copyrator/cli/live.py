@@ -70,7 +70,7 @@ class Live:
     home: str
     patient: bool = True
     timing: Timing = DEFAULT_TIMING
-    _pool: InformerFactory = field(init=False)
+    _informers: InformerFactory = field(init=False)
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
@@ -87,7 +87,7 @@ class Live:
     """Grows with each change."""
 
     async def __aenter__(self) -> Self:
-        self._pool = InformerFactory(self.client, timing=self.timing)
+        self._informers = InformerFactory(self.client, timing=self.timing)
         await self._watch_kind(RULES, self._rules)
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
@@ -104,7 +104,7 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._pool.close()
+        await self._informers.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -127,7 +127,7 @@ class Live:
     def _loading(self) -> Iterator[str]:
         if self._finds_kinds:
             yield "copies"
-        for status in self._pool.statuses():
+        for status in self._informers.statuses():
             if not (status.synced or status.failure):
                 yield status.spec.resource.kind
 
@@ -142,7 +142,7 @@ class Live:
         """A sentence for the faults of the watches; most have the same cause."""
         failing = {
             status.spec.resource.key: status.failure
-            for status in self._pool.statuses()
+            for status in self._informers.statuses()
             if status.failure is not None
         }
         if failing:
@@ -251,7 +251,7 @@ class Live:
                 continue
             if scope != self.scope and spec.resource.namespaced:
                 self._denied[f"{spec.resource.key} outside the namespace {scope}"] = None
-            self._pool.acquire(replace(spec, namespace=scope), changed, on_synced=self.tell)
+            self._informers.acquire(replace(spec, namespace=scope), changed, on_synced=self.tell)
             return
         self._denied[spec.resource.key] = None
 
@@ -278,7 +278,7 @@ class Live:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FIRST_VIEW
         while loop.time() < deadline:
-            statuses = self._pool.statuses()
+            statuses = self._informers.statuses()
             if all(one.synced or one.failure is not None for one in statuses):
                 return
             await asyncio.sleep(0.02)

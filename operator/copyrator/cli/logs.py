@@ -11,7 +11,7 @@ import click
 
 from copyrator.api import names
 from copyrator.bundles.policy.blocked import secrets_of
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault

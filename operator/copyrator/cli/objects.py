@@ -140,7 +140,8 @@ async def copy_kinds(
     client: KubeClient, rules: list[dict[str, Any]], known: Iterable[str] = KNOWN_KINDS
 ) -> list[Resource]:
     """The kinds that copies can be of: the known ones and those that rules name."""
-    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
 
     wanted = {kind.partition(".")[0]: None for kind in known}
     versions: dict[str, str | None] = dict(wanted)

@@ -12,7 +12,7 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
-from copyrator.bundles.policy.plan import Operation, risky
+from copyrator.bundles.policy.plans.operations import Operation, risky
 from copyrator.cli import plan_preview, rows
 from copyrator.cli.blind_applies import with_refusals_of
 from copyrator.cli.cluster import Target, run

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copyrator.api import names
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import InvalidSpec, Source
+from copyrator.api.rule_spec import Source
 from copyrator.api.times import format_time
 from copyrator.cli.cluster import Target
 from copyrator.cli.dry_run import DryRun
@@ -138,7 +139,7 @@ class Files:
                     part.changed()
                     added = True
         if added:
-            dry_run.client.verdicts.pop(rule.key, None)
+            dry_run.client.ready_conditions.pop(rule.key, None)
             await dry_run.serve(rule)
 
     def _is_source(self, manifest: Manifest, source: Source) -> bool:

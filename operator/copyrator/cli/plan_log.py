@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_RISKY, PlanSummary
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan, counts, effects
-from copyrator.bundles.policy.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.policy.plans.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    counts,
+    effects,
+)
 from copyrator.cli.objects import listed
 from copyrator.cli.plan_state import said
 from copyrator.kube import errors

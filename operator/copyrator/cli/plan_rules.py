@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from functools import partial
 from typing import Any
 
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli import system_namespaces
 from copyrator.cli.acting import Actor, actor_of
@@ -23,7 +24,7 @@ from copyrator.cli.plan_inputs import Files
 from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
 from copyrator.cli.rollout_state import in_steps
 from copyrator.cli.why_source import waiting
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
 from copyrator.copies.summarize import summarize_rule
@@ -106,7 +107,7 @@ async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
     await dry_run.serve_all(rule.spec.kind, but=rule.key)
     state = await dry_run.serve(rule)
-    said = dry_run.client.verdicts.get(rule.key)
+    said = dry_run.client.ready_conditions.get(rule.key)
     if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
         raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
     return rule
@@ -117,7 +118,7 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
     if why := waiting(dry_run, rule):
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
-        said = dry_run.client.verdicts.get(rule.key)
+        said = dry_run.client.ready_conditions.get(rule.key)
         why = f"{said['reason']}: {said['message']}" if said else _no_source(dry_run, rule)
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
@@ -127,7 +128,9 @@ def _no_source(dry_run: DryRun, rule: Rule) -> str:
     assert isinstance(rule.spec, RuleSpec)
     if state is None or rule.spec.source is None:
         return "it has no source yet"
-    return verdicts.missing_source(rule.spec, sum(len(watch.store) for watch in state.sources))
+    return ready_conditions.missing_source(
+        rule.spec, sum(len(watch.store) for watch in state.sources)
+    )
 
 
 async def _rows(dry_run: DryRun, rule: Rule) -> Result:
@@ -163,12 +166,12 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     if spec.rollout and any(row.action in _CHANGES for row in rows):
         notes.append(in_steps(spec.rollout, len(state.compiled.targets)))
     if not found.desired:
-        notes.insert(0, f"{RuleReason.NO_TARGETS}: {verdicts.no_targets(state.compiled)}")
+        notes.insert(0, f"{RuleReason.NO_TARGETS}: {ready_conditions.no_targets(state.compiled)}")
     return Result(rule.owner, rows, max(desired - changing, 0), notes=notes)
 
 
 def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
-    said = dry_run.client.verdicts.get(rule.key)
+    said = dry_run.client.ready_conditions.get(rule.key)
     if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
         yield f"{said['reason']}: {said['message']}"
     for binding in dry_run.context.index.of_rule(rule.owner).values():

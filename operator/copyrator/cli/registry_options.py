@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.fields import InvalidSpec
 from copyrator.cli.faults import Fault
 from copyrator.oci.auth import (
     DOCKER_CONFIG_KEY,

@@ -132,7 +132,7 @@ async def _exact(judge: Judge, tag: str) -> Answer:
     if not judge.asked:
         return Answer(tag, digest)
     found = await _judged(judge, tag, digest)
-    return replace(found, why=f"{judge.repository}:{tag} isn't signed by who is trusted")
+    return replace(found, why=f"{judge.repository}:{tag} has no trusted signature")
 
 
 async def _range(judge: Judge, wanted: VersionRange, options: dict[str, Any]) -> Answer:
@@ -180,7 +180,7 @@ async def _first_signed(judge: Judge, tags: Sequence[str], wanted: str) -> Answe
         if found.tag is not None:
             return replace(found, rejected=passed_over)
         passed_over += found.rejected
-    why = f"{judge.repository}: no tag that matches {wanted} is signed by who is trusted"
+    why = f"{judge.repository}: no tag that matches {wanted} has a trusted signature"
     if len(tags) > MAX_CANDIDATES:
         why += (
             f"; only the {MAX_CANDIDATES} highest were judged, as the operator does: narrow the "

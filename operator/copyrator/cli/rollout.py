@@ -1,4 +1,4 @@
-"""`copyrator rollout`: lets a stopped rollout of a rule go on, or ends one at once."""
+"""`copyrator rollout`: continues a stopped rollout of a rule, or ends one at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _act(
         state = _state(what, body)
         if action == "resume":
             if state.stopped is None:
-                raise Fault(f"{shown(what, body)}: its rollout isn't stopped; it goes on by itself")
+                raise Fault(f"{shown(what, body)}: its rollout isn't stopped and continues")
             marks = {names.ANN_ROLLOUT_RESUME: state.ticket}
         else:
             marks = {names.ANN_ROLLOUT_FINISH: state.id}

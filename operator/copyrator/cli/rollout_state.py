@@ -75,8 +75,8 @@ def waits(owner: str, state: RolloutState) -> str:
     """Why a copy of a rule may not have the new content yet."""
     due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
     text = (
-        f"It has the content of before the last change: the rule {owner} changes its copies in "
-        f"steps, and this one's turn hasn't come (step {state.step}{due})"
+        f"It has the previous content: the rule {owner} changes its copies in "
+        f"steps, and the step of this copy hasn't begun (step {state.step}{due})"
     )
     if state.stopped is None:
         return f"{text}."

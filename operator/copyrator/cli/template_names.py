@@ -7,7 +7,7 @@ from typing import Final
 
 from jinja2 import meta, nodes
 
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.schema import closest
 from copyrator.copies.policy.compiling import ENVIRONMENT
 from copyrator.copies.policy.composing import SOURCES

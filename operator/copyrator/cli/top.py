@@ -1,4 +1,4 @@
-"""`copyrator top`: what isn't well, in a terminal, kept up to date."""
+"""`copyrator top`: problems, in a terminal, kept up to date."""
 
 from __future__ import annotations
 

@@ -9,9 +9,11 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule_spec import ComposedSource
-from copyrator.bundles.references import references_of
+from copyrator.bundles.references.reader import references_of
 from copyrator.cli import rows, rule_rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, find_copies, listed, one, skipped
@@ -89,7 +91,7 @@ def rule_tree(rule: Body, copies: Sequence[Body]) -> Node:
 
 
 def _entries(rule: Body) -> Sequence[ComposedSource]:
-    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
 
     spec = parse_rule(rule)
     return () if isinstance(spec, InvalidSpec) else spec.sources

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import NotationSpec, VerifyEntry
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, NotationSpec, VerifyEntry
 from copyrator.api.counts import count
-from copyrator.api.fields import SpecError
-from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+from copyrator.api.fields import InvalidSpec, SpecError
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
 from copyrator.bundles.policy.signature_policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli import system_namespaces

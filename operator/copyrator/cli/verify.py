@@ -1,4 +1,4 @@
-"""`copyrator verify`: whether a version in a registry is signed by who is trusted."""
+"""`copyrator verify`: whether a version in a registry has a trusted signature."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Verified:
 @registry_options
 @answer_option
 def verify(reference: str, shape: Format | None, **options: Any) -> None:
-    """Verify that REF, REGISTRY/REPO:TAG or REGISTRY/REPO@DIGEST, is signed by who is trusted.
+    """Verify that REF, REGISTRY/REPO:TAG or REGISTRY/REPO@DIGEST, has a trusted signature.
 
     It is verified by the operator's own code, from this machine; one entry that accepts a signature
     is enough. Exit code: 0 trusted; 1 not, or an error. -o json: reference, digest, trusted,

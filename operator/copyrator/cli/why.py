@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.bundles.reference_scopes import Ref
+from copyrator.bundles.references.scopes import Ref
 from copyrator.cli import certificate_state
 from copyrator.cli.acting import actor_of
 from copyrator.cli.blind_applies import with_refusals

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
@@ -16,15 +16,17 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
     Trust,
+    parse_status,
 )
 from copyrator.api.conditions import ready_reason
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.gates import freeze, signature
+from copyrator.bundles.policy.ready_conditions import times
 from copyrator.bundles.policy.schedule import interval_of
-from copyrator.bundles.policy.verdicts import times
-from copyrator.bundles.reference_scopes import Ref
-from copyrator.bundles.references import references_of
+from copyrator.bundles.references.reader import references_of
+from copyrator.bundles.references.scopes import Ref
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation

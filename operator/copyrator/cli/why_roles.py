@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
-from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle_status import parse_status
+from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.releases import is_namespace_missing
 from copyrator.cli.blind_applies import with_refusals

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from copyrator.api import names
 from copyrator.api.counts import GROUP, some
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.rule import InvalidSpec, Mode
+from copyrator.api.rule_spec import Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
 from copyrator.cli.rollout_state import state_of, waits
 from copyrator.cli.why_source import as_sentence, origin_of, sources_of, waiting
-from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan
@@ -200,7 +202,7 @@ def _paused(rule: Rule) -> str:
 
 
 def _no_source(dry_run: DryRun, rule: Rule) -> str:
-    said = dry_run.client.verdicts.get(rule.key)
+    said = dry_run.client.ready_conditions.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
     spec = rule.spec

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
-from copyrator.copies import verdicts
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.trust import tenant_refusal
@@ -47,13 +48,13 @@ def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | No
     """Why a rule isn't served, or None; evaluated before anything is watched or read for it."""
     tenant = tenant_of(rule, settings)
     if tenant and not settings.tenant_rules:
-        return verdicts.not_trusted(settings.namespace)
+        return ready_conditions.not_trusted(settings.namespace)
     if isinstance(rule.spec, InvalidSpec):
-        return verdicts.invalid(rule.spec)
+        return ready_conditions.invalid(rule.spec)
     if tenant and (why := tenant_refusal(rule.spec, tenant)):
-        return verdicts.tenant_refused(why)
+        return ready_conditions.tenant_refused(why)
     if not kinds.allows(rule.spec.kind, rule.spec.api_version):
-        return verdicts.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
+        return ready_conditions.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
     return _sources_refusal(rule.spec, settings, kinds)
 
 
@@ -61,8 +62,8 @@ def _sources_refusal(spec: RuleSpec, settings: Settings, kinds: Kinds) -> ReadyC
     """Why the sources of a rule can't be read, or None."""
     for source in spec.all_sources:
         if not kinds.allows(source.kind, source.api_version):
-            return verdicts.kind_not_allowed(source.kind, source.api_version)
+            return ready_conditions.kind_not_allowed(source.kind, source.api_version)
     spaces = (name for source in spec.all_sources for name in source.namespaces)
     if outside := [name for name in dict.fromkeys(spaces) if not settings.serves(name)]:
-        return verdicts.outside(outside)
+        return ready_conditions.outside(outside)
     return None

@@ -18,7 +18,7 @@ from copyrator.copies.unmanaged import UnmanagedObjects
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class ClusterContext:
     """
 
     client: KubeClient
-    watch_pool: InformerFactory
+    informers: InformerFactory
     discovery: Discovery
     namespaces: Namespaces
     monotonic: Callable[[], float]
@@ -62,8 +62,8 @@ class ClusterContext:
 
     def __post_init__(self) -> None:
         self.drift = Drift(self.monotonic)
-        pool = self.watch_pool if self.watches_unmanaged else None
-        self.unmanaged = UnmanagedObjects(pool, self.requeue, self.monotonic)
+        informers = self.informers if self.watches_unmanaged else None
+        self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:

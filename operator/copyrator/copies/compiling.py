@@ -12,16 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.admission import tenant_of
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.compiling import CompiledText, compile_text, compile_texts, rule_texts
 from copyrator.copies.policy.composing import SOURCES
-from copyrator.copies.policy.rendering import TemplateError, Text
+from copyrator.copies.policy.rendering import Text
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.tenant_names import name_refusal
 from copyrator.settings.config import Settings
 from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER
@@ -74,7 +76,7 @@ class RuleCompiler:
         except IsolatedError as error:
             path = "spec.template" if spec.template else "spec.transform.name"
             problem = InvalidSpec(path, f"can't be compiled: {error}; shorten its Jinja2")
-            found = verdicts.invalid(problem)
+            found = ready_conditions.invalid(problem)
             until = self._context.monotonic() + LIMITS_AGAIN
         if isinstance(found, ReadyCondition):
             self._faults[rule.key] = _Fault(rule.uid, rule.generation, found, until)
@@ -83,17 +85,17 @@ class RuleCompiler:
     async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
         places = {text: place for place, text in rule_texts(spec)}
         if (why := _refusal(rule, spec, self._context.settings)) is not None:
-            return verdicts.tenant_refused(why)
+            return ready_conditions.tenant_refused(why)
         slice_ = TimeSlice()
         found: dict[str, Text] = {}
         for batch in _batches(places):
             answers = await self._compile_batch(rule, batch, places)
             for text, answer in answers.items():
                 if isinstance(answer, str):
-                    return verdicts.invalid(InvalidSpec(path_of(places[text]), answer))
+                    return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))
                 if SOURCES in answer.names and text == _name_in(spec):
                     why = "can't depend on sources: the names of copies are fixed"
-                    return verdicts.invalid(InvalidSpec(_NAME, why))
+                    return ready_conditions.invalid(InvalidSpec(_NAME, why))
                 found[text] = Text(text, answer)
                 await slice_.pause()
         return found

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ComposedSource, RuleSpec
+from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts, read_copy_counts
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.composed import ComposedBinding
 from copyrator.copies.cache.composition import Composition, Part
 from copyrator.copies.composer import ComposeError, check
@@ -51,7 +51,7 @@ def begin_composed(
     share = context.shares.of(None)
     watches = []
     for part in composition.parts:
-        watch = context.home.watch_pool.acquire(
+        watch = context.home.informers.acquire(
             _spec(context, part.entry, part.resource, share),
             _listener(context, state, part),
             on_synced=lambda: context.requeue_rule(state.key),
@@ -147,7 +147,7 @@ def _spec(
     context: CopyContext, entry: ComposedSource, resource: Resource, share: SourceShare
 ) -> WatchSpec:
     """Few names of a namespace have a watch each; more share one of all its metadata."""
-    source, pool = entry.source, context.home.watch_pool
+    source, informers = entry.source, context.home.informers
     reader = HeaderReader(resource.kind)
 
     def spec(name: str | None, selector: str | None = None) -> WatchSpec:
@@ -164,11 +164,12 @@ def _spec(
     if source.name is None:
         return spec(None, source.selector.to_string() if source.selector else None)
     alone, wide = spec(source.name), spec(None)
-    if alone in pool or wide in pool:
-        return alone if alone in pool else wide
+    if alone in informers or wide in informers:
+        return alone if alone in informers else wide
     place = (resource, entry.namespace)
     known = sum(
-        (other.resource, other.namespace) == place and bool(other.name) for other in pool.specs()
+        (other.resource, other.namespace) == place and bool(other.name)
+        for other in informers.specs()
     )
     return alone if known < ALONE else wide
 

@@ -8,7 +8,7 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import Final
 
 from copyrator.api.rollout import Consumer
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.consumers import (
     COPIES_USED,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
-from copyrator.api.rule import DeletionPolicy, InvalidSpec
+from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import Failure
-from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
+from copyrator.copies.cache.compiled_rule import CompiledRule
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.changes import Changes
@@ -26,7 +28,8 @@ from copyrator.kube.events import EventRecorder
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.queue import Priority, WorkQueue
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,7 @@ class CopyContext:
     changes: Changes = field(default_factory=Changes)
     """Of namespaces and sources, that aren't worked off."""
     notices: NoticeLimits = field(default_factory=NoticeLimits)
-    """What target namespaces were told."""
+    """The Events in target namespaces."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     rollouts: bool = True
@@ -83,7 +86,7 @@ class CopyContext:
     def __post_init__(self) -> None:
         self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.requeue_rule)
-        self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
+        self.named_sources = NamedSources(self.home.client, self.home.informers)
         self.composer = Composer(self.home.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
 

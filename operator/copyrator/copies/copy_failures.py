@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import NOT_HELD, Permission, Refusal

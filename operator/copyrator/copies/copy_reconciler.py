@@ -6,8 +6,8 @@ from contextlib import nullcontext, suppress
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
-from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.cache.composed import ComposedBinding, NotHeldError
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.composer import ComposeError
 from copyrator.copies.context import CopyContext
@@ -32,8 +32,7 @@ from copyrator.copies.unmanaged import LONGEST_REREAD, UnmanagedObject, compares
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
 _COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
 """Causes for which the wanted content is needed although nothing is written."""
@@ -178,7 +177,7 @@ class _Attempt:
             return plan
         record = self._record()
         if record is not None and winner.waits(record):
-            return plan  # it is read when a stopped rollout goes on
+            return plan  # it is read when a stopped rollout continues
         drift.reading(self._key)
         if winner.paused or record is None or record.shape is ACCEPTED:
             return plan

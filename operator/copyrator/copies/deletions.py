@@ -14,7 +14,7 @@ import dataclasses
 import logging
 
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import DeletionPolicy, RuleSpec
+from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import confirmed_generation, read_unconfirmed
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import CopyContext
@@ -22,7 +22,7 @@ from copyrator.copies.policy.confirmation import Unconfirmed, judge_edit
 from copyrator.copies.policy.planning import Cause
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import RuleSummary, owned_copies
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.changes import Moved, Pending, Tenant
 from copyrator.copies.context import CopyContext
 from copyrator.copies.summarize import RuleSummary, summarize_target
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import WatchSpec
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Kinds:
             else:
                 early.append((name, old, new))
 
-        registration = self._cluster.watch_pool.acquire(
+        registration = self._cluster.informers.acquire(
             spec, on_change, on_synced=self._context.requeue_all_rules
         )
         view = KindView(

@@ -41,16 +41,16 @@ _Place = tuple[Resource, str, SourceShare]
 class NamedSources:
     """Opens and shares watches of single objects."""
 
-    def __init__(self, client: KubeClient, pool: InformerFactory) -> None:
+    def __init__(self, client: KubeClient, informers: InformerFactory) -> None:
         self._client = client
-        self._pool = pool
+        self._informers = informers
         self._shared: dict[_Place, SharedWatch] = {}
 
     def has_watch(self, resource: Resource, name: ObjectName, share: SourceShare) -> bool:
         """Whether `acquire` opens no new watch."""
         if (resource, name.namespace, share) in self._shared:
             return True
-        return _spec_of_one(resource, name, share) in self._pool
+        return _spec_of_one(resource, name, share) in self._informers
 
     def acquire(
         self,
@@ -63,17 +63,17 @@ class NamedSources:
         """Watch one object; its known state is delivered before this returns."""
         place = (resource, name.namespace, share)
         spec = _spec_of_one(resource, name, share)
-        if place not in self._shared and (spec in self._pool or self._count(place) < ALONE):
-            return self._pool.acquire(spec, listener, on_synced=on_synced)
+        if place not in self._shared and (spec in self._informers or self._count(place) < ALONE):
+            return self._informers.acquire(spec, listener, on_synced=on_synced)
         shared = self._shared.get(place)
         if shared is None:
-            shared = SharedWatch(self._client, self._pool, resource, name.namespace, share)
+            shared = SharedWatch(self._client, self._informers, resource, name.namespace, share)
             shared.on_end = lambda: self._shared.pop(place, None)
             self._shared[place] = shared
         return shared.join(name, listener, on_synced)
 
     def _count(self, place: _Place) -> int:
-        specs = self._pool.specs()
+        specs = self._informers.specs()
         return sum((s.resource, s.namespace, s.share) == place and bool(s.name) for s in specs)
 
 
@@ -94,7 +94,7 @@ class SharedWatch:
     def __init__(
         self,
         client: KubeClient,
-        pool: InformerFactory,
+        informers: InformerFactory,
         resource: Resource,
         namespace: str,
         share: SourceShare,
@@ -114,7 +114,7 @@ class SharedWatch:
             share=share,
             reserved=share.tenant is not None,
         )
-        self.registration = pool.acquire(spec, self._changed, on_synced=self._synced)
+        self.registration = informers.acquire(spec, self._changed, on_synced=self._synced)
 
     def join(
         self, name: ObjectName, listener: OnChange[SourceRecord], on_synced: OnSynced

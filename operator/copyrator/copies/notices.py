@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def tell_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
-    """Templates that can't be rendered; other failures are told when a write fails."""
+    """Templates that can't be rendered; other failures are reported when a write fails."""
     if state.phase is not RulePhase.SERVING or state.compiled is None:
         return
     resource = context.home.kinds[state.compiled.resource].resource

@@ -7,7 +7,7 @@ import logging
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_status import RuleFacts
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.cluster_context import KindView
 from copyrator.copies.context import CopyContext
@@ -17,8 +17,7 @@ from copyrator.copies.status import delay_first_status, write_status
 from copyrator.copies.traces import report_now
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
-from copyrator.workqueue.outcome import Done, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ class RuleRemover:
             state.delete()
             delay_first_status(context, state)
         if not self._sees_all_copies(rule):
-            await write_status(context, state, rule, verdicts.reading(), RuleFacts())
+            await write_status(context, state, rule, ready_conditions.reading(), RuleFacts())
             return RequeueAfter(1.0)
         left = self._left(rule)
         if not left:
@@ -100,7 +99,7 @@ class RuleRemover:
         for key in left:
             context.queue.add(key, Priority.NORMAL, respect_backoff=True)
         problems = [context.problems[key] for key in left if key in context.problems]
-        verdict = verdicts.removing(len(left), (problem.message for problem in problems))
+        verdict = ready_conditions.removing(len(left), (problem.message for problem in problems))
         await write_status(context, state, rule, verdict, RuleFacts(failures=problems))
         return RequeueAfter(SAFETY_NET)
 

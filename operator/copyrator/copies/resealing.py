@@ -8,7 +8,7 @@ from copyrator.copies.context import CopyContext
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.resources import RULES
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 
 def queue_unsealed(

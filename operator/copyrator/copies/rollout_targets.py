@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from copyrator.api.rollout import Rollout
-from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
+from copyrator.copies.cache.compiled_rule import CompiledRule
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.rollout import Target, in_order
 from copyrator.workqueue.timeslice import TimeSlice

@@ -1,7 +1,7 @@
 """Carries out ``spec.rollout``: opens a rule's gate step by step (policy/rollout.py decides).
 
 A step is written to the status before any copy of it. Without the rest of a status a restart goes
-on where it was: what was written of a step is told from the copies' seals.
+on where it was: the copies' seals show what was written of a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copyrator.api.rollout import (
     Stopped,
     read_rollout_state,
 )
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
@@ -231,7 +231,7 @@ class _Turn:
         return LOOK_SECONDS
 
     async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
-        """Go on when a person says so, or when the consumer has recovered."""
+        """Continue when a user requests it, or when the consumer has recovered."""
         self.gate.stop()
         if self.compiled.rule.resume == state.ticket:
             return await self._end_step(state, found)

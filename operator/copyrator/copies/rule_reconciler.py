@@ -1,42 +1,25 @@
-"""Reconciles one rule: its watches, the copies that are due or unwanted, and its status."""
+"""Reconciles one rule: the copies that are due or unwanted, and its status."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from copyrator.api import names
 from copyrator.api.certificates import read_certificates, seconds_until_news
-from copyrator.api.conditions import ReadyCondition
-from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
-from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
-from copyrator.copies import verdicts
-from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
-from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.copies.admission import is_managed, may_end
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.compiling import RuleCompiler
-from copyrator.copies.composed_rules import (
-    begin_composed,
-    compose,
-    facts_before,
-    resolve_sources,
-    seconds_until_change,
-)
-from copyrator.copies.composer import ComposeError
+from copyrator.copies.composed_rules import seconds_until_change
 from copyrator.copies.consumers import Consumers
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.notices import tell_owners
-from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
 from copyrator.copies.rollouts import Means, advance
+from copyrator.copies.rule_preparation import RECHECK_SECONDS, RulePreparation, StoppedError
 from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
-from copyrator.copies.source_watches import has_watches, no_room, watch_sources
 from copyrator.copies.status import (
     delay_first_status,
     say_failed,
@@ -44,35 +27,9 @@ from copyrator.copies.status import (
     write_status,
 )
 from copyrator.copies.summarize import RuleSummary, summarize_rule
-from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import RULES, Resource
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter, sooner
-from copyrator.workqueue.queue import Priority
-from copyrator.workqueue.timeslice import TimeSlice
-
-RECHECK_SECONDS = 2.0
-"""Seconds before a rule whose watches aren't complete is reconciled again."""
-ROOM_AGAIN = 15.0
-"""Seconds before a rule without room for all sources is reconciled again."""
-KIND_AGAIN = 15.0
-"""Seconds before a kind that the cluster doesn't serve is looked up again."""
-
-
-class _StoppedError(Exception):
-    """The rule can't be served (now); without a verdict, its status isn't changed."""
-
-    def __init__(
-        self,
-        verdict: ReadyCondition | None,
-        again: float | None = None,
-        facts: RuleFacts | None = None,
-    ) -> None:
-        super().__init__(verdict and verdict.message)
-        self.verdict = verdict
-        self.again = again
-        self.facts = facts or RuleFacts()
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter, sooner
 
 
 class RuleReconciler:
@@ -82,7 +39,7 @@ class RuleReconciler:
         self._context = context
         self._kinds = kinds
         self._remover = RuleRemover(context, kinds)
-        self._compiler = RuleCompiler(context)
+        self._preparation = RulePreparation(context, kinds, self._remover)
         self._deletions = DeletionGuard(context)
         self._consumers = Consumers(context)
 
@@ -91,10 +48,10 @@ class RuleReconciler:
         rule = self._context.rules.get(key)
         if rule is None:
             self._remover.forget(key)
-            self._compiler.forget(key)
+            self._preparation.forget(key)
             return Done()
         try:
-            return await self._look(rule)
+            return await self._reconcile(rule)
         except errors.ConflictError:
             return RequeueAfter(0.2)  # the rule has changed: its event is on the way
         except ApiError as error:
@@ -105,7 +62,7 @@ class RuleReconciler:
             await say_failed(self._context, rule, error)
             return Failed(error)
 
-    async def _look(self, rule: Rule) -> Outcome:
+    async def _reconcile(self, rule: Rule) -> Outcome:
         if rule.deleting and may_end(rule, self._context.settings, self._kinds):
             return await self._remover.remove(rule)
         if not is_managed(rule, self._context.settings):
@@ -125,175 +82,14 @@ class RuleReconciler:
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
         try:
-            spec = self._accepted_spec(rule)
-            await self._prepare(state, rule, spec)
-            if state.compiled is not None:
-                await state.compiled.targets.settle(TimeSlice())
-            self._check_complete(state, spec)
-            await self._compose(state, spec)
+            spec = await self._preparation.prepare(state, rule)
             await self._judge_edit(state, rule, spec)
             wait = await self._advance(state, rule)
-        except _StoppedError as stopped:
+        except StoppedError as stopped:
             if stopped.verdict:
                 await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
         return sooner(await self._summarize(state, rule), wait)
-
-    # --- spec ------------------------------------------------------------------------------------
-
-    def _accepted_spec(self, rule: Rule) -> RuleSpec:
-        verdict = refusal(rule, self._context.settings, self._kinds)
-        if verdict is not None:
-            self._remover.freeze(rule)
-            raise _StoppedError(verdict)
-        assert not isinstance(rule.spec, InvalidSpec)
-        return rule.spec
-
-    async def _prepare(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
-        """Add the finalizer, and watch what the rule needs."""
-        try:
-            resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
-            sources = await resolve_sources(self._context, spec)
-        except (errors.KindUnavailable, errors.AmbiguousKind) as error:
-            state.wait()
-            raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
-        for wide in (one for one in (resource, *sources) if not one.namespaced):
-            path = "spec.template.kind" if spec.template else "spec.source.kind"
-            path = path if wide is resource else "spec.sources"
-            problem = InvalidSpec(path, f"a {wide.kind} isn't namespaced")
-            raise _StoppedError(verdicts.invalid(problem))
-        if state.compiled is None or state.compiled.rule.uid != rule.uid:
-            state.replaced()
-        if state.generation == rule.generation and state.compiled is not None:
-            await self._put_finalizer_on(rule)
-            state.compiled.rule = rule
-            return
-        texts = await self._compiler.compile(rule, spec)
-        if isinstance(texts, ReadyCondition):
-            self._remover.freeze(rule)
-            raise _StoppedError(texts)
-        await self._put_finalizer_on(rule)
-        self._begin(state, rule, spec, (resource, texts, sources))
-
-    async def _put_finalizer_on(self, rule: Rule) -> None:
-        if names.FINALIZER_RULE in rule.finalizers:
-            return
-        patch = {
-            "metadata": {
-                "uid": rule.uid,
-                "resourceVersion": rule.resource_version,
-                "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
-            }
-        }
-        answer = await self._context.home.client.patch(
-            RULES, rule.key.namespace, rule.key.name, patch
-        )
-        metadata = answer["metadata"]
-        rule.finalizers = tuple(metadata.get("finalizers") or ())
-        rule.resource_version = metadata["resourceVersion"]
-
-    def _begin(
-        self,
-        state: RuleState,
-        rule: Rule,
-        spec: RuleSpec,
-        made: tuple[Resource, Mapping[str, Text], Sequence[Resource]],
-    ) -> None:
-        """Begin to serve a new rule, or a new version of it."""
-        context = self._context
-        assert context.home.sealer is not None
-        resource, texts, sources = made
-        tenant = tenant_of(rule, context.settings)
-        self._await_watches(rule, spec, resource, tenant)
-        self._kinds.watch(resource)
-        compiled = CompiledRule.of(
-            rule,
-            spec,
-            resource=resource.key,
-            targets=context.home.namespaces.targets(spec.targets, tenant),
-            sealer=context.home.sealer,
-            texts=texts,
-        )
-        earlier, served = state.sources, state.compiled
-        state.trace.begin(what_changed(rule, spec, served.spec if served else None))
-        self._remover.drop_bindings(rule.owner)
-        state.begin(compiled, rule.generation)
-        delay_first_status(context, state)
-        if spec.source is not None:
-            state.watch(watch_sources(context, state, spec.source, resource, tenant))
-        elif spec.sources:
-            state.watch(begin_composed(context, state, compiled, sources))
-        else:
-            state.watch([])
-            context.index.add(SourceBinding(compiled, None))
-        for registration in earlier:
-            registration.release()
-        context.shares.of(tenant).next_rule()
-
-    def _await_watches(
-        self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
-    ) -> None:
-        """Stop here while there is no room for the rule's watches; its own earlier ones make some.
-
-        Nothing is read for a rule that waits.
-        """
-        context = self._context
-        context.shares.forget(rule.key, tenant)
-        if spec.source is None or has_watches(context, tenant, spec.source, resource):
-            return
-        self._remover.freeze(rule)
-        if has_watches(context, tenant, spec.source, resource):
-            return
-        share = context.shares.of(tenant)
-        share.waiting[rule.key] = None
-        raise _StoppedError(verdicts.waits(share.no_watch))
-
-    def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
-        """Set the rule's phase: nothing is done on a view that was never complete."""
-        context, compiled = self._context, state.compiled
-        assert compiled is not None
-        view = context.home.kinds[compiled.resource]
-        assert context.home.namespace_watch is not None
-        watches = [*state.sources, view.registration, context.home.namespace_watch]
-        if not all(watch.seen for watch in watches):
-            state.wait()
-            verdict = verdicts.watch_fault(watches)
-            if verdict is None and not compiled.rule.is_observed:
-                verdict = verdicts.reading()
-            raise _StoppedError(verdict, RECHECK_SECONDS)
-        share = context.shares.of(tenant_of(compiled.rule, context.settings))
-        if why := no_room(state.sources, share):
-            state.pause()
-            state.freeze()
-            raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
-        wanted = context.copies_requested(compiled)
-        if wanted > spec.limit:
-            state.pause()
-            state.freeze()
-            text = (
-                f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
-                "reduce its targets or sources, or raise spec.limit"
-            )
-            raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
-        if spec.suspend or spec.mode is Mode.PLAN:
-            state.freeze()
-        elif all(watch.synced for watch in watches):
-            state.serve()
-        else:
-            state.wait()
-
-    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
-        """Render the copies from the sources; without one of those, they stay as they are."""
-        if not spec.sources:
-            return
-        try:
-            await compose(self._context, state)
-        except ComposeError as error:
-            assert state.compiled is not None
-            state.pause()
-            state.freeze()
-            again = ROOM_AGAIN if error.waits else None
-            raise _StoppedError(error.verdict, again, facts_before(self._context, state)) from error
 
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.
@@ -324,8 +120,6 @@ class RuleReconciler:
         if state.rollout is not None and state.rollout.running:
             state.forget_lag()  # its copies are late on purpose
         return wait
-
-    # --- due copies ------------------------------------------------------------------------------
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from copyrator.api.certificates import Certificate, soonest
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.composed_rules import binding_of
 from copyrator.copies.context import CopyContext
@@ -31,20 +31,20 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
         refused = sum(len(watch.store) for watch in state.sources) - sources
     assert context.home.namespace_watch is not None
-    verdict = verdicts.watch_fault(
+    verdict = ready_conditions.watch_fault(
         [
             *state.sources,
             context.home.kinds[compiled.resource].registration,
             context.home.namespace_watch,
         ]
-    ) or verdicts.summarized(
+    ) or ready_conditions.summarized(
         compiled,
         summary,
         sources,
         refused,
-        verdicts.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
+        ready_conditions.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
     )
-    found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
+    found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
     certificates = await _certificates(context, rule)
     found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
     if composed is not None:

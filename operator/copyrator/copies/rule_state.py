@@ -9,7 +9,7 @@ from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
-from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.rule_trace import RuleTrace
 from copyrator.kube.watch.informers import Registration
@@ -43,7 +43,7 @@ class RuleState:
         unconfirmed: the last edit whose deletions wait for a confirmation.
         had: copies that the rule had before this generation wrote anything.
         rollout: what the status is to say of the rollout; None while it isn't known.
-        rollout_fault: why a rollout can't go on now: a message.
+        rollout_fault: why a rollout can't continue now: a message.
         next_look: loop time before which the consumer that stopped a rollout isn't read again.
         trace: what caused the latest writes, for the log and the Events.
         recalled: whether the status was read for what an earlier process decided.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import Source
+from copyrator.api.rule_spec import Source
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.sources import SourceReader, SourceRecord
@@ -28,7 +28,7 @@ def has_watches(
             name = ObjectName(namespace, source.name)
             is_there = context.named_sources.has_watch(resource, name, share)
         else:
-            is_there = _spec(source, namespace, resource, share) in context.home.watch_pool
+            is_there = _spec(source, namespace, resource, share) in context.home.informers
         if not is_there:
             return False
     return True
@@ -54,7 +54,7 @@ def watch_sources(
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
             spec = _spec(source, namespace, resource, share)
-            place = context.home.watch_pool.acquire(spec, listener, on_synced=on_synced)
+            place = context.home.informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
     return registrations
 

@@ -17,7 +17,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
 )
-from copyrator.api.rule import InvalidSpec
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
@@ -26,7 +26,7 @@ from copyrator.api.rule_status import (
     confirmed_generation,
     read_unconfirmed,
 )
-from copyrator.copies import verdicts
+from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext
 from copyrator.copies.rule_state import RuleState
@@ -104,14 +104,14 @@ async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidde
     """Report a missing permission in the status, unless it is the one to write the status."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(errors.ApiError):
-        await write_status(context, state, rule, verdicts.forbidden(error), RuleFacts())
+        await write_status(context, state, rule, ready_conditions.forbidden(error), RuleFacts())
 
 
 async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
     """Report an internal error that keeps a rule from being served."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(Exception):  # the first error matters, and the worker logs it
-        await write_status(context, state, rule, verdicts.failed(error), RuleFacts())
+        await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
 
 
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
-from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.confirmation import FEW

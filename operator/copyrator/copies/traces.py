@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import RuleSpec
-from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan
 from copyrator.copies.policy.trace import Trigger, edit_text

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import ConflictPolicy
-from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.api.rule_spec import ConflictPolicy
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.policy.planning import Terms, Unmanaged
 from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.outcome import Priority
 
 FIRST_REREAD = 10.0
 """Seconds before an unwatched object is read again, doubling; also between two reads of an object
@@ -64,18 +64,18 @@ class UnmanagedObjects:
     """Unmanaged objects by the copy's key; requeues a key when its object changes.
 
     Args:
-        pool: for the watches; None where nothing is to be watched.
+        informers: for the watches; None where nothing is to be watched.
         look_again: makes a key due in so many seconds.
         monotonic: the clock.
     """
 
     def __init__(
         self,
-        pool: InformerFactory | None,
+        informers: InformerFactory | None,
         look_again: Callable[[CopyKey, float, Priority], None],
         monotonic: Callable[[], float],
     ) -> None:
-        self.watches = UnmanagedWatches(pool, self._changed)
+        self.watches = UnmanagedWatches(informers, self._changed)
         self._look_again = look_again
         self._now = monotonic
         self._known: dict[CopyKey, UnmanagedObject] = {}

@@ -32,8 +32,8 @@ class _Followed:
 class UnmanagedWatches:
     """Calls ``on_news`` for every change of the objects that it watches."""
 
-    def __init__(self, pool: InformerFactory | None, on_news: OnNews) -> None:
-        self._pool = pool
+    def __init__(self, informers: InformerFactory | None, on_news: OnNews) -> None:
+        self._informers = informers
         self._on_news = on_news
         self._followed: dict[CopyKey, _Followed] = {}
         each = limits.UNMANAGED_WATCHES
@@ -51,7 +51,7 @@ class UnmanagedWatches:
             resource: its kind.
             tenant: the namespace of the rule that requests the target; None for a trusted rule.
         """
-        if self._pool is None or key in self._followed:
+        if self._informers is None or key in self._followed:
             return
         places = self._trusted if tenant is None else self._tenants
         namespace = tenant or key.namespace
@@ -73,7 +73,7 @@ class UnmanagedWatches:
             if self.version(key) == "":
                 self._on_news(key, "")
 
-        registration = self._pool.acquire(spec, changed, on_synced=synced)
+        registration = self._informers.acquire(spec, changed, on_synced=synced)
         self._followed[key] = _Followed(registration, places, namespace)
 
     def version(self, key: CopyKey) -> str | None:
@@ -93,6 +93,6 @@ class UnmanagedWatches:
 
     def close(self) -> None:
         """End all watches, and open no more."""
-        self._pool = None
+        self._informers = None
         for key in list(self._followed):
             self.release(key)

@@ -11,8 +11,8 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
-from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.policy.adoption import kept_extras
 from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_object

@@ -23,13 +23,6 @@ import yaml
 from copyrator.kube.client.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
 from copyrator.settings.proxies import Proxies, ProxyError
 
-__all__ = [
-    "Connection",
-    "KubeconfigError",
-    "default_namespace",
-    "load_connection",
-]
-
 log = logging.getLogger(__name__)
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

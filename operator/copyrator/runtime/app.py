@@ -22,7 +22,7 @@ from copyrator.handlers import lifecycle, registration
 from copyrator.handlers.deduplication import EventDeduplicator
 from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.resync import confirm_missed, enqueue_all, resync_for_ever
-from copyrator.kube.auth import Connection
+from copyrator.kube.client.connection import Connection
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 from copyrator.metrics import Metrics
@@ -116,7 +116,7 @@ class App:
         self._stack.push_async_callback(background.stop)
         parts.permissions.on_granted = self._retry_refused
         self.kopf_guard.on_refused = parts.permissions.refused
-        self.kopf_guard.on_silent = parts.pool.suspect
+        self.kopf_guard.on_silent = parts.informers.suspect
         parts.copying.ask_for_rules(self._rules.knows)
         background.start(
             parts.permissions.review_for_ever(client), "the review of missing permissions"
@@ -253,19 +253,19 @@ class App:
             enqueue_all(self._rules, self._bundles, self._parts.queue)
 
     def _watches(self, parts: Parts) -> list[WatchStatus]:
-        return [*self.kopf_guard.statuses(), *parts.pool.statuses()]
+        return [*self.kopf_guard.statuses(), *parts.informers.statuses()]
 
     def _observe_watches(self, parts: Parts, background: watchdog.Background) -> None:
         """Add the health checks and metrics that a standby has too."""
         live, ready, metrics = self.health.live, self.health.ready, self.metrics
         live.add("background", background.dead)
-        live.add("watches", lambda: watchdog.dead_watches(parts.pool.dead()))
+        live.add("watches", lambda: watchdog.dead_watches(parts.informers.dead()))
         ready.add("API server", lambda: watchdog.outage(parts.client))
         ready.add("watches", lambda: watchdog.failing_watches(self._watches(parts)))
         ProcessCollector(registry=metrics.registry)
         kopf_version = importlib.metadata.version("kopf")
         metrics.build_info.labels(__version__, platform.python_version(), kopf_version).set(1)
-        self.health.before_scrape = parts.pool.publish
+        self.health.before_scrape = parts.informers.publish
 
     def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
         """Add those that only the leader has, and end back-offs when the API server is back."""

@@ -15,7 +15,8 @@ import time
 import click
 
 from copyrator.handlers import lifecycle
-from copyrator.kube.auth import KubeconfigError, load_connection
+from copyrator.kube.auth import load_connection
+from copyrator.kube.client.connection import KubeconfigError
 from copyrator.runtime import logs
 from copyrator.runtime.app import App
 from copyrator.settings import options

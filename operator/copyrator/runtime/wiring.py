@@ -13,11 +13,11 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
-from copyrator.bundles.reconciler import BundleController
+from copyrator.bundles.controller import BundleController
+from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.copies.cache.rules import RuleCache
-from copyrator.copies.copying import CopyController
+from copyrator.copies.controller import CopyController
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.events import EventRecorder
@@ -26,7 +26,7 @@ from copyrator.kube.leader.lease import default_identity
 from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.settings import limits
@@ -48,7 +48,7 @@ class Parts:
     permissions: MissingPermissions
     elector: Elector | None
     """None without leader election."""
-    pool: InformerFactory
+    informers: InformerFactory
     recorder: EventRecorder
     oci: RegistryClient
     bundles: BundleCache
@@ -60,7 +60,7 @@ class Parts:
 
     def publish(self) -> None:
         """Update the gauges that are computed at a scrape."""
-        self.pool.publish()
+        self.informers.publish()
         self.deploying.publish()
         specs = (entry.spec for entry in self.bundles)
         self.oci.keep_registries(
@@ -69,7 +69,7 @@ class Parts:
 
     async def close(self) -> None:
         """Close all connections, watches first."""
-        await self.pool.close()
+        await self.informers.close()
         await self.oci.close()
         await self.reviewer.close()
         await self.client.close()
@@ -88,9 +88,9 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         on_refused=permissions.refused,
     )
     reviewer = KubeClient(connection, metrics=metrics, alone=True)
-    pool = InformerFactory(client, metrics=metrics)
+    informers = InformerFactory(client, metrics=metrics)
     if settings.watch_namespaces:
-        pool = ScopedPool(client, settings.watch_namespaces, metrics=metrics)
+        informers = ScopedInformerFactory(client, settings.watch_namespaces, metrics=metrics)
     recorder = EventRecorder(client, metrics=metrics, speaks_in=settings.serves)
     tenants = _Tenants()
     queue: WorkQueue[Key] = WorkQueue(
@@ -101,7 +101,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     bundles = BundleCache()
     copying = CopyController(
         client=client,
-        watch_pool=pool,
+        informers=informers,
         discovery=Discovery(client),
         rules=RuleCache(),
         namespaces=Namespaces(),
@@ -114,7 +114,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     tenants.copying = copying
     deploying = BundleController(
         client=client,
-        watch_pool=pool,
+        informers=informers,
         bundles=bundles,
         queue=queue,
         scheduler=scheduler,
@@ -134,7 +134,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         reviewer=reviewer,
         permissions=permissions,
         elector=elector,
-        pool=pool,
+        informers=informers,
         recorder=recorder,
         oci=oci,
         bundles=bundles,

@@ -144,7 +144,7 @@ class AdaptiveLimit:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._leave()
-            else:
+            elif turn in line:  # else who left in the same turn of the loop has taken it out
                 line.remove(turn)
             raise
 

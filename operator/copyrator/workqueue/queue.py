@@ -14,18 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.ready_keys import Group, Ready, ReadyKeys
-
-__all__ = [
-    "Done",
-    "Failed",
-    "Outcome",
-    "Priority",
-    "QueueShutDownError",
-    "RequeueAfter",
-    "WorkQueue",
-]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -207,7 +197,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
                     self._wake()  # it was woken for a key; wake another
-                else:
+                elif getter in self._getters:  # else `_wake` has passed over it in the meantime
                     self._getters.remove(getter)
                 raise
         raise QueueShutDownError

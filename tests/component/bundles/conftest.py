@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,10 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles import permission_reviews
 from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.controller import BundleController
+from copyrator.bundles.plans import permission_reviews
 from copyrator.bundles.policy.gates import Gates
-from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -28,6 +29,7 @@ from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
 from copyrator.workqueue.queue import WorkQueue
 from copyrator.workqueue.scheduler import DueScheduler
@@ -49,19 +51,20 @@ class Operator:
     ) -> None:
         self.cluster = cluster
         self.ahead = ahead
-        self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
-        self.reviewer = KubeClient(self.client.connection, alone=True)
+        self.client, self.reviewer = self.make_clients()
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         self.pool = InformerFactory(self.client, timing=timing)
-        self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
-        self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
+        self.queue: WorkQueue[Any] = WorkQueue(
+            group=lambda key: key.namespace, each=2, together=4, clock=self.monotonic
+        )
+        self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add, clock=self.monotonic)
         self.metrics = Metrics()
-        self.oci = registry_client(registry_seconds, metrics=self.metrics)
+        self.oci = self.make_registry_client(registry_seconds)
         self.bundles = BundleCache()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             bundles=self.bundles,
             queue=self.queue,
             scheduler=self.scheduler,
@@ -70,7 +73,8 @@ class Operator:
             hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
             metrics=self.metrics,
-            clock=lambda: datetime.now(UTC) + self.ahead,
+            clock=self.now,
+            monotonic=self.monotonic,
             gates=gates,
             seen_time=seen_time,
             reviewer=self.reviewer,
@@ -78,6 +82,20 @@ class Operator:
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None
+
+    def make_clients(self) -> tuple[KubeClient, KubeClient]:
+        """Of the controller, and of access reviews."""
+        client = KubeClient(Connection(Endpoint(host=self.cluster.url)))
+        return client, KubeClient(client.connection, alone=True)
+
+    def make_registry_client(self, seconds: float) -> RegistryClient:
+        return registry_client(seconds, metrics=self.metrics)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
     async def start(self) -> None:
         await self.controller.start()

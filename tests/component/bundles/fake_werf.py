@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.policy.plan_block import BEGIN, END
-from copyrator.bundles.policy.plan_script import PlanExit
+from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
+from copyrator.bundles.policy.jobs.plan_script import PlanExit
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

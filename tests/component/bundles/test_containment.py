@@ -11,7 +11,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.steps import least_cpu_seconds
 
-from copyrator.bundles import cache as bundles
+from copyrator.bundles import entry_reader
 from copyrator.bundles.policy.report import printed_digests
 from copyrator.settings import limits
 
@@ -23,14 +23,14 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = await run()
-    visit = operator.controller._deploys.visit
+    visit = operator.controller._reconciler.deploys.visit
 
     async def broken(entry: Any, spec: Any) -> None:
         if entry.key.name == "bad":
             raise TypeError("a mistake that quotes hunter-two")
         await visit(entry, spec)
 
-    monkeypatch.setattr(operator.controller._deploys, "visit", broken)
+    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", broken)
     bundle("bad")
     bundle("good")
 
@@ -39,7 +39,7 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     assert "the operator failed to reconcile this Bundle (TypeError)" in cluster.message("bad")
     assert "hunter-two" not in str(cluster.look("bundles", "bad"))
 
-    monkeypatch.setattr(operator.controller._deploys, "visit", visit)
+    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", visit)
     await eventually(lambda: cluster.status("bad").get("deploy"), "tried again", 30.0)
 
 
@@ -50,14 +50,14 @@ async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    parse = bundles.parse_bundle
+    parse = entry_reader.parse_bundle
 
     def broken(body: Any, defaults: Any) -> Any:
         if body["metadata"]["name"] == "bad":
             raise RecursionError
         return parse(body, defaults)
 
-    monkeypatch.setattr(bundles, "parse_bundle", broken)
+    monkeypatch.setattr(entry_reader, "parse_bundle", broken)
     caplog.set_level(logging.CRITICAL)
     bundle("bad")
     bundle("good")

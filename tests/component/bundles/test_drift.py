@@ -34,8 +34,9 @@ def release(cluster: BundleCluster, werf: Werf) -> Release:
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons of the Events about drift, which are logged too."""
-    ours = [one for one in caplog.records if one.name == "copyrator.bundles.drift_events"]
-    return [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
+    ours = [one for one in caplog.records if one.name == "copyrator.bundles.status_events"]
+    reasons = [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
+    return [reason for reason in reasons if reason.startswith("Drift")]
 
 
 async def test_the_plan_right_after_a_deploy_is_the_baseline(
@@ -309,7 +310,7 @@ async def test_a_baseline_that_somebody_deletes_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
-    within = "copyrator.bundles.policy.drift_due.PROVEN_WITHIN"
+    within = "copyrator.bundles.policy.drift.due.PROVEN_WITHIN"
     monkeypatch.setattr(within, timedelta(seconds=-1))
     bundle(drift={**DETECT, "interval": "1s"})
     await run()

@@ -158,7 +158,7 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
-    monkeypatch.setattr("copyrator.bundles.plan_queue.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("copyrator.bundles.plans.queue.LOOK_AGAIN", 0.2)
     for name in NAMES[:2]:
         bundle(name, drift={**DETECT, "interval": "1s"})
     operator: Operator = await run(max_plan_jobs=2)
@@ -179,7 +179,7 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     bundle: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.drifts.LEFT_WITHIN", timedelta())
+    monkeypatch.setattr("copyrator.bundles.plans.drift_checks.LEFT_WITHIN", timedelta())
     names = [f"shop{number}" for number in range(FLEET)]
     for name in names:
         bundle(name, drift={**DETECT, "interval": "15m"})
@@ -214,8 +214,8 @@ async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
     await eventually(lambda: available() == "1.1.0")
     assert pending(cluster, "shop") == "Planning"
     looks: list[object] = []
-    visit = operator.controller._deploys.visit
-    operator.controller._deploys.visit = lambda *one: looks.append(one) or visit(*one)
+    visit = operator.controller._reconciler.deploys.visit
+    operator.controller._reconciler.deploys.visit = lambda *one: looks.append(one) or visit(*one)
     asked = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 3, "polls go on")
     assert len(looks) < 20

@@ -15,7 +15,7 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.polls import Polls, Question
+from copyrator.bundles.resolution.polls import Polls, Question
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits

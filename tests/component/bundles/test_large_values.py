@@ -21,7 +21,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.redaction import Redaction, WithheldError
-from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.kube.errors import NotFound
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit

@@ -6,9 +6,9 @@ import pytest
 from tests.steps import measured_steps
 
 from copyrator.api.tagfilter import compile_filter
-from copyrator.bundles.choices import add_all
+from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.policy.candidates import TagSelection
-from copyrator.bundles.policy.versions import VersionRange, parse_version
+from copyrator.bundles.resolution.choices import add_all
 from copyrator.settings import limits
 
 TAGS = 20_000

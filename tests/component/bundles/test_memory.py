@@ -13,7 +13,7 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.histories import status
 
-from copyrator.bundles.cache import _unpack
+from copyrator.bundles.entry import unpack_status
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
@@ -64,7 +64,7 @@ async def test_a_bundle_more_keeps_at_most_eight_and_a_half_kilobytes(
             cluster.change("bundles", name, status=history)
         await eventually(lambda: all(map(polled, numbers)), "all are polled", 60)
         await eventually(lambda: not operator.queue.working and not len(operator.queue), "", 60)
-        _unpack.cache_clear()  # a fixed number of statuses, perhaps those of another test
+        unpack_status.cache_clear()  # a fixed number of statuses, perhaps those of another test
         gc.collect()
         found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
         return sum(each.size for each in found)

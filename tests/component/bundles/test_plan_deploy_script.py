@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import SHELLS, TOOLS, Ended, Pod, graph, node
 
-from copyrator.bundles.policy.deploy_job import AUTO_ROLLBACK
-from copyrator.bundles.policy.plan import Plan, read_operation
-from copyrator.bundles.policy.plan_script import PlanExit, SealedFile, deploy_command
+from copyrator.bundles.policy.jobs.deploy import AUTO_ROLLBACK
+from copyrator.bundles.policy.jobs.plan_script import PlanExit, SealedFile, deploy_command
+from copyrator.bundles.policy.plans.operations import Plan, read_operation
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_OPERATIONS
 

@@ -25,8 +25,8 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.policy.plan_block import BEGIN, END
-from copyrator.bundles.policy.plan_script import PlanExit
+from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
+from copyrator.bundles.policy.jobs.plan_script import PlanExit
 from copyrator.settings.limits import PLAN_OPERATIONS
 
 Run = Callable[..., Any]
@@ -151,7 +151,7 @@ async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before the next poll."""
-    monkeypatch.setattr("copyrator.bundles.plan_jobs.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.jobs.LOOK_AGAIN", 0.5)
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
     bundle(approval=ALWAYS)
@@ -177,7 +177,7 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plan_jobs.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.jobs.LOOK_AGAIN", 0.5)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
@@ -214,7 +214,7 @@ async def test_values_that_were_replaced_before_it_started_make_no_plan(
 async def test_a_log_that_can_not_be_read_yet_is_read_later(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500, 503, 429]
     bundle(approval=ALWAYS)
     await run()
@@ -228,8 +228,8 @@ async def test_a_kubelet_that_hangs_holds_up_only_its_own_bundle(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With more of them than there are workers; there are 4."""
-    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_TIMEOUT", 4.0)
-    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_TIMEOUT", 4.0)
+    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
     names = [f"hangs{number}" for number in range(6)]
     cluster.hanging_logs = "hangs"
     for name in names:
@@ -265,8 +265,8 @@ async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_PATIENCE", 2.0)
-    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_PATIENCE", 2.0)
+    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500] * 99
     bundle(approval=ALWAYS, retry=ONCE)
     await run()

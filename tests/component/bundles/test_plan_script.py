@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, RECORDED, SHELLS, TOOLS, Ended, Pod, graph, node
 
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan
-from copyrator.bundles.policy.plan_block import BEGIN, END, block_lines, read_block
-from copyrator.bundles.policy.plan_script import PlanExit, plan_command, withheld
+from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, block_lines, read_block
+from copyrator.bundles.policy.jobs.plan_script import PlanExit, plan_command, withheld
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 

@@ -51,7 +51,8 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
     await asyncio.sleep(0.3)
     read: list[bytes] = []
-    monkeypatch.setattr("copyrator.bundles.cache._unpack", read.append)
+    for module in ("entry", "entry_reader"):
+        monkeypatch.setattr(f"copyrator.bundles.{module}.unpack_status", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 
@@ -151,7 +152,7 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
 async def test_a_registry_that_takes_its_time_is_mentioned(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.resolutions.PATIENCE", 0.2)
+    monkeypatch.setattr("copyrator.bundles.resolution.polling.PATIENCE", 0.2)
     registry.gate = asyncio.Event()
     bundle()
     await run()
@@ -165,7 +166,7 @@ async def test_a_tag_that_appears_later_is_found(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
-    monkeypatch.setattr("copyrator.bundles.resolutions.ERROR_SHARING", 0.0)
+    monkeypatch.setattr("copyrator.bundles.resolution.polling.ERROR_SHARING", 0.0)
     bundle(version="2.0.0")
     await run()
     await eventually(lambda: cluster.reason() == "TagNotFound")

@@ -305,7 +305,7 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.preview.KEPT", 2)
+    monkeypatch.setattr("copyrator.bundles.policy.plans.preview.KEPT", 2)
     bundle(suspend=True)
     await run()
     ask(cluster, "1.*")

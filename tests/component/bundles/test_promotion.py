@@ -1,4 +1,4 @@
-"""A version is promoted once it has stood in the Bundles of ``spec.promoteFrom`` long enough."""
+"""Which versions ``spec.promoteFrom`` lets be deployed, and what else it goes by."""
 
 from __future__ import annotations
 
@@ -12,66 +12,29 @@ from tests.component.bundles.approvals import condition
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.promoting import (
+    CONSENT,
+    SOAK,
+    annotate,
+    deployed,
+    digest_of,
+    gate_of,
+    held,
+    promoted_from,
+    soak_of,
+    started,
+    waits,
+    waits_for_text,
+)
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
-
-from copyrator.api.seen_time import Gap, SeenTime
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
-SOAK = 3
 MANY = 1_000 if LONG else 200
 LATE = 600 if LONG else 120
 """Seconds in which they all have written on a loaded machine."""
-
-
-def promoted_from(*names: str, soak: str = f"{SOAK}s", namespace: str = "team") -> dict[str, Any]:
-    return {"bundles": [{"namespace": namespace, "name": name} for name in names], "soak": soak}
-
-
-def annotate(cluster: BundleCluster, name: str, **annotations: str | None) -> None:
-    """Set annotations of a Bundle, or remove those that are None."""
-    body = copy.deepcopy(cluster.look("bundles", name) or {})
-    found = body["metadata"].setdefault("annotations", {})
-    for key, value in annotations.items():
-        found.pop(named := f"operator.werf.dev/{key.replace('_', '-')}", None)
-        found |= {} if value is None else {named: value}
-    cluster.write(path_of("bundles", name), body)
-
-
-def digest_of(cluster: BundleCluster, name: str) -> str:
-    return str(cluster.status(name).get("deployed", {}).get("digest"))
-
-
-def soak_of(cluster: BundleCluster, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.status(name).get("soak", [])
-    return found
-
-
-def gate_of(cluster: BundleCluster, name: str = "production") -> dict[str, Any]:
-    return next(iter(cluster.status(name).get("gates", [])), {})
-
-
-async def deployed(cluster: BundleCluster, name: str, version: str) -> None:
-    await eventually(
-        lambda: (
-            cluster.reason(name) == "Deployed"
-            and cluster.status(name).get("deployed", {}).get("version") == version
-        ),
-        f"{name} runs {version}",
-        20,
-    )
-
-
-async def waits(cluster: BundleCluster, reason: str, name: str = "production") -> str:
-    """The message with which a Bundle waits."""
-    await eventually(lambda: gate_of(cluster, name).get("reason") == reason, reason, 20)
-    return str(gate_of(cluster, name)["message"])
-
-
-def started(cluster: BundleCluster, name: str) -> datetime:
-    return datetime.fromisoformat(cluster.status(name)["attempted"]["startedAt"])
 
 
 async def test_a_chain_takes_a_version_from_one_to_the_next_when_each_soak_has_ended(
@@ -151,117 +114,6 @@ async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_wait
     await deployed(cluster, "production", "1.2.0")
 
 
-async def test_the_evidence_of_a_version_stays_when_the_source_moves_up_and_goes_when_down(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging", version="1.0.0", metadata={"annotations": CONSENT})
-    await run(timer_interval=1.0)
-    await deployed(cluster, "staging", "1.0.0")
-    registry.put("app", "1.1.0", "next")
-    cluster.change("bundles", "staging", spec={"version": "1.1.0"})
-    await deployed(cluster, "staging", "1.1.0")
-    assert [bool(one.get("longest")) for one in soak_of(cluster, "staging")] == [True, False]
-    cluster.change("bundles", "staging", spec={"version": "1.0.0"})
-    await deployed(cluster, "staging", "1.0.0")
-    down, there = soak_of(cluster, "staging")
-    assert (down["version"], down["until"] is not None) == ("1.1.0", True)
-    assert "longest" not in down
-    assert (there["version"], there.get("until")) == ("1.0.0", None)
-    bundle("production", version="1.1.0", promoteFrom=promoted_from("staging"))
-    assert "no longer counts in Bundle team/staging" in await waits(cluster, "NotPromoted")
-
-
-CONSENT = {"operator.werf.dev/promote-to": "production,team-*"}
-
-
-async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
-    await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
-    annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
-    message = await waits(cluster, "PromotionHeld")
-    assert "Bundle team/staging is held: load test failed [31m!!" in message
-    assert len(message) < 400
-    assert "until" not in gate_of(cluster)
-    (record,) = soak_of(cluster, "staging")
-    assert record["brokenBy"].startswith("it was held: load test failed")
-    assert "longest" not in record
-    assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
-    annotate(cluster, "staging", hold=None)
-    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun", 20)
-    (record,) = soak_of(cluster, "staging")
-    assert "brokenBy" not in record
-    await deployed(cluster, "production", "1.0.0")
-    since = datetime.fromisoformat(record["since"])
-    assert started(cluster, "production") >= since + timedelta(seconds=4)
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "text"),
-    [("Healthy", "False", "wasn't healthy"), ("Drifted", "True", "drifted")],
-    ids=["health", "drift"],
-)
-async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
-    cluster: BundleCluster, run: Run, bundle: Make, kind: str, status: str, text: str
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-    await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
-    bad = {"type": kind, "status": status, "reason": "Bad", "lastTransitionTime": "2026-01-01"}
-    conditions = cluster.status("staging")["conditions"]
-    cluster.change("bundles", "staging", status={"conditions": [*conditions, bad]})
-    message = await waits_for_text(cluster, "no longer counts in Bundle team/staging")
-    assert text in message
-    (record,) = soak_of(cluster, "staging")
-    assert "longest" not in record
-    cluster.change("bundles", "staging", status={"conditions": conditions})
-    await eventually(lambda: gate_of(cluster).get("until"), "it stands again", 20)
-
-
-async def waits_for_text(cluster: BundleCluster, text: str, name: str = "production") -> str:
-    await eventually(lambda: text in gate_of(cluster, name).get("message", ""), text, 20)
-    return str(gate_of(cluster, name)["message"])
-
-
-async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging", version="1.*", retry={"limit": 0}, metadata={"annotations": CONSENT})
-    await run(timer_interval=1.0)
-    await deployed(cluster, "staging", "1.0.0")
-    cluster.ends = fail
-    registry.put("app", "1.1.0", "next")
-    await eventually(lambda: cluster.reason("staging") == "Quarantined", seconds=20)
-    (record,) = soak_of(cluster, "staging")
-    assert record["brokenBy"] == "a deploy of 1.1.0 failed"
-    assert "longest" not in record
-    cluster.ends = succeed
-    bundle("production", version="1.0.0", promoteFrom=promoted_from("staging"))
-    assert "a deploy of 1.1.0 failed" in await waits(cluster, "NotPromoted")
-
-
-async def test_edited_values_begin_the_soak_anew_and_the_longest_stretch_counts(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
-    bundle("staging", values="values", metadata={"annotations": CONSENT})
-    await run()
-    await eventually(lambda: soak_of(cluster, "staging"), seconds=20)
-    (before,) = soak_of(cluster, "staging")
-    later = datetime.fromisoformat(before["since"]) + timedelta(seconds=2)
-    await eventually(lambda: datetime.now(UTC) > later, seconds=20)
-    cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
-    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2, seconds=20)
-    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"), seconds=20)
-    (after,) = soak_of(cluster, "staging")
-    assert after["since"] > before["since"]
-    assert int(after["longest"].removesuffix("s")) >= 1
-
-
 async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namespace(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -304,11 +156,6 @@ async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namesp
     )
 
 
-def held(cluster: BundleCluster) -> bool:
-    found = (cluster.look("bundles", "staging") or {})["metadata"].get("annotations", {})
-    return "operator.werf.dev/hold" in found
-
-
 async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -326,60 +173,51 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
         await deployed(cluster, name, "1.0.0")
 
 
-async def test_time_that_no_operator_saw_does_not_count_and_is_said(
+async def test_a_cycle_with_depends_on_is_named_and_ends_for_all_when_one_edge_goes(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
-    gaps: list[Gap] = []
-    seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
-    operator = await run(seen_time=seen)
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
-    writes = len(cluster.statuses["staging"])
-    await operator.stop()
-    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
-    gaps.append(Gap(since + timedelta(seconds=1), since + timedelta(seconds=3)))
-    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3), seconds=20)
-    await run(seen_time=seen)
-    await waits_for_text(cluster, "(2s without an operator don't count)")
-    await deployed(cluster, "production", "1.0.0")
-    assert started(cluster, "production") >= since + timedelta(seconds=6)
-    assert len(cluster.statuses["staging"]) == writes, "a gap costs its source no write"
-
-
-async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="3s"))
-    operator = await run(ahead=timedelta(seconds=3))
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
-    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
-    operator.ahead = timedelta()
-    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
-    assert datetime.now(UTC) >= since + timedelta(seconds=3)
-    await deployed(cluster, "production", "1.0.0")
-    assert len(cluster.jobs()) == 2
-
-
-async def test_a_source_that_is_created_again_has_to_stand_anew(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging", deletionPolicy="Orphan")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    """Nothing of it would ever be deployed: each waits for the first deploy of the next."""
+    bundle("a", promoteFrom=promoted_from("b", soak="1s"))
+    bundle("b", dependsOn=[{"name": "c"}])
     await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
-    status = dict(cluster.status("staging"))
-    cluster.drop(path_of("bundles", "staging"))
-    assert "Bundle team/staging doesn't exist" in await waits_for_text(cluster, "doesn't exist")
-    await eventually(lambda: cluster.look("bundles", "staging") is None, seconds=20)
-    status["soak"] = [{**status["soak"][0], "since": "2020-01-01T00:00:00Z", "longest": "9h"}]
-    body = bundle("other")
-    body["metadata"] |= {"name": "staging", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    cluster.write(path_of("bundles", "staging"), {**body, "status": status})
-    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew", 20)
-    (record,) = soak_of(cluster, "staging")
-    assert "longest" not in record
+    await waits(cluster, "NotPromoted", "a")
+    await eventually(lambda: cluster.reason("b") == "DependencyNotReady", seconds=20)
+    bundle("c", promoteFrom=promoted_from("a", soak="1s"))
+    for name in "abc":
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", name, 20)
+    way = (
+        "team/b depends on team/c, team/c is promoted from team/a, team/a is promoted from team/b; "
+        "remove one of these"
+    )
+    text = f"spec.dependsOn: is a cycle of dependsOn and promoteFrom: {way}"
+    assert text in cluster.message("b")
+    assert "spec.promoteFrom.bundles: is a cycle of dependsOn and" in cluster.message("a")
+    assert cluster.jobs() == []
+    cluster.change("bundles", "b", spec={"dependsOn": None})
+    for name in "bac":
+        await deployed(cluster, name, "1.0.0")
+
+
+async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_the_promotion(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("stage")
+    spec = {**bundle("shop")["spec"], "dependsOn": [{"name": "production", "namespace": "team"}]}
+    metadata = {"name": "staging", "namespace": "stage"}
+    staging = path_of("bundles", "staging", "stage")
+    cluster.write(staging, {"metadata": metadata, "spec": spec})
+    bundle("production", promoteFrom=promoted_from("staging", namespace="stage"))
+    await run()
+    await waits(cluster, "PromotionNotAllowed")
+    body = copy.deepcopy(cluster.objects[staging])
+    body["metadata"]["annotations"] = {"operator.werf.dev/promote-to": "team"}
+    cluster.write(staging, body)
+    await eventually(lambda: cluster.reason("production") == "InvalidSpec", seconds=20)
+    assert "stage/staging depends on team/production" in cluster.message("production")
+    body = copy.deepcopy(cluster.objects[staging])
+    del body["metadata"]["annotations"]
+    cluster.write(staging, body)
+    await waits(cluster, "PromotionNotAllowed")
 
 
 async def test_a_suspended_source_stands_and_a_suspended_bundle_waits(

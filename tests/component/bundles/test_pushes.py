@@ -12,7 +12,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles import resolutions
+from copyrator.bundles.resolution import polling as resolutions
 from copyrator.oci.notifications import Push
 
 Run = Callable[..., Any]

@@ -14,16 +14,16 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles import reference_opened as opening
-from copyrator.bundles import reference_watches as watches
-from copyrator.bundles.reference_scopes import Ref, Scope
+from copyrator.bundles.references import open_watches as opening
+from copyrator.bundles.references import watches
+from copyrator.bundles.references.scopes import Ref, Scope
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.kube.watch.seen import Seen
 from copyrator.settings import limits
 from copyrator.settings.config import Settings
@@ -40,12 +40,12 @@ class Reader:
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         self.pool = InformerFactory(self.client, timing=TIMING)
         if served:
-            self.pool = ScopedPool(self.client, served, timing=TIMING)
+            self.pool = ScopedInformerFactory(self.client, served, timing=TIMING)
         self.read: dict[BundleKey, str] = {}
         self.calls: asyncio.Queue[BundleKey] = asyncio.Queue()
         context = SimpleNamespace(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             queue=SimpleNamespace(add=lambda key, _lane: self.calls.put_nowait(key)),
             settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,

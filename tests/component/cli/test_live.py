@@ -134,13 +134,13 @@ async def test_a_page_that_stays_open_keeps_its_size(cluster):
         add_copy(cluster, number)
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
         await until(lambda: len(live.now.copies) == COPIES, "all copies are known")
-        watches = len(live._pool)
+        watches = len(live._informers)
         sizes = []
         tracemalloc.start()
         try:
             for hour in range(HOURS):
                 await _an_hour(cluster, live, hour)
-                assert len(live._pool) == watches
+                assert len(live._informers) == watches
                 assert len(live._tasks) <= 2
                 assert cluster.watches <= watches
                 sizes.append(_held())

@@ -14,7 +14,7 @@ from tests.component.kube.fake_api import turns, until
 
 from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.cache.rules import RuleCache
-from copyrator.copies.copying import CopyController
+from copyrator.copies.controller import CopyController
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
@@ -51,7 +51,7 @@ class Operator:
         self.recorder = EventRecorder(self.client)
         self.controller = CopyController(
             client=self.client,
-            watch_pool=self.pool,
+            informers=self.pool,
             discovery=Discovery(self.client),
             rules=self.rules,
             namespaces=self.namespaces,

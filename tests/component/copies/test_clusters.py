@@ -32,7 +32,7 @@ async def remote(operator: Operator, other: FakeCluster) -> AsyncIterator[Cluste
     remote = ClusterContext(
         name="remote",
         client=client,
-        watch_pool=pool,
+        informers=pool,
         discovery=Discovery(client),
         namespaces=Namespaces(),
         monotonic=time.monotonic,

@@ -19,7 +19,7 @@ PLACES = 20
 @pytest.fixture
 async def served(cluster, monkeypatch):
     """An operator with few places for watches that serves tenants' rules."""
-    monkeypatch.setattr("copyrator.copies.rule_reconciler.ROOM_AGAIN", 0.2)
+    monkeypatch.setattr("copyrator.copies.rule_preparation.ROOM_AGAIN", 0.2)
     monkeypatch.setitem(KubeClient.__init__.__kwdefaults__, "watch_connections", PLACES)
     operator = Operator(cluster, tenant_rules=True)
     for name in (TENANT, OTHER):

@@ -8,8 +8,9 @@ from tests.component.copies.conftest import HOME, by_name, counts, make_rule, re
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
-from copyrator.api.rule import Targets
-from copyrator.api.selectors import Globs, LabelSelector, Operator, Requirement
+from copyrator.api.globs import Globs
+from copyrator.api.rule_spec import Targets
+from copyrator.api.selectors import LabelSelector, Operator, Requirement
 from copyrator.copies.cache.namespaces import Namespace, Namespaces
 from copyrator.copies.policy import matching
 from copyrator.settings.limits import STEP_SECONDS

@@ -7,7 +7,7 @@ import uuid
 
 import msgspec
 
-from copyrator.api.rule import Transform
+from copyrator.api.rule_spec import Transform
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.policy.content import Place, copied_content, new_object
 from copyrator.copies.policy.ownership import Shapes

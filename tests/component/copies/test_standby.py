@@ -18,8 +18,8 @@ async def test_a_standby_watches_and_writes_nothing_not_even_the_hash_key(cluste
 async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(
     cluster, operator, monkeypatch
 ):
-    monkeypatch.setattr("copyrator.copies.copying.HEALTH_SECONDS", 0.01)
-    monkeypatch.setattr("copyrator.copies.copying.STALE_SECONDS", 0.0)
+    monkeypatch.setattr("copyrator.copies.controller.HEALTH_SECONDS", 0.01)
+    monkeypatch.setattr("copyrator.copies.controller.STALE_SECONDS", 0.0)
     key = cluster.objects[KEY]
     cluster.drop(KEY)
     standby = Operator(cluster)

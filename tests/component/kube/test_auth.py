@@ -17,9 +17,9 @@ from tests.component.kube.fake_api import FakeApi, error, until
 from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.registration import register_login
 from copyrator.kube import auth
-from copyrator.kube.auth import KubeconfigError, load_connection
+from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.connection import Connection, Endpoint, KubeconfigError
 from copyrator.kube.resources import CONFIGMAPS
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -156,6 +157,19 @@ async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_othe
     for number in range(circuit_breaker.FAILURES):
         (await watches.permit(number, patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is not None
+
+
+async def test_who_gives_up_in_the_moment_of_the_probe_keeps_nobody_from_probing() -> None:
+    breaker = circuit_breaker.CircuitBreaker()
+    for _ in range(circuit_breaker.FAILURES):
+        (await breaker.permit(patience=1)).failed(errors.ServerError("no"))
+    impatient = asyncio.create_task(breaker.permit(patience=circuit_breaker.FIRST_PAUSE / 2))
+    await asyncio.sleep(0)
+    time.sleep(circuit_breaker.FIRST_PAUSE)
+    with pytest.raises(errors.ServerError):
+        await impatient
+    (await breaker.permit(patience=60)).succeeded()
+    assert breaker.outage is None
 
 
 async def test_a_crowd_of_watches_that_close_at_once_waits_for_one_that_stands(

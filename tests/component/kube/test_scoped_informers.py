@@ -13,7 +13,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES
 from copyrator.kube.watch import namespace_polls
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 
 EVERYTHING = WatchSpec(CONFIGMAPS)
@@ -58,11 +58,11 @@ def deny(api: FakeApi, namespace: str) -> None:
 @pytest.fixture
 async def pool(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ScopedPool]:
+) -> AsyncIterator[ScopedInformerFactory]:
     monkeypatch.setattr(namespace_polls, "POLL_SECONDS", 0.05)
     put_namespace(api, "a")
     put_namespace(api, "b")
-    pool = ScopedPool(client, ("a", "b", "c"), metrics=Metrics(), timing=QUICK)
+    pool = ScopedInformerFactory(client, ("a", "b", "c"), metrics=Metrics(), timing=QUICK)
     yield pool
     await pool.close()
 
@@ -73,7 +73,7 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-async def everything(pool: ScopedPool, api: FakeApi, listener: Listener) -> Registration:
+async def everything(pool: ScopedInformerFactory, api: FakeApi, listener: Listener) -> Registration:
     api.put("one", "a")
     api.put("two", "b")
     api.put("outside", "z")
@@ -98,7 +98,7 @@ async def test_all_namespaces_that_are_there_are_seen_as_one(
 
 
 async def test_nothing_is_asked_cluster_wide(
-    everything: Registration, pool: ScopedPool, api: FakeApi
+    everything: Registration, pool: ScopedInformerFactory, api: FakeApi
 ) -> None:
     pool.acquire(ALL_NAMESPACES, Listener())
     await until(lambda: api.watches == 2, "a watch for each")
@@ -121,7 +121,7 @@ async def test_a_namespace_that_appears_is_joined_and_one_that_goes_takes_its_ob
 
 
 async def test_a_namespace_that_may_not_be_read_holds_up_nobody_and_is_not_gone(
-    everything: Registration, pool: ScopedPool, api: FakeApi, listener: Listener
+    everything: Registration, pool: ScopedInformerFactory, api: FakeApi, listener: Listener
 ) -> None:
     places = Listener()
     pool.acquire(ALL_NAMESPACES, places)
@@ -151,7 +151,7 @@ async def test_a_fault_in_a_namespace_that_is_there_is_a_fault_of_all(
 
 
 async def test_a_second_opinion_asks_everywhere(
-    everything: Registration, pool: ScopedPool, api: FakeApi
+    everything: Registration, pool: ScopedInformerFactory, api: FakeApi
 ) -> None:
     places = pool.acquire(ALL_NAMESPACES, Listener())
     await until(lambda: places.seen and api.watches == 2, "all stands")
@@ -179,7 +179,7 @@ async def test_who_leaves_hears_no_more_and_the_watches_end(
 
 
 async def test_namespaces_are_told_when_they_change_and_only_then(
-    pool: ScopedPool, api: FakeApi
+    pool: ScopedInformerFactory, api: FakeApi
 ) -> None:
     places = Listener()
     found = pool.acquire(ALL_NAMESPACES, places, on_synced=places.on_synced)

@@ -80,7 +80,7 @@ class StrictServer:
         return await self._api.serve(request)
 
 
-@pytest.fixture(params=[6, 16, 34] if LONG else [6, 34])
+@pytest.fixture(params=[6, 16, 34] if LONG else [6, 16])
 def room(request: pytest.FixtureRequest) -> int:
     return request.param
 
@@ -123,7 +123,7 @@ async def write_all(api: FakeApi, server: StrictServer, names: list[str]) -> Non
         workers.start()
         for name in names:
             queue.add(name)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while len(api.objects) < len(names) or queue.working:
                 await asyncio.sleep(0.01)
         assert await workers.drain(5)

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, Handler
 
+from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.policy.candidates import Rejection, TagSelection
-from copyrator.bundles.policy.versions import VersionRange, parse_version
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient

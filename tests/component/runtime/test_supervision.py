@@ -49,7 +49,7 @@ class Kit:
         parts: Any = SimpleNamespace(
             queue=self.queue,
             limit=AdaptiveLimit(),
-            pool=pool,
+            informers=pool,
             client=SimpleNamespace(outage=None),
             publish=lambda: None,
         )

@@ -12,8 +12,8 @@ import pytest
 from copyrator.kube.errors import Forbidden, Unreachable
 from copyrator.metrics import Metrics
 from copyrator.workqueue import workers as workers_module
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
-from copyrator.workqueue.queue import Priority, QueueShutDownError, WorkQueue
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
 from copyrator.workqueue.workers import Workers
 
 
@@ -59,6 +59,16 @@ async def test_a_cancelled_worker_does_not_swallow_a_key(queue: WorkQueue[str]) 
     queue.add("a")  # wakes the first …
     first.cancel()  # … which is cancelled before it runs
     assert await asyncio.wait_for(second, 5) == "a"
+
+
+async def test_a_worker_that_is_cancelled_before_a_key_comes_ends(queue: WorkQueue[str]) -> None:
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    queue.add("a")  # before the first has noticed
+    assert await asyncio.wait_for(second, 5) == "a"
+    await asyncio.wait([first], timeout=5)
+    assert first.cancelled()
 
 
 async def test_workers_wait_without_asking_while_keys_are_held(

@@ -47,9 +47,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
     ):
         api, namespace = cluster.api(), f"team-{secrets.token_hex(3)}"
         api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        team = make_team(cluster, api, namespace, home)
-        yield Bare(cluster, operator, team)
-        team.remove_finalizers()
+        yield Bare(cluster, operator, make_team(cluster, api, namespace, home))
 
 
 def run(bare: Bare, kubeconfig: Path, *command: str) -> tuple[int, str]:

@@ -5,7 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,6 @@ class Team:
     cluster: Cluster
     namespace: str
     charts: Path
-    made: list[str] = field(default_factory=list)
 
     # --- publishing ---
 
@@ -133,14 +132,7 @@ class Team:
             "metadata": {"name": name, **(metadata or {})},
             "spec": {key: value for key, value in spec.items() if value is not None},
         }
-        self.made.append(name)
         return self.api.create(self.path("bundles"), body)
-
-    def remove_finalizers(self) -> None:
-        """Nothing may hold the namespace up when the operator is down."""
-        for bundle in self.made:
-            with contextlib.suppress(ApiStatusError):
-                self.patch("bundles", bundle, metadata={"finalizers": None})
 
     # --- looking ---
 
@@ -244,10 +236,6 @@ def make_team(cluster: Cluster, api: Api, namespace: str, charts: Path) -> Team:
 
 
 @pytest.fixture
-def team(
-    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
-) -> Iterator[Team]:
+def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
     """A namespace in which werf may deploy."""
-    team = make_team(cluster, api, namespace("team"), tmp_path)
-    yield team
-    team.remove_finalizers()
+    return make_team(cluster, api, namespace("team"), tmp_path)

@@ -14,7 +14,7 @@ from tests.e2e.faults.recorder import Recorder
 from tests.long import LONG
 
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy.drift_due import next_slot
+from copyrator.bundles.policy.drift.due import next_slot
 from localcluster import Cluster
 
 FLEET = 300 if LONG else 6

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, make_team, within
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
+from tests.e2e.vanishing import vanish
 
 from copyrator.api.names import ANN_PROMOTE_TO
 from localcluster import Api, Cluster
@@ -177,7 +178,6 @@ class Stage:
             if target := spec.get("project_namespace"):
                 spec["project_namespace"] = self.team(target).namespace
                 self._allow(team.namespace, spec["project_namespace"])
-            team.made.append(found["metadata"]["name"])
         return found
 
     def _allow(self, account_in: str, target: str) -> None:
@@ -226,11 +226,7 @@ def stages(
     for example, stage in stages.items():
         stage.install(example)
     yield stages
-    for stage in stages.values():
-        for team in stage.teams.values():
-            team.remove_finalizers()
-    for name in made:
-        api.delete(f"/api/v1/namespaces/{name}")
+    vanish(cluster, made)
 
 
 def test_every_example_of_a_bundle_has_a_promise() -> None:

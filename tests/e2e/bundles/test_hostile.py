@@ -90,4 +90,3 @@ def test_a_bundle_elsewhere_that_came_first_and_never_deployed_keeps_nobody_from
     other.wait_gone("bundles", "shop")
     assert team.release("shop") is not None
     assert other.jobs("shop", "uninstall") == []
-    other.remove_finalizers()

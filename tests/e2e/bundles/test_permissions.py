@@ -81,7 +81,6 @@ def bare(
         for one in api.get(f"{RBAC}/{kind}")["items"]:
             if one["metadata"]["name"].startswith(f"{team.namespace}-"):
                 api.delete(f"{RBAC}/{kind}/{one['metadata']['name']}")
-    team.remove_finalizers()
 
 
 def types(team: Team, *words: str, code: int = 0) -> str:
@@ -349,7 +348,7 @@ def test_without_the_right_to_ask_the_words_of_blind_applies_are_used(
         where = team.namespace
         said = types(team, "why", f"{where}/shop", "--kind", "bundle")
         assert f"  patch configmaps in {where}\n" in said
-        assert "the plan's blind applies say" in said
+        assert "Named by the plan's blind applies" in said
         shown = types(team, "plan", "bundle", f"{where}/shop", code=2)
         assert f"missing: patch configmaps in {where}" in shown
         assert not {"missing", "missingPermissions"} & set(plan(team))

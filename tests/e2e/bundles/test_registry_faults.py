@@ -9,6 +9,7 @@ import pytest
 from tests.component.oci.fake_registry import Handler, answering
 from tests.e2e.bundles.bad_registry import Front, endless_pages, serving, stalling
 from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, operating, within
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster
 
@@ -85,8 +86,7 @@ def scene(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
             fronts[name].fault = fault
         scene.second = team.publish("2.0.0", "second")
         yield scene
-        team.remove_finalizers()
-    api.delete(f"/api/v1/namespaces/{namespace}")
+    vanish(cluster, [namespace])
 
 
 def test_a_token_that_the_registry_no_longer_takes_is_renewed_without_a_word(scene: Scene) -> None:

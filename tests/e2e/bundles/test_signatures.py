@@ -1,4 +1,4 @@
-"""Only what is signed by who is trusted is deployed, and what isn't trusted any more is named."""
+"""Only what has a trusted signature is deployed, and what isn't trusted any more is named."""
 
 import json
 import secrets

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, apply, install, uninstall
+from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, RULES, apply, install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.cli import cli
@@ -94,6 +94,22 @@ def secret(namespace: str, name: str, *keys: str, **labels: str) -> dict[str, An
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "stringData": dict.fromkeys(keys, SENTINEL),
     }
+
+
+@contextmanager
+def synced_and_failing(stage: Stage, word: str) -> Iterator[None]:
+    """A rule `word` with copies in all namespaces `word-*`, and `word-no` without a source."""
+    source = {"kind": "Secret", "name": word}
+    stage.apply(
+        secret(stage.home, word, "password"),
+        rule(stage.home, word, source=source, targets={"namespaces": [f"{word}-*"]}),
+        rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
+    yield
+    for name in (word, f"{word}-no"):
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
 
 
 def plainly(output: str) -> str:

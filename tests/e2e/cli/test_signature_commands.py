@@ -117,12 +117,12 @@ def test_resolve_selects_the_highest_signed_tag_and_names_those_passed_over(stag
 def test_resolve_selects_nothing_where_nothing_is_signed(stage, signed):
     command = f"resolve {signed} --insecure --key {signed.key}"
     said = stage.types(f"{command} >=1.0.2", code=1)
-    assert "no tag that matches >=1.0.2 is signed by who is trusted" in said
+    assert "no tag that matches >=1.0.2 has a trusted signature" in said
     assert "the signature is by none of the keys" in said
     found = json.loads(stage.types(f"{command} 1.0.4 -o json", code=1))
     assert (found["tag"], found["digest"], found["signedBy"]) == (None, None, None)
     assert [(one["tag"], one["reason"]) for one in found["rejected"]] == [("1.0.4", "Unsigned")]
-    assert found["message"] == f"{signed}:1.0.4 isn't signed by who is trusted"
+    assert found["message"] == f"{signed}:1.0.4 has no trusted signature"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret
+from tests.e2e.cli.conftest import SENTINEL, in_environment, synced_and_failing
 from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
@@ -77,21 +77,8 @@ async def opened(session, url):
 def copied(stage, word, namespace):
     """A rule `word` with a copy in one namespace, and one whose source doesn't exist."""
     place = namespace(f"{word}-team")
-    stage.apply(
-        secret(stage.home, word, "password"),
-        rule(
-            stage.home,
-            word,
-            source={"kind": "Secret", "name": word},
-            targets={"namespaces": [f"{word}-*"]},
-        ),
-        rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
-    )
-    stage.wait_reason(RULES.format(stage.home), word, "Synced")
-    stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
-    yield place
-    for name in (word, f"{word}-no"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
+    with synced_and_failing(stage, word):
+        yield place
 
 
 async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(

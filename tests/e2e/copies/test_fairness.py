@@ -69,9 +69,7 @@ def messages(api, tenant):
 @pytest.fixture
 def team(cluster, api, namespace, tmp_path):
     """A namespace in which werf may deploy."""
-    team = make_team(cluster, api, namespace("team"), tmp_path)
-    yield team
-    team.remove_finalizers()
+    return make_team(cluster, api, namespace("team"), tmp_path)
 
 
 def test_a_tenant_without_measure_holds_up_its_own_rules_only(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, within
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api
 from localcluster.audit import WRITE_VERBS
@@ -128,9 +129,7 @@ def fleet(cluster, api, user, tmp_path_factory):
         fleet.wait_ready(TARGETS)
         fleet.seconds = time.monotonic() - began
         yield fleet
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: api.delete(f"/api/v1/namespaces/{name}"), names))
-    api.delete(f"/api/v1/namespaces/{fleet.source}")
+    vanish(cluster, [*names, fleet.source])
 
 
 def make_sources(fleet, number):

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet, within
 from tests.e2e.documents import commands
 from tests.e2e.installation import installed
+from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
 from copyrator.cli import cli
@@ -166,8 +167,7 @@ def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
         statuses = [one for one in mine if one.subresource == "status" and one.name == word]
         assert len(statuses) <= 2 * len(bounds) + seconds + 4
     finally:
-        for name in spaces:
-            api.delete(f"/api/v1/namespaces/{name}")
+        vanish(fleet.operator.cluster, spaces)
 
 
 def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
@@ -220,7 +220,7 @@ def test_what_happens_during_a_rollout(fleet, api, user, word, namespace):
     user.wait_data("secrets", four, word, encoded(password="new"))
     user.patch("secrets", three, word, data=encoded(password="edited"))
     said = fleet.types(f"why {one}/{word} --kind secret --operator-namespace {fleet.home}")
-    assert "changes its copies in steps, and this one's turn hasn't come" in said
+    assert "changes its copies in steps, and the step of this copy hasn't begun" in said
     planned = fleet.types(
         f"plan rule {fleet.home}/{word} --operator-namespace {fleet.home}", code=2
     )

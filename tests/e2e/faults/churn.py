@@ -296,14 +296,6 @@ class Churn:
         until(gone, f"{path} is gone", GONE)
 
 
-def sweep(api: Api, word: str) -> None:
-    """Delete all namespaces whose names begin so."""
-    for item in api.get("/api/v1/namespaces")["items"]:
-        name = item["metadata"]["name"]
-        if name.startswith(word) and "deletionTimestamp" not in item["metadata"]:
-            api.delete(f"/api/v1/namespaces/{name}")
-
-
 def mark_of(found: dict[str, Any]) -> Mark:
     return found["metadata"]["uid"], found["metadata"]["resourceVersion"]
 

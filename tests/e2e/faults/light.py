@@ -91,10 +91,6 @@ class Light:
                 found.append(f"the {what}: {ready}, its last state {'' if seen else 'not '}seen")
         return found
 
-    def delete(self) -> None:
-        for name in self.targets:
-            self.api.delete(f"/api/v1/namespaces/{name}")
-
     def _is_right(self, namespace: str) -> bool:
         try:
             copy = self.api.get(f"/api/v1/namespaces/{namespace}/secrets/{self.word}")

@@ -20,11 +20,12 @@ import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults import attempts, oracle
 from tests.e2e.faults.attempts import Records
-from tests.e2e.faults.churn import Churn, sweep
+from tests.e2e.faults.churn import Churn
 from tests.e2e.faults.fleet import Fleet
 from tests.e2e.faults.recorder import Recorder
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.vanishing import sweep
 from tests.long import LONG
 
 from localcluster import Api, Cluster
@@ -168,8 +169,7 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
     churn, fleet = Churn(api, random, home, word), Fleet(team, random)
     with ExitStack() as stack:
         stack.callback(uninstall, cluster, home)
-        stack.callback(sweep, api, word)
-        stack.callback(team.remove_finalizers)
+        stack.callback(sweep, cluster, word)
         watches = [
             stack.enter_context(Recorder(api, path))
             for path in (

@@ -20,6 +20,7 @@ from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
 from localcluster import Api, Cluster
@@ -84,7 +85,7 @@ def setup(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
     assert [one for one in ours if one.verb == "delete" and one.resource == "secrets"] == []
     jobs = [one for one in ours if one.verb == "create" and one.resource == "jobs"]
     assert len([one for one in jobs if one.code < 300]) == 1, "one deploy, and no reason for more"
-    light.delete()
+    vanish(cluster, [*light.targets, teams])
     uninstall(cluster, home)
 
 

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.faults.churn import sweep
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.vanishing import sweep, vanish
 
 from hostile.bad import SHARED, Places
 from hostile.neighbours import Plan
 from hostile.newcomers import Newcomers, bare_client, waits, whoami
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 
 COPIES = {"secrets": 1, "configmaps": 1}
 """What the trusted rules give each new namespace."""
-_HELD = {
-    "copyrators": "apis/flant.com/v1",
-    "bundles": "apis/operator.werf.dev/v1",
-    "configmaps": "api/v1",
-    "secrets": "api/v1",
-    "jobs": "apis/batch/v1",
-}
-"""What may have finalizers, with the path of its API."""
 SERVED = 60.0
 """Seconds within which a namespace has its copies, however long it took the others."""
 
@@ -141,37 +129,9 @@ class Stage:
         return Waits(list(found.values()), list(bare.values()))
 
     def end(self) -> None:
-        """Take off all finalizers, and delete the namespaces without waiting for it."""
-        bad = (*self.places.evil, *self.places.forged)
-        for namespace in bad:
-            for resource, group in _HELD.items():
-                self._remove_finalizers(namespace, resource, group)
-        for name in (*bad, self.places.victim):
-            with contextlib.suppress(ApiStatusError):
-                self.api.delete(f"/api/v1/namespaces/{name}")
-        sweep(self.api, f"{self.word}-")
-
-    def _remove_finalizers(self, namespace: str, resource: str, group: str) -> None:
-        """By kubectl, because some are nested more deeply than Python's `json` reads."""
-        shown = 'jsonpath={range .items[?(@.metadata.finalizers)]}{.metadata.name}{"\\n"}{end}'
-        names = self.cluster.kubectl("get", resource, "-n", namespace, "-o", shown).split()
-        for name in names:
-            with contextlib.suppress(urllib.error.HTTPError):  # it has gone meanwhile
-                self._patch(f"/{group}/namespaces/{namespace}/{resource}/{name}")
-
-    def _patch(self, path: str) -> None:
-        """Take the finalizers off; the answer isn't read."""
-        handlers = (
-            urllib.request.ProxyHandler({}),
-            urllib.request.HTTPSHandler(context=self.api.context),
-        )
-        asked = urllib.request.Request(
-            self.api.server + path,
-            b'{"metadata": {"finalizers": null}}',
-            {"Content-Type": "application/merge-patch+json"},
-            method="PATCH",
-        )
-        urllib.request.build_opener(*handlers).open(asked, timeout=30).close()
+        """Remove the namespaces."""
+        vanish(self.cluster, (*self.places.evil, *self.places.forged, self.places.victim))
+        sweep(self.cluster, f"{self.word}-")
 
 
 @contextmanager

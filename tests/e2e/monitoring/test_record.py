@@ -15,6 +15,7 @@ from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install, uninstall
 from tests.e2e.monitoring.setup import INTERVAL, Setup
 from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.vanishing import vanish
 from tests.long import LONG
 from tests.monitoring.pages import BAD, GOOD, RECORDED, recorded, shape
 
@@ -43,8 +44,7 @@ def setup(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Setup]:
             yield Setup(proxy, process, light)
             assert process.stop() == 0
             assert "Traceback" not in process.log
-    light.team.remove_finalizers()
-    light.delete()
+    vanish(cluster, light.targets)
     uninstall(cluster, home)
 
 

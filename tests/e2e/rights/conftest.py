@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
-from tests.e2e.installation import BUNDLES, KINDS, install, uninstall
+from tests.e2e.installation import KINDS, install, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.bundle_cases import FAILS
 from tests.e2e.rights.roles import Roles
 from tests.e2e.rights.stage import Stage
+from tests.e2e.vanishing import vanish
 
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
@@ -48,11 +49,8 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         yield stage
         assert operator.stop() == 0
     assert "Traceback" not in log.read_text()
-    for namespace, name in stage.made:
-        api.remove_finalizers(f"{BUNDLES.format(namespace)}/{name}")
     uninstall(cluster, home)
-    for name in places.values():
-        api.delete(f"/api/v1/namespaces/{name}")
+    vanish(cluster, places.values())
 
 
 def prepare(stage: Stage, folder: Any) -> None:

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.e2e.copies.conftest import User, encoded
@@ -72,7 +72,6 @@ class Stage:
     """One where werf may deploy."""
     bare: str
     """One without the account werf, so that Bundles there stop short of a Job."""
-    made: list[tuple[str, str]] = field(default_factory=list)
 
     @staticmethod
     def word(prefix: str = "t") -> str:
@@ -117,7 +116,6 @@ class Stage:
     def bundle(
         self, namespace: str, name: str, metadata: dict[str, Any] | None = None, **spec: Any
     ) -> Says:
-        self.made.append((namespace, name))
         body = {
             "apiVersion": "operator.werf.dev/v1",
             "kind": "Bundle",

@@ -15,6 +15,7 @@ from tests.e2e.bundles.test_freeze import Terminal, waits
 from tests.e2e.installation import apply, install, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.conftest import settings
+from tests.e2e.vanishing import vanish
 
 from demo.chart import render
 from localcluster import Api, Cluster
@@ -84,7 +85,5 @@ def test_an_annotation_counts_within_ten_seconds(
 def team(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Team]:
     name = f"team-{secrets.token_hex(3)}"
     api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    found = make_team(cluster, api, name, tmp_path)
-    yield found
-    found.remove_finalizers()
-    api.delete(f"/api/v1/namespaces/{name}")
+    yield make_team(cluster, api, name, tmp_path)
+    vanish(cluster, [name])

@@ -15,6 +15,7 @@ from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, within
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.conftest import settings
+from tests.e2e.vanishing import vanish
 
 from demo.chart import ROOT, Rendered, render
 from localcluster import Api, Cluster
@@ -57,9 +58,8 @@ def place(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
         api.create("/api/v1/namespaces", {"metadata": {"name": one}})
     place = Place(api, home, make_team(cluster, api, name, tmp_path))
     yield place
-    place.team.remove_finalizers()
     uninstall(cluster, home)
-    api.delete(f"/api/v1/namespaces/{name}")
+    vanish(cluster, [name])
 
 
 def entries(place: Place) -> list[dict[str, Any]]:

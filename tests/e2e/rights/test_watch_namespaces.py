@@ -1,6 +1,5 @@
 """An operator of some namespaces: Roles in these, no ClusterRole, and nothing asked elsewhere."""
 
-import contextlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from tests.e2e.installation import BUNDLES, install
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.rights.stage import SECONDS
+from tests.e2e.vanishing import vanish
 
 from demo.chart import render
 from localcluster import Api, Cluster, Requests
-from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 
 
@@ -71,13 +70,7 @@ def scoped(
         yield Scoped(cluster, user, operator, account, *places, requests)
         assert operator.stop() == 0
     assert "Traceback" not in log.read_text()
-    for namespace in places:
-        rules = f"/apis/flant.com/v1/namespaces/{namespace}/copyrators"
-        for path in (BUNDLES.format(namespace), rules):
-            for item in api.get(path)["items"]:
-                api.remove_finalizers(f"{path}/{item['metadata']['name']}")
-        with contextlib.suppress(ApiStatusError):  # a test has deleted one
-            api.delete(f"/api/v1/namespaces/{namespace}")
+    vanish(cluster, places)
 
 
 def test_it_copies_between_its_namespaces(scoped: Scoped):

@@ -26,6 +26,7 @@ from tests.e2e.secrecy import traces
 from tests.e2e.secrecy.hostile_registry import hostile_registry
 from tests.e2e.secrecy.quoting_webhook import quoting_webhook
 from tests.e2e.secrecy.sentinels import Sentinels
+from tests.e2e.vanishing import vanish
 
 from demo.chart import render
 from localcluster import Api, Cluster
@@ -176,12 +177,7 @@ def run(
         assert operator.stop() == 0
     for kind in ("clusterrolebinding", "clusterrole"):
         cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")
-    rules = f"/apis/flant.com/v1/namespaces/{home}/copyrators"
-    for path in (rules, BUNDLES.format(others[0])):
-        for item in api.get(path)["items"]:
-            api.remove_finalizers(f"{path}/{item['metadata']['name']}")
-    for name in (home, *others):
-        api.delete(f"/api/v1/namespaces/{name}")
+    vanish(cluster, (home, *others))
 
 
 def test_copies_are_made_changed_healed_adopted_and_removed(run: Run):

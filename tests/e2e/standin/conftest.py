@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.job_records import JOB
 
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER
+from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER
 from copyrator.bundles.policy.observation import Ending, ending_of
 from localcluster import Api, Cluster
 from localcluster.bundle import push

@@ -6,8 +6,8 @@ from typing import Any
 from tests.e2e.standin.conftest import Charts, Werf
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.policy.deploy_job import build_deploy_job
-from copyrator.bundles.policy.deploy_order import DeployOrder
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs.order import DeployOrder
 from localcluster import Api
 from localcluster.waiting import eventually
 

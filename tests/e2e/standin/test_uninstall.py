@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, only_stand_in
 
-from copyrator.bundles.policy.uninstall_job import UNINSTALL_SCRIPT
+from copyrator.bundles.policy.jobs.uninstall import UNINSTALL_SCRIPT
 from localcluster import Api, Cluster
 
 

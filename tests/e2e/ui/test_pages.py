@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.cli.conftest import rule, synced_and_failing
 from tests.e2e.installation import RULES
 from tests.e2e.ui.conftest import PICTURES, SHOWN, opened
 
@@ -15,21 +15,8 @@ HTML = "<img src=x onerror=alert(1)>"
 def copied(stage, word, namespace):
     """A rule with copies in three namespaces, and one whose source is missing."""
     places = sorted(namespace(f"{word}-team") for _ in range(3))
-    stage.apply(
-        secret(stage.home, word, "password"),
-        rule(
-            stage.home,
-            word,
-            source={"kind": "Secret", "name": word},
-            targets={"namespaces": [f"{word}-*"]},
-        ),
-        rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
-    )
-    stage.wait_reason(RULES.format(stage.home), word, "Synced")
-    stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
-    yield places
-    for name in (word, f"{word}-no"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
+    with synced_and_failing(stage, word):
+        yield places
 
 
 async def test_a_page_updates_itself_and_keeps_what_a_person_looks_at(stage, word, copied, tab):

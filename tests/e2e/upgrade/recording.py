@@ -18,10 +18,10 @@ import yaml
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
 from tests.e2e.installation import KINDS, KINDS_SETTING, install
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.vanishing import vanish
 
 from demo.chart import render
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 from localcluster.locks import file_lock
 from localcluster.paths import cache_dir
@@ -188,18 +188,9 @@ def is_ready(body: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def remove(api: Api) -> None:
-    """Delete the namespaces with all that is in them."""
-    for plural, namespace in (("copyrators", HOME), ("bundles", APPS)):
-        path = PATHS[plural].format(namespace)
-        for item in api.get(path)["items"]:
-            api.remove_finalizers(f"{path}/{item['metadata']['name']}")
-    for name in NAMESPACES:
-        try:
-            api.delete(f"/api/v1/namespaces/{name}")
-        except ApiStatusError as error:
-            if error.code != 404:
-                raise
+def remove(cluster: Cluster) -> None:
+    """Remove the namespaces with all that is in them."""
+    vanish(cluster, NAMESPACES)
 
 
 if __name__ == "__main__":
@@ -207,4 +198,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         found = record(running, Path(directory) / "operator.log")
     Path(sys.argv[2]).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    remove(running.api())
+    remove(running)

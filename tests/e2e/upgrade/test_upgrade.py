@@ -29,7 +29,7 @@ def left_behind(request, cluster: Cluster, api: Api) -> Iterator[Path]:
     recording.restore(api, json.loads(request.param.read_text()))
     with recording.registry(cluster):
         yield kubeconfig
-    recording.remove(api)
+    recording.remove(cluster)
     until(
         lambda: not [n for n in api.get("/api/v1/namespaces")["items"] if is_of_this_test(n)],
         "the namespaces are gone",

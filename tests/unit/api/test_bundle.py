@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import (
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import (
     Approval,
     ApprovalMode,
     BundleDefaults,
     BundleSpec,
     DeletionPolicy,
-    InvalidSpec,
     JobSpec,
     Retry,
     ValuesKind,
     ValuesSource,
-    parse_bundle,
 )
 from copyrator.api.drift import Drift, DriftMode
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthMode
 from hostile.mangled import JSON

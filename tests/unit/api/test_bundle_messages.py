@@ -24,6 +24,10 @@ DIGEST = (
 )
 
 
+REF = {"kind": "Secret", "name": "keys"}
+NAMES = [{"name": f"b{number}"} for number in range(20)]
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -105,6 +109,139 @@ DIGEST = (
             ("spec.werf.version: must be removed: spec.werf.image already names a tag or digest"),
         ),
         (
+            {"minAge": "721h"},
+            "spec.minAge: must be between 1s and 720h",
+        ),
+        (
+            {"approval": {"expires": "59s"}},
+            "spec.approval.expires: must be between 1m and 720h",
+        ),
+        (
+            {"drift": {"interval": "14m"}},
+            "spec.drift.interval: must be between 15m and 720h",
+        ),
+        ({"drift": {"ignore": [{}]}}, "spec.drift.ignore[0].kind: is required"),
+        (
+            {"drift": {"ignore": [{"kind": "Pod"}] * 51}},
+            "spec.drift.ignore: has 51 items; at most 50 are allowed",
+        ),
+        (
+            {"drift": {"ignore": [{"kind": "Pod", "name": "x" * 254}]}},
+            "spec.drift.ignore[0].name: must have at most 253 characters",
+        ),
+        (
+            {"dependsOn": [{"name": "shop"}]},
+            "spec.dependsOn[0].name: is this Bundle itself; remove the item",
+        ),
+        (
+            {"dependsOn": [{"name": f"b{number}"} for number in range(21)]},
+            "spec.dependsOn: has 21 items; at most 20 are allowed",
+        ),
+        (
+            {"promoteFrom": {}},
+            "spec.promoteFrom.bundles: is required: name at least one Bundle",
+        ),
+        (
+            {"promoteFrom": {"bundles": [{"name": "a"}, {"name": "shop"}]}},
+            "spec.promoteFrom.bundles[1].name: is this Bundle itself; remove the item",
+        ),
+        (
+            {"promoteFrom": {"bundles": [{"name": f"b{number}"} for number in range(21)]}},
+            "spec.promoteFrom.bundles: has 21 items; at most 20 are allowed",
+        ),
+        (
+            {"windows": [{}, {"from": "24:00"}]},
+            "spec.windows[1].from: must be before 24:00; 00:00 is the beginning of a day",
+        ),
+        (
+            {"windows": [{"to": "00:00"}]},
+            "spec.windows[0].to: must differ from from; for the whole day leave both out",
+        ),
+        (
+            {"windows": [{"days": ["Mo"]}]},
+            ("spec.windows[0].days[0]: 'Mo' isn't a day; use Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+        ),
+        (
+            {"windows": [{"from": "9"}]},
+            "spec.windows[0].from: '9' isn't a time; write it as 09:00, up to 24:00",
+        ),
+        (
+            {"windows": [{"timeZone": "Mars"}]},
+            (
+                "spec.windows[0].timeZone: 'Mars' isn't a known time zone; use an IANA name such "
+                "as Europe/Berlin"
+            ),
+        ),
+        (
+            {"health": "On"},
+            "spec.health: must be one of Off, Watch",
+        ),
+        (
+            {"verify": {"anyOf": []}},
+            ("spec.verify.anyOf: is required: name who may sign, or remove the field above it"),
+        ),
+        (
+            {"verify": {"anyOf": [{}]}},
+            (
+                "spec.verify.anyOf[0].cosign: or notation is required, and only one of them in "
+                "each entry"
+            ),
+        ),
+        (
+            {"verify": {"anyOf": [{"cosign": {}}]}},
+            (
+                "spec.verify.anyOf[0].cosign.keysFrom: is required, or issuer, subjectPattern and "
+                "trustedRootFrom"
+            ),
+        ),
+        *(
+            (
+                {"verify": {"anyOf": [{"cosign": {"keysFrom": REF, name: "x"}}]}},
+                (
+                    f"spec.verify.anyOf[0].cosign.{name}: must be removed: keysFrom is set; use an "
+                    "entry of its own"
+                ),
+            )
+            for name in ("issuer", "subjectPattern", "trustedRootFrom")
+        ),
+        (
+            {"verify": {"anyOf": [{"cosign": {"issuer": "https://i"}}]}},
+            "spec.verify.anyOf[0].cosign.subjectPattern: is required",
+        ),
+        (
+            {"verify": {"anyOf": [{"cosign": {"subjectPattern": "x"}}]}},
+            "spec.verify.anyOf[0].cosign.issuer: is required",
+        ),
+        (
+            {"verify": {"anyOf": [{"cosign": {"issuer": "i", "subjectPattern": "x"}}]}},
+            (
+                "spec.verify.anyOf[0].cosign.issuer: 'i' isn't the URL of an issuer; for example "
+                "https://accounts.google.com"
+            ),
+        ),
+        (
+            {"verify": {"anyOf": [{"cosign": {"issuer": "http://i", "subjectPattern": "x"}}]}},
+            (
+                "spec.verify.anyOf[0].cosign.trustedRootFrom: is required: the kind and name of a "
+                "ConfigMap or Secret"
+            ),
+        ),
+        (
+            {"verify": {"anyOf": [{"notation": {"caFrom": REF}}]}},
+            (
+                'spec.verify.anyOf[0].notation.subjects: is required; ["*"] accepts every '
+                "certificate of the CA"
+            ),
+        ),
+        (
+            {"verify": {"anyOf": [{"notation": {"subjects": ["*"]}}]}},
+            "spec.verify.anyOf[0].notation.caFrom: is required, or signingAuthorityFrom",
+        ),
+        (
+            {"verify": {"anyOf": [{"notation": {"subjects": ["x"] * 21, "caFrom": REF}}]}},
+            "spec.verify.anyOf[0].notation.subjects: must have at most 20 items",
+        ),
+        (
             {"version": "1.2 -"},
             (
                 "spec.version: '1.2 -' isn't a valid version range: write a range with a hyphen "
@@ -128,6 +265,20 @@ def test_an_image_has_at_most_512_characters() -> None:
     "spec",
     [
         {"serviceAccountName": "a/b"},
+        {"verify": {"anyOf": [{"cosign": {"keysFrom": REF | {"name": "a/b"}}}]}},
+        {
+            "verify": {
+                "anyOf": [
+                    {
+                        "cosign": {
+                            "issuer": "https://".ljust(513, "i"),
+                            "subjectPattern": "x",
+                            "trustedRootFrom": REF,
+                        }
+                    }
+                ]
+            }
+        },
         {"caSecret": "a/b"},
         {"valuesFrom": [{"kind": "Secret", "name": "a/b"}]},
         {"job": {"nodeSelector": {"-": "x"}}},
@@ -153,6 +304,26 @@ def test_what_a_bundle_may_not_have(spec: dict[str, Any]) -> None:
         {"releasesHistoryMax": 1},
         {"timeout": "1s"},
         {"timeout": "720h"},
+        {"minAge": "1s"},
+        {"approval": {"expires": "1m"}},
+        {"drift": {"interval": "15m", "ignore": [{"kind": "k" * 253, "name": "n" * 253}] * 50}},
+        {"dependsOn": NAMES},
+        {"promoteFrom": {"bundles": NAMES, "soak": "1s"}},
+        {"verify": {"anyOf": [{"cosign": {"keysFrom": REF}}] * 10}},
+        {"verify": {"anyOf": [{"notation": {"subjects": ["x" * 512] * 20, "caFrom": REF}}]}},
+        {
+            "verify": {
+                "anyOf": [
+                    {
+                        "cosign": {
+                            "issuer": "https://".ljust(512, "i"),
+                            "subjectPattern": "x",
+                            "trustedRootFrom": {"name": "root"},
+                        }
+                    }
+                ]
+            }
+        },
         {"job": {"podAnnotations": {"a": "no label: ###"}}},
         {"job": {"nodeSelector": {"a": "x"}}},
     ],

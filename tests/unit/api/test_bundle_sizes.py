@@ -15,7 +15,8 @@ from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.bundles.cache import BundleEntry, read_entry
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 from copyrator.settings import limits
 from hostile.mangled import JSON, TEXTS
 

@@ -7,7 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleStatus, Deployed, HistoryEntry, VersionRef, parse_status
+from copyrator.api.bundle_status import (
+    BundleStatus,
+    Deployed,
+    HistoryEntry,
+    VersionRef,
+    parse_status,
+)
 from copyrator.api.records import json_fields
 
 FULL: dict[str, Any] = {

@@ -60,6 +60,10 @@ def test_messages():
         "the certificate in infra/tls, key tls.crt ended at 2026-05-31T23:59:00Z; "
         "2 more in status.certificates; renew it at the source"
     )
+    assert message(ends(-60, ""), ends(5)) == (
+        "the certificate in infra/tls, key tls.crt ended at 2026-05-31T23:59:00Z; "
+        "1 more in status.certificates; renew it at the source"
+    )
     assert message(ends(WARNING + 60)) == (
         "the first certificate to end is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
     )
@@ -129,6 +133,18 @@ def test_the_last_certificate_goes_with_its_condition():
     assert after["certificates"] == []
     assert condition_of(after) is None
     assert "certificates" not in status(None, certificates=())
+
+
+def test_stored_certificates_are_bounded():
+    one = {"notAfter": "2026-06-01T00:00:00.5Z", "source": "s" * 999, "key": "k" * 999}
+    (found,) = read_certificates({"certificates": [one | {"commonName": "c" * 999}]})
+    assert found == Certificate(NOW, "s" * 512, "k" * 512, "c" * 64)
+    (found,) = read_certificates({"certificates": [one | {"notAfter": "1900-01-01T00:00:00Z"}]})
+    assert found == Certificate(datetime(1970, 1, 1, tzinfo=UTC), "s" * 512, "k" * 512)
+    (found,) = read_certificates({"certificates": [{"notAfter": one["notAfter"]}]})
+    assert found == Certificate(NOW, "", "")
+    many = [one | {"key": str(number)} for number in (9, 8, 7, 6, 5, 4)]
+    assert [found.key for found in read_certificates({"certificates": many})] == list("56789")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
     unmanaged_conditions,
+    with_further,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -73,6 +75,33 @@ def test_update_pending_is_a_condition_only_where_there_are_gates(status: str) -
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         }
     ]
+
+
+def test_one_condition_is_replaced_in_its_place() -> None:
+    others = {"type": "Sunny", "status": "True"}
+    before = [others, *build([], Health.READY)]
+    update = FurtherCondition(ConditionStatus.TRUE, "TooYoung", "Gate age")
+
+    def replaced(previous: Any, one: FurtherCondition | None, minutes: int) -> list[Any]:
+        now = NOW + timedelta(minutes=minutes)
+        kind = ConditionType.UPDATE_PENDING
+        return with_further(previous, kind, one, generation=5, now=now)
+
+    pending = {
+        "type": "UpdatePending",
+        "status": "True",
+        "reason": "TooYoung",
+        "message": "Gate age",
+        "observedGeneration": 5,
+        "lastTransitionTime": "2026-01-02T03:05:05Z",
+    }
+    found = replaced(before, update, 1)
+    assert found == [*before[1:], pending, others]
+    later = replaced(found, replace(update, message="other"), 2)
+    assert later == [*before[1:], pending | {"message": "other"}, others]
+    ended = replaced(later, replace(update, status=ConditionStatus.FALSE), 3)
+    assert ended[3]["lastTransitionTime"] == "2026-01-02T03:07:05Z"
+    assert replaced(later, None, 4) == [*before[1:], others]
 
 
 def test_the_same_verdict_later_gives_equal_conditions() -> None:

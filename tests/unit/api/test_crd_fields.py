@@ -9,27 +9,30 @@ from typing import Any
 import pytest
 import yaml
 
-from copyrator.api.bundle import (
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import (
+    DEFAULT_VERSION,
+    ApprovalMode,
     BundleDefaults,
-    BundleReason,
     BundleSpec,
-    BundleStatus,
-    parse_bundle,
+    DeletionPolicy,
+    ValuesKind,
 )
-from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
-from copyrator.api.rule import RuleSpec, parse_rule
+from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     ConflictPolicy,
     ImmutablePolicy,
     Mode,
+    RuleSpec,
 )
 from copyrator.api.rule_spec import DeletionPolicy as RuleDeletionPolicy
 from copyrator.api.rule_status import (

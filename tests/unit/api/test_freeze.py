@@ -50,6 +50,8 @@ def test_what_the_command_writes_is_read_as_it_was_meant() -> None:
         ("[1]", "[1]"),
         ("x" * (MAX_REASON + 1), "x" * (MAX_REASON - 1) + "…"),
         ("x" * MAX_REASON, "x" * MAX_REASON),
+        ("x" * limits.FREEZE_BYTES, "x" * (MAX_REASON - 1) + "…"),
+        ("x" + " " * (2 * MAX_REASON - 1) + "y", "x"),
     ],
 )
 def test_plain_text_freezes_and_is_the_reason(value: str, reason: str) -> None:
@@ -64,6 +66,8 @@ def test_plain_text_freezes_and_is_the_reason(value: str, reason: str) -> None:
         ('{"untill": "x"}', "untill"),
         ('{"until": "tomorrow"}', "until: 'tomorrow' isn't an RFC 3339 time"),
         (' {"until": []}', "$.until"),
+        ('{"until": "%s"}' % ("x" * 41), f"until: '{'x' * 39}…' isn't an RFC 3339 time; correct"),
+        ('{"until": "%s"}' % ("x" * 40), f"until: '{'x' * 40}' isn't an RFC 3339 time; correct"),
         ("{" * 4000, "JSON"),
         ('{"reason":' * 400, "$.reason"),
         ("x" * (limits.FREEZE_BYTES + 1), "longer than 4096 bytes"),
@@ -93,6 +97,12 @@ def test_a_config_map_that_is_not_understood_freezes_all(data: dict[str, str], w
     assert found.fault.startswith("ConfigMap home/copyrator-freeze can't be read: ")
     assert why in found.fault
     assert found.fault.endswith("copyrator thaw --all")
+
+
+def test_the_keys_of_a_config_map_count_too() -> None:
+    longest = "x" * (limits.FREEZE_BYTES - len("reason"))
+    assert read_config_map(config_map(reason=longest)).fault == ""
+    assert "longer than 4096 bytes" in read_config_map(config_map(reason=longest + "x")).fault
 
 
 def test_an_empty_config_map_freezes_and_binary_data_is_not_understood() -> None:

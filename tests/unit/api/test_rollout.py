@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.fields import Fields
+from copyrator.api.fields import Fields, InvalidSpec
 from copyrator.api.rollout import (
     Consumer,
     Restart,
@@ -19,7 +19,8 @@ from copyrator.api.rollout import (
     read_rollout,
     read_rollout_state,
 )
-from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import ROLLOUT_STEPS, UNHEALTHY_BEFORE
 from hostile.mangled import JSON
@@ -189,6 +190,38 @@ def test_a_hostile_state_is_bounded() -> None:
     assert state.stopped is not None
     assert len(state.stopped.consumer.name) == 400
     assert (state.stopped.consumer.namespace, state.stopped.consumer.kind) == ("", "")
+
+
+def test_a_stored_consumer_has_at_most_four_hundred_characters() -> None:
+    longest, longer = "x" * 400, "x" * 401
+    found = {"content": CONTENT, "step": 1, "unhealthyBefore": [longer, longest]}
+    state = read_rollout_state({"rollout": found})
+    assert state is not None
+    assert state.unhealthy_before == (longest,)
+
+
+def test_a_state_of_the_last_step_is_read() -> None:
+    found = {"content": CONTENT, "step": ROLLOUT_STEPS, "previous": "short"}
+    assert read_rollout_state({"rollout": found}) == RolloutState(CONTENT, step=ROLLOUT_STEPS)
+
+
+def test_the_status_has_what_is_known_of_a_rollout_that_runs() -> None:
+    assert STATES[0].to_dict(4) == {"content": CONTENT}
+    assert STATES[2].to_dict(4) == {
+        "content": CONTENT,
+        "step": 2,
+        "steps": 4,
+        "previous": "a" * 32,
+        "startedAt": "2026-01-01T12:00:00Z",
+        "nextAt": "2026-01-01T12:00:00Z",
+        "stopped": {
+            "namespace": "team-a",
+            "kind": "Deployment",
+            "name": "web",
+            "message": "Replicas: 0/1",
+        },
+        "unhealthyBefore": ["team-a/Deployment/api"],
+    }
 
 
 def test_a_long_message_is_cut() -> None:

@@ -9,15 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.steps import least_cpu_seconds
 
-from copyrator.api.rule import (
-    ConflictPolicy,
-    DeletionPolicy,
-    ImmutablePolicy,
-    InvalidSpec,
-    Mode,
-    RuleSpec,
-    parse_rule,
-)
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy, ImmutablePolicy, Mode, RuleSpec
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import STEP_SECONDS
 from hostile.mangled import JSON

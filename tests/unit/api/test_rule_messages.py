@@ -9,8 +9,8 @@ import pytest
 
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
-from copyrator.api.rule import RuleSpec, copies_kind, parse_rule
-from copyrator.api.rule_spec import MAX_TARGETS_TEXT, Source, Targets
+from copyrator.api.rule import copies_kind, parse_rule
+from copyrator.api.rule_spec import MAX_TARGETS_TEXT, RuleSpec, Source, Targets
 from copyrator.api.rule_transform import template_texts
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import (
@@ -39,6 +39,17 @@ def selector(**expression: Any) -> dict[str, Any]:
 
 def source(**fields: Any) -> dict[str, Any]:
     return {"metadata": META, "spec": {"source": SOURCE | fields}}
+
+
+ENTRY = {"as": "a", "kind": "Secret", "name": "x"}
+
+
+def composed(*sources: Any) -> dict[str, Any]:
+    return {"metadata": META, "spec": {"template": TEMPLATE, "sources": list(sources)}}
+
+
+def rollout(**fields: Any) -> dict[str, Any]:
+    return new(rollout={"steps": ["1", "100%"], **fields})
 
 
 def template(**fields: Any) -> dict[str, Any]:
@@ -274,6 +285,65 @@ LABEL_VALUE = (
             template(status={"a": 1}),
             "spec.template.status: must be removed: the object's controller sets it",
         ),
+        (
+            new(sources=[{}]),
+            ("spec.sources: needs spec.template, which reads them; to copy, set spec.source"),
+        ),
+        (
+            composed(),
+            ("spec.sources: must name a source; remove it for a template without sources"),
+        ),
+        (
+            composed(*[ENTRY] * 33),
+            "spec.sources: has more than 32 entries; use a selector",
+        ),
+        (
+            composed(ENTRY, ENTRY | {"name": "y"}),
+            "spec.sources[1].as: a is the name of an earlier entry; choose another one",
+        ),
+        (
+            composed(ENTRY | {"as": "1"}),
+            (
+                "spec.sources[0].as: '1' can't be a name in a template; use at most 63 letters, "
+                "digits and '_', beginning with a letter"
+            ),
+        ),
+        (
+            composed(ENTRY | {"selector": {"matchLabels": {"a": "b"}}}),
+            "spec.sources[0].name: set exactly one of name and selector",
+        ),
+        (
+            rollout(steps=None),
+            'spec.rollout.steps: is required, for example ["1", "10%", "100%"]',
+        ),
+        (rollout(steps=["2", "2", "100%"]), "spec.rollout.steps: must increase"),
+        (rollout(steps=["2"]), 'spec.rollout.steps: must end with "100%"'),
+        (
+            rollout(steps=[str(number) for number in range(1, 21)] + ["100%"]),
+            "spec.rollout.steps: must not have more than 20 steps",
+        ),
+        (
+            rollout(steps=["101%", "100%"]),
+            (
+                "spec.rollout.steps[0]: '101%' is neither a number of namespaces, such as 1, nor a "
+                "percentage between 1% and 100%"
+            ),
+        ),
+        (
+            rollout(pause="169h"),
+            (
+                "spec.rollout.pause: '169h' isn't a duration between 1s and 168h, for example 10m "
+                "or 1h"
+            ),
+        ),
+        (
+            rollout(first={}),
+            ("spec.rollout.first: must select some namespaces; set matchLabels, or remove it"),
+        ),
+        (
+            rollout(first={"matchLabels": {"a": "-"}}),
+            f"spec.rollout.first.matchLabels[a]: {LABEL_VALUE}",
+        ),
     ],
 )
 def test_a_rule_that_is_wrong_says_where_and_what_to_do(body: dict[str, Any], message: str) -> None:
@@ -296,6 +366,8 @@ def test_a_rule_that_is_wrong_says_where_and_what_to_do(body: dict[str, Any], me
         selector(key="a", operator="In", values=["", "b"]),
         selector(key="a.b/c", operator="DoesNotExist"),
         template(metadata={"name": "x", "namespace": "{{ namespace.name }}"}),
+        rollout(steps=["1%", "100%"], pause="1s"),
+        rollout(steps=[*map(str, range(1, 20)), "100%"], pause="168h"),
     ],
 )
 def test_what_is_allowed_is_allowed(body: dict[str, Any]) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.rule import InvalidSpec, RuleSpec, copies_kind, parse_rule
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule import copies_kind, parse_rule
+from copyrator.api.rule_spec import RuleSpec
 
 TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 ONE = {"as": "hub", "kind": "Secret", "name": "creds"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 
 A, B = (f"sha256:{letter * 64}" for letter in "ab")

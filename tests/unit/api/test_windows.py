@@ -33,6 +33,13 @@ def parsed(windows: Any) -> BundleSpec | InvalidSpec:
             Window(frozenset({0, 5}), 0, 360, "Asia/Kolkata"),
             "Mon,Sat 00:00-06:00 Asia/Kolkata",
         ),
+        ({"days": ["Mon", "Tue"]}, Window(frozenset({0, 1})), "Mon,Tue 00:00-24:00 UTC"),
+        ({"days": ["Tue", "Wed", "Thu"]}, Window(frozenset({1, 2, 3})), "Tue-Thu 00:00-24:00 UTC"),
+        (
+            {"days": ["Mon", "Wed", "Fri"]},
+            Window(frozenset({0, 2, 4})),
+            "Mon,Wed,Fri 00:00-24:00 UTC",
+        ),
         (
             {"days": ["Fri"], "from": "22:00", "to": "06:00"},
             Window(frozenset({4}), 1320, 360),
@@ -47,6 +54,10 @@ def test_a_window_has_days_hours_and_a_zone(
     assert isinstance(found, BundleSpec)
     assert found.windows == (wanted,)
     assert shown(found.windows) == text
+
+
+def test_windows_are_shown_one_after_the_other() -> None:
+    assert shown((Window(), Window(frozenset({6})))) == "00:00-24:00 UTC; Sun 00:00-24:00 UTC"
 
 
 def test_without_windows_deploys_begin_at_any_time() -> None:

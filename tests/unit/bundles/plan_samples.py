@@ -13,8 +13,8 @@ from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import (
     Target,
 )
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan
-from copyrator.bundles.policy.plan_record import Made
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
+from copyrator.bundles.policy.plans.record import Made
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=2)

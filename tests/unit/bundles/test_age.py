@@ -16,6 +16,8 @@ from copyrator.api.bundle_status import (
     CandidateStatus,
     Deployed,
 )
+from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import PromoteFrom
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import PASSED, Candidate, Facts, Occasion, Waiting, age
 
@@ -42,13 +44,14 @@ def judge(seen: datetime | None, now: datetime = NOW, **status: Any) -> object:
     facts = Facts(
         BundleStatus(**{"deployed": DEPLOYED, **status}), Occasion.NEW_DIGEST, first_seen=seen
     )
-    return age.GATE.judge(spec(), candidate("1.1.0", "new"), facts, now)
+    return age.GATE.judge(spec(), candidate("1.1.0", "1" * 64), facts, now)
 
 
 def test_a_version_waits_until_it_is_old_enough() -> None:
     assert judge(NOW) == Waiting(
         "TooYoung",
-        "1.1.0 (sha256:new) was seen first at 2026-05-04T12:00:00Z, and spec.minAge asks for 2h",
+        "1.1.0 (sha256:111111111111) was seen first at 2026-05-04T12:00:00Z, and spec.minAge asks "
+        "for 2h",
         NOW + 2 * HOUR,
     )
     assert judge(NOW - 2 * HOUR) is PASSED
@@ -66,6 +69,7 @@ def test_a_clock_that_was_set_back_lets_nothing_pass_early() -> None:
 
 def test_a_first_install_an_edit_and_a_force_do_not_wait() -> None:
     assert judge(None, deployed=Deployed()) is PASSED
+    assert judge(None, deployed=replace(DEPLOYED, digest="sha256:" + "1" * 64)) is PASSED
     assert age.GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
     assert age.GATE.concerns(spec())
     assert not age.GATE.concerns(spec(min_age=0.0))
@@ -133,6 +137,23 @@ def test_a_stream_of_pushes_never_drives_out_the_oldest(pauses: list[int]) -> No
         assert times == sorted(times)
 
 
+def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
+    known = tuple(one(f"1.1.{number}", f"{number}") for number in range(MAX_CANDIDATES))
+    status = BundleStatus(deployed=DEPLOYED, candidates=known)
+    seen, last = [candidate("1.2.0", "new")], (one("1.2.0", "new"),)
+
+    def kept(*stood: int) -> tuple[CandidateStatus, ...]:
+        wanted = [f"sha256:{number}" for number in stood]
+        return age.remembered(status, spec(), seen, NOW, wanted)
+
+    end = MAX_CANDIDATES - 1
+    assert kept() == known[:-1] + last
+    assert kept(end, end - 1) == known[: end - 2] + known[end - 1 :] + last
+    assert kept(*range(MAX_CANDIDATES)) == known[:-1] + last
+    promoted = spec(min_age=0.0, promote_from=PromoteFrom((BundleKey("qa", "shop"),)))
+    assert age.remembered(status, promoted, (), NOW) == known
+
+
 def test_the_next_one_to_become_old_enough_is_known() -> None:
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
@@ -140,6 +161,7 @@ def test_the_next_one_to_become_old_enough_is_known() -> None:
     assert age.next_look(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
     assert age.next_look(status, spec(), NOW + 2 * HOUR) is None
     assert age.next_look(status, spec(min_age=0.0), NOW) is None
+    assert not age.has_come(status, spec(min_age=0.0), None, NOW)
     assert not age.has_come(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
     assert age.has_come(status, spec(), None, NOW + HOUR)
     assert age.has_come(status, spec(), NOW, NOW + HOUR)

@@ -197,8 +197,9 @@ def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
     status = BundleStatus(gates=(other, planning))
     first, ours = approval.paused(status).gates
     assert (first, ours.reason, ours.state) == (other, "AutoupdateDisabled", "Waiting")
-    assert ours.message is not None
-    assert "operator.werf.dev/disable-autoupdate" in ours.message
+    assert ours.message == (
+        "nothing is planned until the annotation operator.werf.dev/disable-autoupdate is removed"
+    )
     assert approval.paused(approval.paused(status)) == approval.paused(status)
     for gates in ((), (waits,), (other,)):
         kept = BundleStatus(gates=gates)
@@ -208,6 +209,7 @@ def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
 def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
     waits = GateStatus(name="approval", state="Waiting", reason="Suspended", message="x")
     (ours,) = approval.planning(BundleStatus(gates=(waits,))).gates
-    assert (ours.reason, ours.message) == ("Planning", PLANNING.message)
+    assert (ours.name, ours.reason) == ("approval", "Planning")
+    assert ours.message == PLANNING.message
     other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))
     assert approval.planning(other) == other

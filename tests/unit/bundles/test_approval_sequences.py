@@ -14,16 +14,20 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long import LONG
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.decisions import Case, Moment, decided, noted
-from copyrator.bundles.policy import plan_decision, plan_record, state
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.policy import state
 from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.observation import Ending
-from copyrator.bundles.policy.plan import (
+from copyrator.bundles.policy.plans import decision as plan_decision
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import (
     Operation,
     Plan,
     covers,
@@ -31,9 +35,9 @@ from copyrator.bundles.policy.plan import (
     read_operation,
     risky,
 )
-from copyrator.bundles.policy.plan_record import Made
+from copyrator.bundles.policy.plans.record import Made
 from copyrator.bundles.policy.requests import acknowledged
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolution.model import Resolution
 
 LINES = (
     "create ::ConfigMap:a",
@@ -319,9 +323,10 @@ def made_of(plan: Any) -> tuple[Any, ...]:
 
 
 MOST = settings.default.max_examples
+LIVES = 2 * MOST if LONG else MOST // 2 if MOST >= 100 else 4  # 4 in `make mutate`
 
 
-@settings(max_examples=2 * MOST if MOST >= 100 else 4, deadline=None)  # 4 in `make mutate`
+@settings(max_examples=LIVES, deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_nothing_is_deployed_that_was_not_approved(random: Random) -> None:
     simulation = Simulation(random)

@@ -14,7 +14,8 @@ import pytest
 from tests.histories import soak, status
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.cache import BundleCache, read_entry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry_reader import read_entry
 
 BYTES = 4500
 COUNT = 1000
@@ -71,12 +72,12 @@ def taken(*, promotes: bool = False) -> float:
 @pytest.mark.measures
 def test_a_bundle_with_all_its_history_takes_no_more_than_the_budget() -> None:
     # Python's table of interned strings takes megabytes when it grows, at any of them: once.
-    assert min(taken(), taken()) <= BYTES
+    assert taken() <= BYTES or taken() <= BYTES
 
 
 @pytest.mark.measures
 def test_the_soak_of_a_bundle_takes_little_more() -> None:
-    assert min(taken(promotes=True), taken(promotes=True)) <= BYTES + SOAK
+    assert taken(promotes=True) <= BYTES + SOAK or taken(promotes=True) <= BYTES + SOAK
 
 
 def test_a_status_is_read_as_it_was_written() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.entry_reader import read_entry
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"

@@ -17,7 +17,13 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.policy.gates import PASSED, Candidate, Facts, Occasion, Waiting
-from copyrator.bundles.policy.gates.depends_on import GATE, MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.gates.depends_on import (
+    GATE,
+    MAX_SEARCHED,
+    TooManyError,
+    cycle_fault,
+    find_cycle,
+)
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -100,6 +106,17 @@ def test_a_search_that_goes_on_and_on_ends() -> None:
     assert cycle(chain) == []
     with pytest.raises(TooManyError):
         cycle(chain | {MAX_SEARCHED: [MAX_SEARCHED + 1]})
+
+
+def test_a_fault_names_the_cycle_or_says_that_there_are_too_many() -> None:
+    edges = {key(0): [key(1)], key(1): [key(0)], key(2): []}
+    assert cycle_fault(key(0), edges.__getitem__) == (
+        "is a cycle, apps/b0 -> apps/b1 -> apps/b0; remove one of these"
+    )
+    assert cycle_fault(key(2), edges.__getitem__) is None
+    assert cycle_fault(key(0), lambda one: [key(int(one.name[1:]) + 1)]) == (
+        "leads to more than 500 Bundles; reduce it"
+    )
 
 
 EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=4), max_size=7)

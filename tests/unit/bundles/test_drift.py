@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome, Verification
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import Drift, DriftMode, Ignored
@@ -20,12 +20,16 @@ from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftStatus, Dri
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import drift_correction, drift_due, drift_record, state
-from copyrator.bundles.policy.drift import Findings, findings
-from copyrator.bundles.policy.drift_condition import drifted
-from copyrator.bundles.policy.drift_due import AT_ONCE, due_at, next_slot, slots_between
-from copyrator.bundles.policy.drift_record import CheckedPlan
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan, read_operation
+from copyrator.bundles.policy import state
+from copyrator.bundles.policy.drift import correction as drift_correction
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
+from copyrator.bundles.policy.drift.condition import drifted
+from copyrator.bundles.policy.drift.due import AT_ONCE, due_at, next_slot, slots_between
+from copyrator.bundles.policy.drift.findings import Findings, findings
+from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan, read_operation
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -205,6 +209,7 @@ FAILED = replace(CHECK, outcome="Failed", started_at=format_time(NOW))
         ),
         # a correction that wasn't made
         (status(attempted=BROKEN), SOON),
+        (status(attempted=replace(BROKEN, interruptions=2)), SOON),
         (status(attempted=replace(BROKEN, interruptions=3)), REGULAR),
         (status(attempted=replace(BROKEN, next_retry_at=None)), REGULAR),
         # a baseline that failed: half a minute later, then doubling, then regularly
@@ -235,6 +240,13 @@ FAILED = replace(CHECK, outcome="Failed", started_at=format_time(NOW))
 )
 def test_when_the_next_check_begins(what: BundleStatus, wanted: datetime | None) -> None:
     assert due_at(what, spec(), "s", UID) == wanted
+
+
+def test_without_retries_the_first_interruption_is_too_many() -> None:
+    asked = replace(spec(), retry=Retry(limit=0, backoff=30))
+    for interruptions, due in ((None, SOON), (1, REGULAR)):
+        what = status(attempted=replace(BROKEN, interruptions=interruptions))
+        assert due_at(what, asked, "s", UID) == due
 
 
 @pytest.mark.parametrize(
@@ -340,6 +352,12 @@ def test_more_objects_than_are_listed_count_as_the_same() -> None:
     assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
     assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
     assert not drift_record.is_same(full, [])
+
+
+def test_names_with_blanks_are_told_apart() -> None:
+    found = replace(FOUND, corrected=("update :g:Role:say hi",))
+    assert drift_record.is_same(found, ["delete :g:Role:say hi"])
+    assert not drift_record.is_same(found, ["update :g:Role:or hi"])
 
 
 @pytest.mark.parametrize(
@@ -529,7 +547,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
     why = drift_due.hindrance(status(), spec(suspend=True), "s", "v")
     assert why is not None
     noted = drift_record.noted(status(), why)
-    assert noted.drift.reason == "Suspended"
+    assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
     assert drift_record.noted(noted, None) == status()
     failed = drift_record.failed(status(), "PlanFailed", "no")
     assert drift_record.noted(failed, None) == failed
@@ -545,6 +563,10 @@ def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: i
     after = drift_record.without_ignored(status(drift=drift), asked).drift
     assert (len(after.objects), after.count or 0) == (left, left)
     assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
+    if not left:
+        assert after == replace(
+            drift, objects=(), count=None, verdict="NotDrifted", since=None, found_job=None
+        )
     more = replace(drift, count=30)
     assert drift_record.without_ignored(status(drift=more), asked).drift == more
 
@@ -560,3 +582,224 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
     what = status(attempted=ended)
     assert drift_due.is_regular(what, spec(), UID, format_time(began)) is wanted
     assert drift_due.is_regular(replace(what, attempted=Attempted()), spec(), UID, "x")
+    assert drift_due.is_regular(what, spec(), UID, None)
+    assert drift_due.is_regular(
+        replace(what, attempted=Attempted()), spec(), UID, format_time(began)
+    )
+
+
+def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
+    what = drift_record.begun(status(), TARGET, "check-2", NOW)
+    running = DriftCheck(
+        **MADE_OF,
+        job="check-2",
+        number=2,
+        outcome="Running",
+        attempt=1,
+        started_at=format_time(NOW),
+    )
+    assert what == status(drift=replace(FOUND, check=running))
+    assert drift_record.begun(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
+
+    waits = drift_record.with_message(what, "no node")
+    assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
+    assert drift_record.with_message(waits, None) == what
+
+    said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
+    made = drift_record.made(said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR)
+    planned = replace(
+        running,
+        outcome="Planned",
+        made_at=format_time(NOW + HOUR),
+        id=made.drift.check.id,
+        revision=3,
+        operations=2,
+        seal="seal-2",
+    )
+    assert made == status(drift=replace(FOUND, check=planned))
+
+
+def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
+    begun = plan_record.begun(status(), TARGET, "plan-1", NOW)
+    plan = plan_record.planned(begun, plan_record.Made(PLAN.plan, None), spec(), NOW).plan
+    check = drift_record.made(drift_record.begun(status(), TARGET, "c", NOW), PLAN, None, NOW)
+    assert check.drift.check.id == plan.id
+
+
+def test_a_baseline_ends_what_was_known_of_drift() -> None:
+    after = drift_record.based(status(drift=TWICE), NOW + HOUR)
+    assert after.drift == DriftStatus(
+        check=CHECK, checked_at=format_time(NOW + HOUR), verdict="NotDrifted", attempt=1
+    )
+    assert drift_record.based(status(deployed=replace(THERE, time=None)), NOW).baseline.unproven
+
+
+def test_a_check_that_failed_tells_nothing() -> None:
+    after = drift_record.failed(status(drift=TWICE), "PlanFailed", "no")
+    assert after.drift == replace(
+        TWICE,
+        check=replace(CHECK, outcome="Failed", reason="PlanFailed", message="no"),
+        verdict="Unknown",
+        reason="PlanFailed",
+        message="no",
+        objects=(),
+        count=None,
+        found_job=None,
+    )
+
+
+def test_only_a_check_that_runs_is_broken_off() -> None:
+    running = status(drift=replace(FOUND, check=replace(CHECK, outcome="Running", number=7)))
+    after = drift_record.broken_off(running)
+    assert after == status(drift=replace(FOUND, check=DriftCheck(number=7)))
+    assert drift_record.broken_off(status()) == status()
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        (spec(), status()),
+        (
+            spec(DriftMode.OFF),
+            status(drift=DriftStatus(check=DriftCheck(number=1)), baseline=Baseline()),
+        ),
+        (
+            spec(DriftMode.OFF, approval=ApprovalMode.ON_RISK),
+            status(drift=DriftStatus(check=CHECK)),
+        ),
+    ],
+)
+def test_what_nobody_asks_for_any_more_goes(asked: BundleSpec, left: BundleStatus) -> None:
+    assert drift_record.switched_off(status(), asked) == left
+
+
+def test_a_verdict_says_when_and_at_which_attempt() -> None:
+    noted = replace(FOUND, reason="Suspended", message="x", attempt=None)
+    after = judge(noted, EDITED)
+    assert after == replace(FOUND, checked_at=format_time(NOW + HOUR), found_job="check-9")
+    nothing = judge(FOUND)
+    assert (nothing.objects, nothing.count, nothing.attempt) == ((), None, 1)
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (2, " and 1 more"), (3, " and 2 more")])
+def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -> None:
+    found = judge(FOUND, *(f"apply ::ConfigMap:a{number}" for number in range(count)))
+    assert found.reason == "BlindApply"
+    assert found.message == (
+        f"apply ::ConfigMap:a0{more} can't be compared: their dry runs were refused, which is not "
+        "so right after the deploy. The Job's log says why; check the permissions of its service "
+        "account"
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "said"),
+    [
+        (status(), spec(suspend=True), "nothing is compared while spec.suspend is true"),
+        (status(deployed=replace(THERE, digest=None)), spec(), "nothing is deployed yet"),
+        (
+            status(attempted=replace(TRIED, outcome="Failed", version="1.2")),
+            spec(),
+            "the deploy of 1.2 hasn't succeeded",
+        ),
+        (
+            status(deployed=replace(THERE, spec_hash="other")),
+            spec(),
+            "the spec isn't the one that was deployed",
+        ),
+        (
+            status(deployed=replace(THERE, reference="other")),
+            spec(),
+            "the spec isn't the one that was deployed",
+        ),
+        (
+            status(deployed=replace(THERE, values_hash="other")),
+            spec(),
+            "the values aren't the ones that were deployed",
+        ),
+    ],
+)
+def test_what_keeps_it_from_being_compared_in_words(
+    what: BundleStatus, asked: BundleSpec, said: str
+) -> None:
+    why = drift_due.hindrance(what, asked, "s", "v")
+    assert why == drift_due.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
+
+
+MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "said"),
+    [
+        (status(), spec(), "update ::ConfigMap:app has drifted"),
+        (
+            status(),
+            spec(DriftMode.DETECT),
+            (
+                "update ::ConfigMap:app has drifted; to restore what was deployed: "
+                "copyrator reconcile bundle -n prod shop --force"
+            ),
+        ),
+        (
+            status(drift=TWICE),
+            spec(),
+            (
+                "update ::ConfigMap:app has drifted again after 2 corrections, so something else "
+                "changes the same objects each time: find it, or name them in spec.drift.ignore"
+            ),
+        ),
+        (
+            status(drift=replace(MANY, count=9)),
+            spec(),
+            ", ".join(MANY.objects[:5]) + " and 4 more have drifted",
+        ),
+        (
+            status(drift=replace(MANY, objects=MANY.objects[:6], count=None)),
+            spec(),
+            ", ".join(MANY.objects[:5]) + " and 1 more have drifted",
+        ),
+        (
+            status(drift=replace(FOUND, verdict="NotDrifted")),
+            spec(),
+            "the objects of the release are as they were deployed",
+        ),
+        (
+            status(
+                drift=replace(FOUND, verdict="NotDrifted"), baseline=replace(BASE, unproven=True)
+            ),
+            spec(),
+            (
+                "nothing has drifted since 2026-11-23T12:00:00Z; what had drifted before isn't "
+                "seen, as the deploy was checked later than 15 minutes after its end"
+            ),
+        ),
+        (status(baseline=Baseline()), spec(), "what is deployed hasn't been compared yet"),
+        (
+            status(drift=replace(FOUND, verdict="Unknown")),
+            spec(),
+            "the last check had no result",
+        ),
+        (status(drift=replace(FOUND, verdict="Unknown", message="no")), spec(), "no"),
+        (status(drift=replace(FOUND, reason="PlanFailed", message="no")), spec(), "no"),
+        (status(drift=replace(FOUND, reason="PlanFailed")), spec(), ""),
+    ],
+)
+def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str) -> None:
+    found = drifted(what, asked)
+    assert found is not None
+    assert found.message == said
+
+
+def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
+    once = drift_correction.succeeded(status()).drift
+    assert once == replace(FOUND, corrections=1, corrected=FOUND.objects)
+    again = drift_correction.succeeded(status(drift=replace(once, objects=("update ::Pod:x",))))
+    assert (again.drift.corrections, again.drift.corrected) == (2, (EDITED, "update ::Pod:x"))
+
+
+def test_an_attempt_records_what_it_corrects() -> None:
+    what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
+    assert drift_correction.begun(what).attempted == replace(
+        TRIED, plan="i", plan_job="check-1", correction=True
+    )

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, read_annotation
 from copyrator.bundles.policy import state
@@ -40,13 +40,12 @@ assert isinstance(SPEC, BundleSpec)
 ALL = Freeze(reason="all")
 TEAM = Freeze(namespace="team", reason="team")
 GARBAGE = read_annotation("team", "{")
-GATE = freeze.gate(lambda _: True)
 
 
 def judge(*freezes: Freeze, now: datetime = NOON) -> Passed | Waiting | Refused:
     assert isinstance(SPEC, BundleSpec)
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, freezes=freezes)
-    return GATE.judge(SPEC, Candidate("1", "sha256:0"), facts, now)
+    return freeze.gate(lambda _: True).judge(SPEC, Candidate("1", "sha256:0"), facts, now)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_its_message_names_each_freeze() -> None:
 
 
 def test_it_is_asked_about_every_deploy() -> None:
-    assert GATE.occasions == frozenset(Occasion)
+    assert freeze.gate(lambda _: True).occasions == frozenset(Occasion)
 
 
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     MAX_GATES,
     Attempted,
@@ -20,7 +20,7 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
-from copyrator.bundles.policy import gates, state, verdicts
+from copyrator.bundles.policy import gates, ready_conditions, state
 from copyrator.bundles.policy.gates import (
     PASSED,
     Candidate,
@@ -219,6 +219,7 @@ def test_the_occasion(request_: Request | None, deployed: str | None, expected: 
         (state.Need.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
         (state.Need.FIRST, None, Occasion.NEW_DIGEST),
         (state.Need.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
+        (state.Need.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
         (state.Need.REPAIR, Outcome.FAILED, Occasion.EDIT),
     ],
 )
@@ -286,10 +287,12 @@ def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:
     found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
-    update = verdicts.update_pending(BundleStatus(gates=found))
+    update = ready_conditions.update_pending(BundleStatus(gates=found))
     assert (update.status, update.reason) == ("True", "TooYoung")
     assert update.message == "Gate b: seen a moment ago"
-    idle = verdicts.update_pending(BundleStatus(gates=gates.recorded(judged(gate("a", PASSED)))))
+    idle = ready_conditions.update_pending(
+        BundleStatus(gates=gates.recorded(judged(gate("a", PASSED))))
+    )
     assert (idle.status, idle.reason) == ("False", "UpToDate")
     assert idle.message == "No version waits for a gate"
 
@@ -297,4 +300,4 @@ def test_update_pending_names_the_first_gate_that_objects() -> None:
 def test_a_person_who_is_awaited_is_named_before_other_gates() -> None:
     waits = Waiting("AwaitingApproval", "approve it")
     found = gates.recorded(judged(gate("a", Refused("Unsigned", "no")), gate("b", waits)))
-    assert verdicts.update_pending(BundleStatus(gates=found)).reason == "AwaitingApproval"
+    assert ready_conditions.update_pending(BundleStatus(gates=found)).reason == "AwaitingApproval"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import Status
@@ -20,9 +20,10 @@ from copyrator.bundles.policy.health import (
     GRACE,
     Fault,
     Judged,
-    Tally,
+    ReleaseObjects,
     healthy,
     other_manager,
+    overridden,
     turns_late,
     undeployed,
 )
@@ -57,15 +58,15 @@ def judged(status: Status = Status.CURRENT, text: str = "", generation: int = 1)
     return Judged("1", "shop", status, text, generation)
 
 
-def tally(**objects: Status) -> Tally:
-    found = Tally()
+def objects_of(**objects: Status) -> ReleaseObjects:
+    found = ReleaseObjects()
     for name, status in objects.items():
         found.add(f"Deployment/{name}", judged(status, "why"), NOW)
     return found
 
 
 def said(
-    found: Tally, now: float = NOW, status: BundleStatus | None = None
+    found: ReleaseObjects, now: float = NOW, status: BundleStatus | None = None
 ) -> tuple[str, str, str]:
     one = healthy(SPEC, status or status_of(), found, now)
     assert isinstance(one, FurtherCondition)
@@ -85,6 +86,14 @@ def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
     found = decoded(RELEASE)
     assert found == Judged("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
     assert decoded({"meta.helm.sh/release-name": "shop"}).release == "shop"
+    assert decoded({"meta.helm.sh/release-name": "x" * 53}).release == "x" * 53
+    assert decoded(RELEASE, generation=True).generation == 0
+
+
+def test_an_object_that_is_current_needs_no_text() -> None:
+    metadata = {"name": "x", "namespace": "apps", "resourceVersion": "7", "annotations": RELEASE}
+    body = {"metadata": metadata, "status": {"startTime": "2026-01-01T00:00:00Z"}}
+    assert DECODERS["Job"](body) == Judged("7", "shop")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +120,11 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
         "status": {"conditions": [stalled]},
     }
     found = DECODERS["Deployment"](body)
-    assert found.status is Status.FAILED
+    assert (found.status, found.resource_version) == (Status.FAILED, "")
     assert found.text.startswith("a b [31mxxx")
     assert len(found.text) == 201
+    stalled["message"] = "x" * 200
+    assert DECODERS["Deployment"](body).text == "x" * 200
 
 
 def test_a_newer_version_that_says_the_same_is_no_news() -> None:
@@ -150,19 +161,38 @@ UNKNOWN, TRUE, FALSE = ConditionStatus.UNKNOWN, ConditionStatus.TRUE, ConditionS
     ids=str,
 )
 def test_the_worst_object_decides(objects: dict[str, Status], status: str, reason: str) -> None:
-    assert said(tally(**objects))[:2] == (status, reason)
+    assert said(objects_of(**objects))[:2] == (status, reason)
 
 
 def test_the_message_says_what_is_seen_and_what_isnt() -> None:
     text = "Deployment, StatefulSet, DaemonSet or Job"
     where = "in namespace apps; objects elsewhere aren't seen"
-    assert said(tally())[2] == f"the release has no {text} {where}"
-    assert said(tally(a=Status.CURRENT))[2] == f"each {text} of the release is current {where}"
+    assert said(objects_of())[2] == f"the release has no {text} {where}"
+    assert said(objects_of(a=Status.CURRENT))[2] == f"each {text} of the release is current {where}"
+
+
+def test_the_message_names_what_is_waited_for_and_what_cant_be_judged() -> None:
+    see = "Deployment/a (why); see: kubectl describe -n apps deployment/a"
+    assert said(objects_of(a=Status.IN_PROGRESS))[2] == f"in progress: {see}"
+    assert said(objects_of(a=Status.UNKNOWN))[2] == f"can't be judged: {see}"
+    silent = ReleaseObjects()
+    silent.add("Job/a", judged(Status.FAILED), NOW)
+    assert said(silent)[2].startswith("not healthy: Job/a (no message); see")
+    six = objects_of(**{f"p{n}": Status.IN_PROGRESS for n in range(6)})
+    assert "Deployment/p4 (why) and 1 more; see" in said(six)[2]
+
+
+def test_the_message_says_how_the_label_is_set_right() -> None:
+    assert overridden("argocd") == Fault(
+        HealthReason.OTHER_MANAGER,
+        "the objects of the release are watched by the label app.kubernetes.io/managed-by=Helm, "
+        "and the Bundle gives them 'argocd' instead: remove that label from the Bundle",
+    )
 
 
 def test_five_objects_are_named_those_that_failed_first() -> None:
     bad = {f"p{n}": Status.IN_PROGRESS for n in range(9, 0, -1)}
-    text = said(tally(**bad, z=Status.FAILED, u=Status.UNKNOWN))[2]
+    text = said(objects_of(**bad, z=Status.FAILED, u=Status.UNKNOWN))[2]
     names = ["z", "p1", "p2", "p3", "p4"]
     shown = ", ".join(f"Deployment/{name} (why)" for name in names)
     see = "see: kubectl describe -n apps deployment/z"
@@ -170,20 +200,21 @@ def test_five_objects_are_named_those_that_failed_first() -> None:
 
 
 def test_what_isnt_current_in_time_is_unhealthy_unless_a_deploy_runs() -> None:
-    found, runs = tally(a=Status.IN_PROGRESS), status_of(attempted={"outcome": "Running"})
+    found, runs = objects_of(a=Status.IN_PROGRESS), status_of(attempted={"outcome": "Running"})
     assert said(found, NOW + GRACE - 1)[0] == UNKNOWN
     assert said(found, NOW + GRACE)[:2] == (FALSE, HealthReason.UNHEALTHY)
     assert said(found, NOW + GRACE, runs)[0] == UNKNOWN
     assert turns_late(status_of(), found, NOW) == NOW + GRACE
     assert turns_late(status_of(), found, NOW + GRACE) is None
     assert turns_late(runs, found, NOW) is None
-    assert turns_late(status_of(), tally(a=Status.FAILED), NOW) is None
+    assert turns_late(status_of(), objects_of(a=Status.FAILED), NOW) is None
 
 
 def test_the_time_counts_for_each_object_and_generation() -> None:
-    found = tally(a=Status.IN_PROGRESS, b=Status.IN_PROGRESS)
+    found = objects_of(a=Status.IN_PROGRESS, b=Status.IN_PROGRESS)
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "other"), NOW + 100)
     assert found.oldest == NOW
+    assert "Deployment/a (other)" in said(found)[2]
     found.replace("Deployment/a", judged(Status.IN_PROGRESS, "x", generation=2), NOW + 200)
     found.replace("Deployment/b", judged(), NOW + 300)
     assert found.oldest == NOW + 200
@@ -193,11 +224,11 @@ def test_the_time_counts_for_each_object_and_generation() -> None:
 
 
 def test_it_stays_unhealthy_until_all_is_current() -> None:
-    before, found = status_of("False"), tally(a=Status.IN_PROGRESS)
+    before, found = status_of("False"), objects_of(a=Status.IN_PROGRESS)
     runs = status_of("False", attempted={"outcome": "Running"})
     assert said(found, NOW, before)[:2] == (FALSE, HealthReason.UNHEALTHY)
     assert said(found, NOW, runs)[0] == FALSE
-    assert said(tally(a=Status.CURRENT), NOW, before)[0] == TRUE
+    assert said(objects_of(a=Status.CURRENT), NOW, before)[0] == TRUE
     assert said(found, NOW, status_of("Unknown"))[0] == UNKNOWN
 
 
@@ -207,10 +238,10 @@ def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
     found = undeployed(SPEC, parse_status({}))
     assert found == Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
     moved = undeployed(spec_of(project_namespace="new"), status_of())
-    assert moved is not None
-    assert moved.message == "the release is in namespace apps, not in new"
+    text = "the release is in namespace apps, not in new"
+    assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
     condition = healthy(SPEC, status_of(), moved, NOW)
-    assert condition.status == UNKNOWN
+    assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
     assert turns_late(status_of(), moved, NOW) is None
 
 
@@ -225,6 +256,7 @@ LABEL = "app.kubernetes.io/managed-by"
         ({LABEL: "argocd"}, {}, "argocd"),
         ({}, {"WERF_ADD_LABEL_X": f"{LABEL}=me"}, "me"),
         ({}, {"WERF_ADD_LABEL": f"{LABEL}=me"}, "me"),
+        ({}, {"WERF_ADD_LABEL": f"{LABEL}=a=b"}, "a=b"),
         ({LABEL: "argocd"}, {"WERF_ADD_LABEL_X": f"{LABEL}=Helm"}, None),
         ({}, {"WERF_ADD_LABEL_X": "other=me", "X": f"{LABEL}=me"}, None),
         ({}, {"WERF_ADD_LABEL_X": LABEL}, None),
@@ -248,7 +280,7 @@ def test_another_value_of_the_label(labels: Any, env: Any, found: str | None) ->
 )
 def test_events_give_what_a_list_of_what_is_there_gives(events: Any) -> None:
     """But for the time since when an object isn't current, which only its history tells."""
-    found, there, now = Tally(), dict[str, Judged](), 0.0
+    found, there, now = ReleaseObjects(), dict[str, Judged](), 0.0
     since = dict[str, tuple[int, float]]()
     waits = (Status.IN_PROGRESS, Status.TERMINATING)
     for name, status, generation, later in events:
@@ -265,7 +297,7 @@ def test_events_give_what_a_list_of_what_is_there_gives(events: Any) -> None:
             since.pop(name, None)
         elif since.get(name, (0, 0.0))[0] != generation:
             since[name] = generation, now
-    again = Tally()
+    again = ReleaseObjects()
     for name, one in there.items():
         again.add(name, one, 0.0)
     assert found.count == again.count == len(there)
@@ -277,7 +309,7 @@ def test_events_give_what_a_list_of_what_is_there_gives(events: Any) -> None:
 
 @pytest.mark.measures
 def test_a_hundred_thousand_bad_objects_are_named_in_a_step() -> None:
-    found = Tally()
+    found = ReleaseObjects()
     for number in range(100_000):
         status = Status.FAILED if number % 2 else Status.IN_PROGRESS
         found.add(f"Deployment/web-{number:06}", judged(status, "why"), NOW)

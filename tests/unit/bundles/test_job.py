@@ -9,11 +9,11 @@ import yaml
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
-from copyrator.bundles.policy.deploy_job import build_deploy_job, build_plan_job
-from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder, Login
 from copyrator.bundles.policy.identity import ValuesFiles
-from copyrator.bundles.policy.seal import SealedValues, sealed_value
-from copyrator.bundles.policy.uninstall_job import build_uninstall_job
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job, build_plan_job
+from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder, Login
+from copyrator.bundles.policy.jobs.seal import SealedValues, sealed_value
+from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -10,7 +10,7 @@ from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.plan_status import MissingPermission
-from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,

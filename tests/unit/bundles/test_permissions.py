@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.permissions import (
     VERBS,
@@ -25,7 +25,7 @@ from copyrator.bundles.policy.permissions import (
     sentence,
     with_findings,
 )
-from copyrator.bundles.policy.plan import Operation, OperationType
+from copyrator.bundles.policy.plans.operations import Operation, OperationType
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 

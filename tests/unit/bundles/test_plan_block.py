@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import least_cpu_seconds
 
-from copyrator.bundles.policy.plan import Plan
-from copyrator.bundles.policy.plan_block import (
+from copyrator.bundles.policy.jobs.plan_block import (
     BEGIN,
     END,
     MAX_TEXT,
@@ -18,6 +17,7 @@ from copyrator.bundles.policy.plan_block import (
     block_lines,
     read_block,
 )
+from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.settings.limits import PLAN_OPERATIONS, STEP_SECONDS
 
 NONCE = "0123456789abcdef" * 2

@@ -10,7 +10,8 @@ from tests.unit.bundles.plan_samples import LATER, NOW, with_plan
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_decision, plan_due
+from copyrator.bundles.policy.plans import decision as plan_decision
+from copyrator.bundles.policy.plans import due as plan_due
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tests.unit.bundles.plan_samples import (
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.gates import Candidate
+from copyrator.bundles.policy.plans import due as plan_due
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,14 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
     target = replace(TARGET, version=found, digest=candidate.digest)
     kept = plan_due.kept(status, spec(), candidate, target, NOW)
     assert (kept and kept.version) == version
+
+
+def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
+    candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
+    for digest, waits in (("sha256:b", False), ("sha256:c", True)):
+        skips = spec(skip_digests=(digest,))
+        kept = plan_due.kept(with_plan(), skips, candidate, target, NOW)
+        assert (kept is not None) is waits
 
 
 @pytest.mark.parametrize("tag", ["latest", "stable"])

@@ -24,10 +24,18 @@ from tests.unit.bundles.plan_samples import (
 
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
-from copyrator.api.plan_status import MAX_RISKY, ApprovedPlan, Baseline, OperationCounts, PlanStatus
+from copyrator.api.drift_status import DriftCheck, DriftStatus
+from copyrator.api.plan_status import (
+    MAX_RISKY,
+    ApprovedPlan,
+    Baseline,
+    OperationCounts,
+    PlanStatus,
+    PreviewPlan,
+)
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_record
-from copyrator.bundles.policy.plan import Operation, OperationType, Plan
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
@@ -56,6 +64,13 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
     assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
+
+
+def test_an_equal_message_is_no_change() -> None:
+    status = plan_record.with_message(with_plan(), "blocked")
+    assert status == with_plan(message="blocked")
+    assert plan_record.with_message(status, "blocked") is status
+    assert plan_record.with_message(status, None) == with_plan()
 
 
 def test_a_plan_says_what_it_does() -> None:
@@ -204,12 +219,28 @@ def test_secrets_are_kept_for_the_jobs_that_need_them(
 
 
 @pytest.mark.parametrize(
+    ("outcome", "jobs"), [("Running", {"preview", "check", "found"}), ("Planned", {"found"})]
+)
+def test_secrets_of_previews_and_checks_are_kept_while_they_run(
+    outcome: str, jobs: set[str]
+) -> None:
+    status = BundleStatus(
+        preview=PreviewPlan(job="preview", outcome=outcome),
+        drift=DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"),
+    )
+    assert set(plan_record.needed(status)) - {None} == jobs
+
+
+@pytest.mark.parametrize(
     ("status", "since"),
     [
         (BundleStatus(), False),
         (with_plan(made_at=format_time(NOW)), True),
         (with_plan(made_at=format_time(NOW - timedelta(seconds=1))), False),
         (with_plan(started_at=format_time(NOW)), True),
+        (with_plan(started_at=format_time(NOW), made_at="2026-01-01T00:00:00Z"), False),
+        (BundleStatus(preview=PreviewPlan(made_at=format_time(NOW))), True),
+        (BundleStatus(preview=PreviewPlan(started_at=format_time(NOW))), True),
         (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), False),
         (BundleStatus(attempted=Attempted(finished_at=format_time(NOW), plan_job="x")), True),
     ],

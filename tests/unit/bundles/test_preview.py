@@ -12,11 +12,12 @@ from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREA
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PreviewPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_record, preview
 from copyrator.bundles.policy.gates import Candidate
-from copyrator.bundles.policy.plan import Plan
-from copyrator.bundles.policy.plan_record import Made
-from copyrator.bundles.policy.preview import PreviewRequest
+from copyrator.bundles.policy.plans import preview
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.plans.preview import PreviewRequest
+from copyrator.bundles.policy.plans.record import Made
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")

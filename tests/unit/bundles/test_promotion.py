@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
@@ -33,7 +33,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.gates.promotion import GATE, has_ended, next_end
+from copyrator.bundles.policy.gates.promotion import GATE, has_ended, is_waiting, next_end
 from copyrator.bundles.policy.sources import Source, Sources
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -134,6 +134,7 @@ def test_the_text_of_a_hold_is_one_line_and_bounded() -> None:
     assert shown("load\ttest\n\nfailed \x1b[0m\u202e") == "load test failed [0m"
     assert shown(" \n") == shown("") == "no reason is given"
     assert shown("x" * MAX_HOLD_TEXT) == "x" * MAX_HOLD_TEXT
+    assert shown("x" + " " * (4 * MAX_HOLD_TEXT - 1) + "y") == "x"
     long = shown("x" * 1000)
     assert long is not None
     assert (len(long), long[-1]) == (MAX_HOLD_TEXT, "…")
@@ -208,6 +209,15 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             ),
         ),
         (
+            soaked(longest="30m", until=format_time(at(30))),
+            at(600),
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} stood in Bundle staging/shop for 30m at most, until "
+                f"2026-05-04T12:30:00Z, {ASKED}",
+            ),
+        ),
+        (
             soaked(until=format_time(at(90)), broken_by="it was held: no"),
             at(600),
             Waiting(
@@ -235,6 +245,7 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
         "the longest stretch was enough",
         "it has ended, and was enough",
         "it has ended too soon",
+        "nobody knows why",
         "the evidence was withdrawn",
         "held",
         "held while another version runs",
@@ -271,10 +282,11 @@ def test_it_must_have_stood_in_all_of_them_and_the_last_end_counts() -> None:
     assert held.reason == "PromotionHeld"
 
 
-def test_a_message_names_three() -> None:
-    got = judge(*(source(f"staging/{n}") for n in range(5)))
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more"), (5, "; and 2 more")])
+def test_a_message_names_three(count: int, more: str) -> None:
+    got = judge(*(source(f"staging/{n}") for n in range(count)))
     assert isinstance(got, Waiting)
-    assert got.message.endswith("; and 2 more")
+    assert got.message.endswith(f"asks for 1h{more}")
     assert got.message.count("Bundle") == 3
 
 
@@ -296,6 +308,18 @@ def test_what_runs_already_passes() -> None:
     assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
 
 
+def test_a_version_waits_for_it_as_long_as_the_status_says_so() -> None:
+    ours = GateStatus(name="promotion", state="Waiting")
+    others = (GateStatus(name="age", state="Waiting"), GateStatus(name="x", state="Passed"))
+    for found, waits in (
+        ((*others, ours), True),
+        ((replace(ours, state="Refused"),), True),
+        ((*others, replace(ours, state="Passed")), False),
+        ((), False),
+    ):
+        assert is_waiting(BundleStatus(gates=found)) is waits
+
+
 def test_only_new_versions_and_requests_wait() -> None:
     assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
 
@@ -314,6 +338,8 @@ def test_the_next_end_is_that_of_any_version_in_all_of_them() -> None:
     assert next_end(spec, sources, at(65)) == at(70)
     assert next_end(spec, sources, at(70)) is None
     assert next_end(spec, Sources(), at(0)) is None
+    held = replace(several(0, 10), hold="x", running="sha256:0")
+    assert next_end(spec, Sources((held,)), at(0)) == at(70)
     assert has_ended(spec, sources, at(64), at(65))
     assert not has_ended(spec, sources, at(65), at(69))
     assert has_ended(spec, sources, at(0), at(99))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
+from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
 
 API = "$(KUBERNETES_SERVICE_HOST)"
 PLAIN = "http://proxy:3128"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.reference_scopes import Names, Ref, Scope, covering, decide, waiting
+from copyrator.bundles.references.scopes import Names, Ref, Scope, covering, decide, waiting
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.settings import limits
 

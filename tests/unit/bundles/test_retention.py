@@ -12,8 +12,8 @@ from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift_status import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_due
-from copyrator.bundles.policy.retention import plan_ttl
+from copyrator.bundles.policy.jobs.retention import plan_ttl
+from copyrator.bundles.policy.plans import due as plan_due
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600

@@ -14,7 +14,7 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.rollback import (
     Revision,
     RolledBack,
@@ -109,4 +109,4 @@ def test_the_condition_says_what_runs(rollback: Rollback | None, sentence: str) 
             rollback=rollback,
         ),
     )
-    assert sentence in verdicts.quarantined(status).message
+    assert sentence in ready_conditions.quarantined(status).message

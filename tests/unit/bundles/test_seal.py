@@ -2,9 +2,9 @@
 
 import hashlib
 
-from copyrator.bundles.policy import seal
-from copyrator.bundles.policy.plan_script import SealedFile
-from copyrator.bundles.policy.seal import SealedValues, SealKind, SealLabels, sealed_value
+from copyrator.bundles.policy.jobs import seal
+from copyrator.bundles.policy.jobs.plan_script import SealedFile
+from copyrator.bundles.policy.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}

@@ -145,6 +145,36 @@ def test_what_is_not_valid_is_named(raw: Any, said: str) -> None:
     assert said in str(fault.value)
 
 
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"x": 1}, "policy.yaml.x: is unknown; a policy has default and entries"),
+        (
+            {"entries": [ENTRY | {"x": 1}]},
+            "policy.yaml.entries[0].x: is unknown; an entry has repositories and anyOf",
+        ),
+        (
+            {"entries": [ENTRY, {"anyOf": ANY_OF}]},
+            (
+                "policy.yaml.entries[1].repositories: is required, for example "
+                "registry.example.com/team/*"
+            ),
+        ),
+        (
+            {"entries": [ENTRY | {"repositories": ["a", "https://b"]}]},
+            (
+                "policy.yaml.entries[0].repositories[1]: must be a glob for host/path without a "
+                "scheme"
+            ),
+        ),
+    ],
+)
+def test_a_fault_names_the_field_and_the_remedy(raw: Any, said: str) -> None:
+    with pytest.raises(SpecError) as fault:
+        read_policy(raw)
+    assert str(fault.value) == said
+
+
 def test_a_policy_may_have_the_most_entries_and_allows_by_default() -> None:
     found = read_policy({"entries": [ENTRY] * SIGNATURE_POLICY_ENTRIES})
     assert (len(found.entries), found.default) == (SIGNATURE_POLICY_ENTRIES, Default.ALLOW)

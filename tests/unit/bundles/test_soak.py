@@ -202,15 +202,64 @@ def test_what_does_not_end_a_stretch(happens) -> None:
 
 
 @pytest.mark.parametrize(
-    "happens",
+    ("happens", "by"),
     [
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "ReleaseConflict"},)),
-        lambda b: setattr(b, "around", Surroundings(is_deleted=True)) or b.write(),
+        (
+            lambda b: b.write(conditions=({"type": "Ready", "reason": "ReleaseConflict"},)),
+            "the release is another Bundle's",
+        ),
+        (
+            lambda b: setattr(b, "around", Surroundings(is_deleted=True)) or b.write(),
+            "the Bundle is being deleted",
+        ),
+        (
+            lambda b: b.write(
+                attempted=replace(b.status.attempted, version="1.2.0", outcome=Outcome.INTERRUPTED)
+            ),
+            "a deploy of 1.2.0 was interrupted",
+        ),
+        (
+            lambda b: b.write(
+                attempted=replace(
+                    b.status.attempted,
+                    version="1.0.0",
+                    digest=digest("1.0.0"),
+                    outcome=Outcome.INTERRUPTED,
+                )
+            ),
+            "a deploy of 1.0.0 was interrupted",
+        ),
+        (
+            lambda b: b.write(
+                deployed=replace(b.status.deployed, version="1.2.0", digest=digest("1.2.0"))
+            ),
+            "1.2.0 was deployed",
+        ),
     ],
-    ids=["the release is another's", "deleted"],
+    ids=[
+        "the release is another's",
+        "deleted",
+        "interrupted before it was seen",
+        "a lower one interrupted",
+        "deployed",
+    ],
 )
-def test_what_ends_it_and_withdraws_nothing(happens) -> None:
-    assert happens(running()).soak == [("1.1.0", 30, False)]
+def test_what_ends_it_and_withdraws_nothing(happens, by) -> None:
+    bundle = happens(running())
+    assert bundle.soak[0] == ("1.1.0", 30, False)
+    assert bundle.status.soak[0].broken_by == by
+
+
+def test_a_bundle_without_a_deploy_keeps_its_records_as_they_are() -> None:
+    known = running().status.soak
+    assert soaked(known, BundleStatus(), Surroundings(), NOON + timedelta(hours=9)) == known
+
+
+def test_what_no_clock_says_does_not_stand() -> None:
+    moments = (None, "garbage", "9999-12-31T23:59:59Z")
+    assert standing([SoakStatus(digest="x", since=since) for since in moments], None) == ()
+    sound = SoakStatus(digest="x", since=format_time(NOON))
+    assert standing([sound, replace(sound, digest=None)], NOON) == (sound,)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +352,28 @@ def test_ten_are_kept_those_without_evidence_go_first_and_then_the_oldest() -> N
     assert "1.8.0" not in versions
     assert versions[0] == "1.0.0"
     assert next(version for version, *_ in bundle.deploy("1.93.0").soak) == "1.1.0"
+
+
+def test_the_last_one_without_evidence_goes_before_the_oldest() -> None:
+    bundle = Bundle()
+    for number in range(MAX_SOAKS):
+        bundle.deploy(f"1.{number}.0").later(1)
+    bundle.begin("1.90.0").end(Outcome.FAILED).deploy("1.91.0")
+    versions = [version for version, *_ in bundle.soak]
+    assert versions == [*(f"1.{number}.0" for number in range(MAX_SOAKS - 1)), "1.91.0"]
+
+
+def test_what_another_operator_deployed_may_be_down_as_well() -> None:
+    bundle = Bundle().deploy("latest", "a").later(5).deploy("latest", "b").later(5)
+    bundle.write(deployed=replace(bundle.status.deployed, digest=digest("a")))
+    assert bundle.soak == [("latest", None, False), ("latest", 5, True)]
+
+
+def test_it_stands_anew_no_earlier_than_its_deploy_whatever_the_clock_says() -> None:
+    bundle = running().later(-40).hold("x").hold(None)
+    assert bundle.status.soak[0].since == format_time(NOON)
+    writes = bundle.writes
+    assert bundle.write().writes == writes
 
 
 FORGED = st.builds(

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.tagfilter import compile_filter
+from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.policy.candidates import Choice, Rejection, Selection, TagSelection, explain
-from copyrator.bundles.policy.versions import VersionRange, is_lower, parse_version, read_tag
+from copyrator.bundles.policy.versions import is_lower, read_tag
 
 WERF_JUNK = [
     "0123456789abcdef0123456789abcdef0123456789abcdef01234567-1700000000000",

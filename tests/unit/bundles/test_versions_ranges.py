@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copyrator.api.semver_key import Key, is_prerelease, read_semver
+from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.api.version_span import Fit
-from copyrator.bundles.policy.versions import ExactTag, VersionError, VersionRange, parse_version
 
 
 def ranged(text: str) -> VersionRange:

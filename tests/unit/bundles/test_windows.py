@@ -74,6 +74,12 @@ def test_the_zone_decides_the_day() -> None:
     assert not is_open([sunday], datetime(2026, 11, 29, 12, tzinfo=UTC))
 
 
+def test_a_window_later_today_is_found_where_the_machine_has_tomorrow() -> None:
+    later = window("Mon 13:00-17:00")
+    now = at("2026-11-23 12:00")
+    assert next_opening([later], now) == (at("2026-11-23 13:00"), later)
+
+
 def test_hours_that_summer_time_skips_never_open() -> None:
     skipped = window("Sun 02:15-02:45")
     before = at("2026-03-29 01:30")

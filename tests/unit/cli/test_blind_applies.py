@@ -1,4 +1,4 @@
-"""What a plan's blind applies say of missing permissions, where nothing was reviewed."""
+"""The missing permissions that a plan's blind applies name, where nothing was reviewed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_refusals_of_the_account_are_used_and_no_content() -> None:
         "  patch configmaps in live",
         "  patch services in live",
     ]
-    assert said[3].startswith("So the plan's blind applies say, each of one permission; ")
+    assert said[3].startswith("Named by the plan's blind applies, one permission each. ")
     (role, binding) = roles_of(found, spec_of(dict(found)))
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["patch"]}

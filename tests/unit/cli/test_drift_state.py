@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.bundles.policy.identity import spec_hash
 from copyrator.cli import rows
 from copyrator.cli.drift_state import describe_lines, why_lines

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import given
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.cli import rows
 from copyrator.cli.health_state import describe_lines, why_lines
 from copyrator.cli.output import printable

@@ -8,7 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from copyrator.api.rule import RuleSpec, parse_rule
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.migrate_trust import bundle_rules, imported
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.rendering import Tree

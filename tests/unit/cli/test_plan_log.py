@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.policy.plan import Plan, effects, read_operation
+from copyrator.bundles.policy.plans.operations import Plan, effects, read_operation
 from copyrator.cli.plan_bundle import Shown, columns, document
 from copyrator.cli.plan_log import PlanLog, _UnreadableError, agreed, ended_pod, nonce_of
 

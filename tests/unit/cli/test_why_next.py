@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected, parse_status
 from copyrator.cli.why_next import next_chance, why_lines
 

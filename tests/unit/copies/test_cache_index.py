@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from copyrator.api.rule import parse_rule
-from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.namespaces import Namespace, Namespaces
 from copyrator.copies.cache.rules import Rule

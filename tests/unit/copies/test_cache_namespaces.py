@@ -3,8 +3,9 @@ import gc
 
 import pytest
 
-from copyrator.api.rule import Targets
-from copyrator.api.selectors import Globs, LabelSelector
+from copyrator.api.globs import Globs
+from copyrator.api.rule_spec import Targets
+from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.workqueue.timeslice import TimeSlice
 

@@ -1,7 +1,7 @@
 import pytest
 
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec
 from copyrator.copies.cache.rules import NOT_READ, Rule, RuleCache
 
 

@@ -93,6 +93,24 @@ def test_other_kinds_and_forms_have_none():
         assert found({"data": data}, "Secret") == []
 
 
+def test_what_cannot_be_read_hides_nothing_after_it():
+    plain = {"i": None, "j": "x", "k": "\udc80" * 300, "l": "x" * 300, "m": A}
+    assert found({"data": plain}) == [("a", "m", 10)]
+    encoded = {"i": 7, "j": "x", "k": "é" * 300, "l": b64("x" * 300), "m": b64(A)}
+    assert found({"data": encoded}, "Secret") == [("a", "m", 10)]
+    assert found({"data": "x", "binaryData": {"m": b64(A)}}) == [("a", "m", 10)]
+
+
+def test_certificates_that_end_together_are_all_found():
+    p, q = certificate("p"), certificate("q")
+    assert sorted(name for name, _, _ in found({"data": {"k": q + p}})) == ["p", "q"]
+
+
+def test_long_names_of_sources_and_keys_are_cut():
+    (one,) = certificates_in("ConfigMap", {"data": {"k" * 999: A}}, "s" * 999)
+    assert (one.source, one.key) == ("s" * 512, "k" * 512)
+
+
 def test_only_the_five_that_end_first_are_kept_of_all_keys():
     data = {f"k{days}": certificate(f"c{days}", days=days) for days in (9, 3, 7, 1, 8, 2, 6)}
     assert [days for _, _, days in found({"data": data})] == [1, 2, 3, 6, 7]
@@ -145,8 +163,24 @@ def test_the_work_is_bounded(monkeypatch):
     assert len(found({"data": {"k": B + A + FUTURE + EXPIRED}})) == 3
     monkeypatch.setattr(limits, "CERTIFICATE_KEYS", 1)
     assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == ["a"]
+    monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A))
+    assert len(found({"data": {"k": A}})) == 1
     monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A) - 1)
     assert found({"data": {"k": A}}) == []
+
+
+def test_of_several_keys_so_many_bytes_are_read(monkeypatch):
+    for most, names in ((len(A) + len(B), ["a", "b"]), (len(A) + len(B) - 1, ["a"])):
+        monkeypatch.setattr(limits, "CERTIFICATE_BYTES", most)
+        assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == names
+
+
+def test_a_common_name_that_is_no_text_is_left_out():
+    der = x509.load_pem_x509_certificate(A.encode()).public_bytes(serialization.Encoding.DER)
+    broken = der.replace(b"\x0c\x01a", b"\x0c\x01\xff")
+    assert broken != der
+    text = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(broken).decode()}\n"
+    assert found({"data": {"k": f"{text}-----END CERTIFICATE-----"}}) == [("", "k", 10)]
 
 
 def worst() -> dict[str, dict[str, str]]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.copies.policy.composing import Composing
-from copyrator.copies.policy.rendering import TemplateError, Tree
+from copyrator.copies.policy.rendering import Tree
+from copyrator.copies.policy.template_meter import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 VALUE = "hunter2-is-the-value"
@@ -266,14 +267,29 @@ def test_filters(jinja, made):
     assert text(jinja) == made
 
 
-@pytest.mark.parametrize("value", ["not base64!", "{{ sources.settings.data.region }}", "aGk"])
+@pytest.mark.parametrize(
+    "value", ["not base64!", "{{ sources.settings.data.region }}", "aGk", "aGk=!"]
+)
 def test_data_that_the_api_server_would_refuse_with_a_quotation_is_refused_here(value):
     assert "data.a of a Secret isn't base64" in error({"data": {"a": value}})
 
 
-@pytest.mark.parametrize("data", ["text", {"a": {"b": "c"}}, {"a": 1}])
-def test_data_of_another_type_is_refused(data):
-    assert "of a Secret must be" in error({"data": data})
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("text", "data of a Secret must be a map"),
+        ({"a": {"b": "c"}}, "data.a of a Secret must be a text in base64"),
+        ({"a": 1}, "data.a of a Secret must be a text in base64"),
+    ],
+)
+def test_data_of_another_type_is_refused(data, said):
+    assert error({"data": data}) == said
+
+
+def test_a_text_that_names_the_target_has_the_form_of_its_place_too():
+    jinja = f"{{{{ namespace.name }}}} {{{{ {DATA} | b64decode }}}}"
+    assert text(jinja) == f"team {VALUE}"
+    assert "data of a Secret can be used only" in error({"data": {"a": jinja}}, "ConfigMap")
 
 
 @pytest.mark.parametrize(
@@ -320,6 +336,57 @@ def test_what_does_not_depend_on_the_target_is_rendered_once(monkeypatch):
         )
     assert rendered.count("{{ sources.creds.metadata.name }}") == 1
     assert rendered.count("{{ namespace.name }}") == 3
+
+
+BIG = "x" * 900_000
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "said"),
+    [
+        (
+            "{% for i in range(namespace.n) %}{% endfor %}{{ namespace.n }}",
+            "{% for i in range(9_000) %}{% endfor %}",
+            "takes more than 40000 steps",
+        ),
+        ("{{ namespace.text }}", "{{ rule.text }}", "longer than 1572864 characters in total"),
+    ],
+    ids=["steps", "characters"],
+)
+def test_what_is_too_much_for_one_target_is_not_for_others(own, shared, said):
+    """A namespace with many labels, for example, spoils nothing but its own copy."""
+    tree = Tree({"kind": "Secret", "stringData": {"a": own, "b": shared}})
+    composing, rule = Composing(SOURCES, NOW), {"text": BIG}
+    with pytest.raises(TemplateError, match=said):
+        composing.render(tree, "Secret", {"namespace": {"n": 15_000, "text": BIG}, "rule": rule})
+    found = composing.render(tree, "Secret", {"namespace": {"n": 1, "text": "1"}, "rule": rule})
+    assert found["stringData"]["a"] == "1"
+
+
+def test_what_was_rendered_for_another_target_counts_as_characters_of_this_one():
+    tree = Tree({"kind": "Secret", "stringData": {"a": "{{ rule }}", "b": "{{ namespace.text }}"}})
+    composing = Composing(SOURCES, NOW)
+    composing.render(tree, "Secret", {"namespace": {"text": "x"}, "rule": BIG})
+    with pytest.raises(TemplateError, match="in total"):
+        composing.render(tree, "Secret", {"namespace": {"text": BIG}, "rule": BIG})
+
+
+def test_what_fails_by_itself_is_rendered_once(monkeypatch):
+    from copyrator.copies.policy import rendering  # noqa: PLC0415
+
+    rendered = []
+    original = rendering.Text.render
+    monkeypatch.setattr(
+        rendering.Text,
+        "render",
+        lambda self, *rest: rendered.append(self.source) or original(self, *rest),
+    )
+    broken = Tree({"kind": "Secret", "stringData": {"a": "{{ sources.nobody }}"}})
+    composing = Composing(SOURCES, NOW)
+    for _ in range(2):
+        with pytest.raises(TemplateError, match="unknown source nobody"):
+            composing.render(broken, "Secret", {})
+    assert rendered == ["{{ sources.nobody }}"]
 
 
 def test_the_same_text_at_two_places_is_not_shared():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ComposedSource, Source
+from copyrator.api.rule_spec import ComposedSource, Source
 from copyrator.api.rule_status import CopyCounts, read_copy_counts
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.composition import Composition, Part
@@ -138,11 +138,19 @@ def test_a_reading_is_used_while_it_is_as_new_as_the_watches(one, many, composit
     assert composition.is_covered_by(versions) is covered
 
 
+def test_what_is_never_copied_is_told_by_its_kind():
+    body = {"metadata": {"name": "kube-root-ca.crt", "resourceVersion": "1"}}
+    assert HeaderReader("ConfigMap")(body).refused == "it exists in every namespace"
+    assert HeaderReader("Secret")(body).refused is None
+
+
 def test_versions_are_compared_as_numbers_where_they_are_numbers():
     assert is_newer("10", "9")
     assert not is_newer("9", "10")
     assert not is_newer("9", "9")
     assert is_newer("b", "a")
+    assert is_newer("5", "x")
+    assert is_newer("x", "5")
     assert not is_newer("a", "a")
 
 

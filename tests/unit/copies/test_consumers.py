@@ -112,6 +112,31 @@ def test_what_is_read_of_a_consumer() -> None:
     assert (broken.healthy, broken.lacks) == (False, "Replicas: 0/1")
 
 
+@pytest.mark.parametrize(
+    ("message", "lacks"),
+    [
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "…"),
+        ("a\nb\x1b[31m", "a b [31m"),
+        ("", "Failed"),
+    ],
+)
+def test_anothers_message_is_one_short_line(message: str, lacks: str) -> None:
+    body = workload()
+    stalled = {"type": "Stalled", "status": "True", "message": message}
+    body["status"]["conditions"] = [stalled]
+    found = read(body)
+    assert found is not None
+    assert (found.healthy, found.lacks, found.matters) == (False, lacks, True)
+
+
+def test_most_consumers_do_not_matter() -> None:
+    healthy, restarted = read(workload()), read(workload(restart="true"))
+    assert healthy is not None
+    assert restarted is not None
+    assert (healthy.matters, restarted.matters) == (False, True)
+
+
 def test_one_that_is_being_deleted_counts_as_gone() -> None:
     body = workload(ready=0, restart="true")
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -137,7 +162,7 @@ def test_who_is_restarted(annotations: dict[str, str], paused: bool, restarts: b
     body["spec"]["paused"] = paused
     one = read(body)
     assert one is not None
-    assert bool(to_restart(Occasion("ops/a", CONTENT), [one])) is restarts
+    assert to_restart(Occasion("ops/a", CONTENT), [one]) == ([one] if restarts else [])
 
 
 @pytest.mark.parametrize(
@@ -165,6 +190,10 @@ def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
     marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR].split(",")
     others = [f"ops/{number}=x" for number in range(50)]
     assert marks == [*others[1 - RESTARTED_FOR :], f"ops/a={CONTENT}"]
+    again = Seen(one.consumer, restarted_for={"ops/a": "old", "ops/b": "ops/a"})
+    patch = restart_patch(again, Occasion("ops/a", CONTENT), NOW)
+    marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR]
+    assert marks == f"ops/b=ops/a,ops/a={CONTENT}"
 
 
 def seen(name: str, *, healthy: bool = False, created: datetime | None = None) -> Seen:

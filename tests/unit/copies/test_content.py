@@ -1,8 +1,8 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.api.rule import KeyTransform, Transform
-from copyrator.api.selectors import Globs
+from copyrator.api.globs import Globs
+from copyrator.api.rule_spec import KeyTransform, Transform
 from copyrator.copies.policy.content import (
     Place,
     carry_on,

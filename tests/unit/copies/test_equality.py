@@ -6,7 +6,7 @@ import time
 import pytest
 
 from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.rule import Transform
+from copyrator.api.rule_spec import Transform
 from copyrator.copies.policy.content import copied_content, rendered_content
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.sealing import Sealer

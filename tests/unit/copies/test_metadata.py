@@ -1,8 +1,8 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.api.rule import MetadataTransform, Transform
-from copyrator.api.selectors import Globs
+from copyrator.api.globs import Globs
+from copyrator.api.rule_spec import MetadataTransform, Transform
 from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy, is_stripped
 from copyrator.copies.policy.transform import TransformError
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.docker_config import shown_host
-from copyrator.copies.policy.rendering import TemplateError, Tree
+from copyrator.copies.policy.rendering import Tree
+from copyrator.copies.policy.template_meter import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -110,6 +111,12 @@ def test_expired_ones_stay_unless_they_are_dropped_and_the_next_end_is_known():
     assert (text, findings.until) == (EXPIRED + B + A, None)
     text, findings = render("{{ sources.a | pem_bundle(drop_expired=true, key='ca.crt') }}", a=a)
     assert (text, findings.until) == (B + A, NOW + timedelta(days=10))
+    other = source("ConfigMap", "a", ca_crt=A + B)
+    _, findings = render("{{ sources.a | pem_bundle(drop_expired=true, key='ca.crt') }}", a=other)
+    assert findings.until == NOW + timedelta(days=10)
+    last = certificate("now", days=0)
+    moment = source("ConfigMap", "a", ca_crt=last)
+    assert bundle("{{ sources.a | pem_bundle(true, 'ca.crt') }}", a=moment) == last
     only = source("ConfigMap", "a", ca_crt=EXPIRED)
     assert "there is no certificate" in fault(
         "{{ sources.a | pem_bundle(true, 'ca.crt') }}", a=only
@@ -147,6 +154,13 @@ def test_everything_else_is_refused_with_the_source_and_key_and_no_value(text, k
     assert "source a (infra/a), key ca.crt" in said or "there is no certificate" in said
     for value in ("hunter2", "aHVudGVyMg", "PRIVATE", *PRIVATE.splitlines()[1:-1]):
         assert value not in said
+
+
+def test_of_a_text_its_source_is_named_as_well():
+    found = source("ConfigMap", "a", ca_crt="hunter2")
+    assert "source a (infra/a), key ca.crt, line 1: only" in fault(
+        "{{ sources.a.data['ca.crt'] | pem_bundle }}", a=found
+    )
 
 
 def test_certificates_of_secrets_come_out_in_the_data_of_a_config_map_only():
@@ -228,6 +242,31 @@ def test_broken_credentials_are_named_without_a_value(text, said):
         a=raw(text),
     )
     assert said in again
+
+
+@pytest.mark.parametrize("part", ["", ".data['.dockerconfigjson']"])
+def test_credentials_come_out_in_the_data_of_a_secret_only(part):
+    said = fault(f"{{{{ sources.a{part} | merge_dockerconfig }}}}", a=pull("one", hub_io="1"))
+    assert "source a (infra/one), key .dockerconfigjson: data of a Secret can be used only" in said
+
+
+def test_an_overridden_text_is_told_by_its_source_without_its_key():
+    jinja = (
+        "{{ [sources.a, sources.b.data['.dockerconfigjson'] | b64decode] | merge_dockerconfig }}"
+    )
+    _, findings = render(jinja, "Secret", a=pull("one", hub_io="1"), b=pull("two", hub_io="2"))
+    assert list(findings.overridden) == [("hub.io", "b (infra/two)", "a (infra/one)")]
+
+
+def test_the_merged_text_is_the_same_in_whatever_order_keys_come():
+    one, other = ('{"a.io":{"auth":"1"}', '"b.io":{"x":1,"auth":"2"}}')
+    there = raw(f'{{"auths":{one},{other}}}')
+    back = raw(f'{{"auths":{{{other[:-1]},{one[1:]}}}}}')
+    made = {
+        render("{{ sources.a | merge_dockerconfig }}", "Secret", a=each)[0]
+        for each in (there, back)
+    }
+    assert made == {'{"auths":{"a.io":{"auth":"1"},"b.io":{"auth":"2","x":1}}}'}
 
 
 def test_binary_and_unencoded_credentials_are_refused():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.policy.ownership import Shapes
 from copyrator.copies.policy.planning import (
     Action,

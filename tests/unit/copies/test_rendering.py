@@ -1,13 +1,13 @@
 import pytest
 
 from copyrator.copies.policy.rendering import (
-    TemplateError,
     Text,
     Tree,
     checked_name,
     namespace_context,
     source_context,
 )
+from copyrator.copies.policy.template_meter import TemplateError
 
 CONTEXT = {"namespace": namespace_context("team-a", {"tier": "front"}, {"owner": "ops"})}
 

@@ -126,6 +126,11 @@ def test_a_step_covers_its_total_and_one_that_adds_nothing_is_passed_over(
     assert next_step(ROLLOUT, step, len(TEN)) == after
 
 
+def test_the_first_portion_is_all_of_the_first_step() -> None:
+    two = Rollout(("2", "100%"))
+    assert [portion(two, step, TEN) for step in (1, 2)] == [TEN[:2], TEN[2:]]
+
+
 def test_without_targets_there_is_nothing() -> None:
     assert share(ROLLOUT, 1, []) == []
     assert portion(ROLLOUT, 1, []) == []

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_time
-from copyrator.copies.cache.bindings import CompiledRule, CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.copies import Copies
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.namespaces import Namespace, Namespaces
 from copyrator.copies.cache.rules import Rule

@@ -4,7 +4,8 @@ import jinja2
 import pytest
 from tests.steps import least_cpu_seconds
 
-from copyrator.copies.policy.rendering import TemplateError, Text, Tree, namespace_context
+from copyrator.copies.policy.rendering import Text, Tree, namespace_context
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.settings.limits import RENDER_STEPS, STEP_SECONDS
 
 NOTES = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from copyrator.api.globs import Globs
-from copyrator.api.rule import ConflictPolicy, RuleSpec, Source, Targets
+from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source, Targets
 from copyrator.copies.policy.planning import Action
 from copyrator.copies.policy.trace import LONGEST, QUIET, REMEMBERED, Burst, Trigger, edit_text
 from copyrator.copies.rule_trace import RuleTrace

@@ -251,6 +251,22 @@ def test_who_is_cancelled_in_the_line_or_inside_leaves_no_place_taken() -> None:
     assert simulate(run) == (0, 0)
 
 
+def test_a_place_that_is_left_to_one_being_cancelled_goes_to_the_next() -> None:
+    async def run(loop: SimulatedLoop) -> tuple[list[bool], int, int]:
+        limit = fixed(loop, 1)
+        since = await limit.acquire()
+        tasks = [asyncio.create_task(limit.acquire()) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        for task in tasks[:2]:
+            task.cancel()
+        limit.release(since)  # before either has noticed
+        limit.release(await tasks[2])
+        await asyncio.wait(tasks)
+        return [task.cancelled() for task in tasks], limit.in_flight, limit.waiting
+
+    assert simulate(run) == ([True, True, False], 0, 0)
+
+
 def test_a_failed_request_leaves_its_place_and_is_not_measured() -> None:
     async def run(loop: SimulatedLoop) -> int:
         limit = fixed(loop, 1)

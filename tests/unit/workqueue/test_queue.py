@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import CopyKey
-from copyrator.workqueue.queue import Priority, WorkQueue
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 
 class Clock:

@@ -12,7 +12,8 @@ from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.workqueue.fairness import FairLimit, working_for
 from copyrator.workqueue.limits import AdaptiveLimit
-from copyrator.workqueue.queue import Priority, WorkQueue
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 
 def group(key: str) -> str | None:

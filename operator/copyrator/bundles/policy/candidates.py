@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
+from copyrator.api.version_range import VersionRange
 from copyrator.api.version_span import Fit
-from copyrator.bundles.policy.versions import Candidate, VersionRange, is_lower, read_tag
+from copyrator.bundles.policy.versions import Candidate, is_lower, read_tag
 
 
 class Rejection(StrEnum):

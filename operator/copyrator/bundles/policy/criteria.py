@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.tagfilter import compile_filter
-from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.policy.candidates import Selection, TagSelection
-from copyrator.bundles.policy.versions import VersionRange, is_lower, read_tag
+from copyrator.bundles.policy.versions import is_lower, read_tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ _NO_PENDING: Final[dict[str, Pending]] = {}
 
 
 @dataclass(slots=True)
-class Tally:
+class ReleaseObjects:
     """The objects of one release in its namespace: a count, and those that aren't current.
 
     What is asked of it takes a time that doesn't grow much with their number.
@@ -186,7 +186,7 @@ class Fault:
     message: str
 
 
-View = Tally | Fault
+View = ReleaseObjects | Fault
 
 
 def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | None:

@@ -17,9 +17,9 @@ from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.blocked import blocked_by
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.policy.jobs.plan_script import PlanExit
 from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused, sentence
-from copyrator.bundles.policy.plan_script import PlanExit
 from copyrator.bundles.policy.report import cause, last_error_line, parse_report
 
 _REGISTRY_TROUBLE: Final = re.compile(

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
-from copyrator.bundles.policy.plan import Operation
+from copyrator.bundles.policy.plans.operations import Operation
 from copyrator.settings.limits import PERMISSION_KINDS
 
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")

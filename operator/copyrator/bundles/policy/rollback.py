@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.bundle_status import Rollback
-from copyrator.bundles.policy.deploy_job import AUTO_ROLLBACK
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER
+from copyrator.bundles.policy.jobs.deploy import AUTO_ROLLBACK
+from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER
 
 _DEPLOYED: Final = "deployed"
 _NO_REVISION: Final = 2**31

@@ -27,7 +27,7 @@ from copyrator.api.conditions import (
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.bundles.policy.criteria import is_below
-from copyrator.bundles.policy.drift_due import is_broken_off
+from copyrator.bundles.policy.drift.due import is_broken_off
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 1e9
@@ -154,7 +154,7 @@ def _is(
 
 
 def _ended(record: SoakStatus, fault: _Break, around: Surroundings, now: datetime) -> SoakStatus:
-    """With its stretch ended now, if it goes on."""
+    """With its stretch ended now, if it lasts."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
         longest = max(around.seen.seen(since, now), ended_stretch(record) or timedelta())

@@ -14,17 +14,7 @@ from typing import Any, Final
 from packaging.version import InvalidVersion, Version
 
 from copyrator.api.semver_key import Key, floor, read_semver, release
-from copyrator.api.version_range import TAG, ExactTag, VersionError, VersionRange, parse_version
-
-__all__ = [
-    "Candidate",
-    "ExactTag",
-    "VersionError",
-    "VersionRange",
-    "is_lower",
-    "parse_version",
-    "read_tag",
-]
+from copyrator.api.version_range import TAG
 
 _DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
 """Two numbers at least. A date (``20240115``), a port or a hash isn't a version."""

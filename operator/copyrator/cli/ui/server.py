@@ -255,7 +255,7 @@ class Server:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Tell a page when something has changed, at most once in SETTLE seconds.
 
-        Without a change it is told after QUIET seconds, since it shows ages.
+        Without a change it is sent after QUIET seconds, since it shows ages.
         """
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)

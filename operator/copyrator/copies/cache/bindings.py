@@ -8,105 +8,24 @@ rendered, and cached, for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.composition import Composition
-from copyrator.copies.cache.namespaces import Namespace, TargetSet
-from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.adoption import copier
 from copyrator.copies.policy.certificates import certificates_in
-from copyrator.copies.policy.content import Content, copied_content, payload_of, rendered_content
-from copyrator.copies.policy.ownership import ACCEPTED, Shape
-from copyrator.copies.policy.planning import Terms, Unmanaged
-from copyrator.copies.policy.records import CopyRecord
-from copyrator.copies.policy.rendering import (
-    NO_TEXTS,
-    TemplateError,
-    Text,
-    Tree,
-    checked_name,
-    namespace_context,
-    source_context,
-)
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.policy.content import Content, copied_content, rendered_content
+from copyrator.copies.policy.ownership import Shape
+from copyrator.copies.policy.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.policy.sources import SourceRecord
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.transform import TransformError, keeps
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""
-
-
-@dataclass(slots=True, eq=False)
-class CompiledRule:
-    """What a rule renders copies from: its spec, compiled once for a generation."""
-
-    rule: Rule
-    spec: RuleSpec
-    resource: str
-    """The key of the copies' resource."""
-    targets: TargetSet
-    sealer: Sealer
-    name: Text | None
-    template: Tree | None
-    active: bool = False
-    """Everything that decides the precedence is known, and nothing forbids the rule to write."""
-    gate: RolloutGate | None = None
-    """Where changed content may be written; None: everywhere."""
-    _mark: bytes = field(default=b"", repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        spec: RuleSpec,
-        *,
-        resource: str,
-        targets: TargetSet,
-        sealer: Sealer,
-        texts: Mapping[str, Text] = NO_TEXTS,
-    ) -> CompiledRule:
-        """Build it from a rule; what isn't among the ``texts`` is compiled now.
-
-        Raises:
-            TemplateError: a text isn't valid Jinja2.
-        """
-        named = spec.transform.name
-        name = (texts.get(named) or Text(named)) if named else None
-        template = Tree(spec.template.body, texts) if spec.template else None
-        made = cls(rule, spec, resource, targets, sealer, name, template)
-        made.gate = RolloutGate() if spec.rollout else None
-        return made
-
-    @property
-    def paused(self) -> bool:
-        """Nothing is written."""
-        return not self.active or self.spec.suspend or self.spec.mode is Mode.PLAN
-
-    @property
-    def template_mark(self) -> bytes:
-        """A keyed hash of the template as it is written."""
-        if not self._mark and self.spec.template is not None:
-            self._mark = self.sealer.digest({"template": self.spec.template.body})
-        return self._mark
-
-    def close_gate(self) -> None:
-        """The content may have changed: its rule decides first where it is written."""
-        if self.gate is not None:
-            self.gate.close()
-
-    @property
-    def follows_namespaces(self) -> bool:
-        """Whether the copies' names depend on the target namespace."""
-        if self.spec.sources and self.template is not None:
-            return "namespace" in self.template.names
-        return self.template is not None or (
-            self.name is not None and "namespace" in self.name.names
-        )
 
 
 class DesiredCopy:
@@ -341,105 +260,3 @@ def target_context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
 def rule_context(rule: Rule) -> Mapping[str, str]:
     """The variable ``rule`` of a template."""
     return {"name": rule.key.name, "namespace": rule.key.namespace}
-
-
-@dataclass(frozen=True, slots=True)
-class CopyRequest:
-    """A binding in one namespace, as the planner takes it (copies.policy.planning.Want)."""
-
-    binding: SourceBinding
-    desired: DesiredCopy
-    namespace: Namespace
-
-    @classmethod
-    def of(cls, binding: SourceBinding, namespace: Namespace) -> CopyRequest:
-        """The request for a binding's copy in a namespace."""
-        return cls(binding, binding.at(namespace), namespace)
-
-    @property
-    def rule(self) -> Rule:
-        """The rule that requests the copy."""
-        return self.binding.compiled.rule
-
-    @property
-    def owner(self) -> str:
-        """``namespace/name`` of the rule."""
-        return self.binding.compiled.rule.owner
-
-    @property
-    def paused(self) -> bool:
-        """Nothing is written (now)."""
-        return self.binding.compiled.paused
-
-    def is_old(self, record: CopyRecord) -> bool:
-        """Whether a copy has other content than the wanted one; who edited it doesn't matter."""
-        return record.digest != self.desired.digest
-
-    def waits(self, record: CopyRecord) -> bool:
-        """Whether a copy that isn't right isn't to be written yet."""
-        gate = self.binding.compiled.gate
-        return gate is not None and gate.holds(self.namespace.name, old=self.is_old(record))
-
-    @property
-    def on_conflict(self) -> ConflictPolicy:
-        """What to do about an unmanaged object."""
-        return self.binding.compiled.spec.on_conflict
-
-    @property
-    def terms(self) -> Terms:
-        """The digest that an unmanaged object must have to count as ready; the conflict policy."""
-        return self.desired.digest, self.on_conflict
-
-    @property
-    def broken(self) -> bool:
-        """The wanted content can't be rendered."""
-        return self.desired.problem is not None
-
-    @property
-    def pending(self) -> bool:
-        """The wanted content isn't known before the sources are read."""
-        return self.desired.pending
-
-    def is_right(self, record: CopyRecord) -> bool:
-        """Whether the copy is as wanted; False where it can't be rendered."""
-        desired = self.desired
-        if desired.problem is not None or desired.pending:
-            return False
-        if record.digest != desired.digest:
-            return False
-        if record.shape is desired.right_shape or record.shape is ACCEPTED:
-            return True
-        if not self.binding.undisturbed(self.namespace, record.shape):
-            return False
-        desired.right_shape = record.shape
-        return True
-
-    def is_held_by(self, live: Mapping[str, Any]) -> bool:
-        """Whether a whole object has the wanted content; not for a copy with a ``problem``."""
-        if self.binding.content(self.namespace).is_held_by(live):
-            return True
-        return self.desired.equal == self.binding.compiled.sealer.digest(payload_of(live))
-
-    def accept(self, live: Mapping[str, Any]) -> None:
-        """Take the live object for the wanted one: writing it changed nothing."""
-        self.desired.equal = self.binding.compiled.sealer.digest(payload_of(live))
-
-    def is_drift(self, record: CopyRecord) -> bool:
-        """Whether others changed what we wrote."""
-        return record.digest == self.desired.digest
-
-    @property
-    def reseals(self) -> bool:
-        """Whether objects with the rule's marks and no seal are overwritten, as requested."""
-        return self.rule.reseal is not None
-
-    def adopts(self, unmanaged: Unmanaged) -> bool:
-        """Whether this unmanaged object is adopted.
-
-        The old form adopts by labels, which anybody may write: only in a trusted rule.
-        """
-        spec = self.binding.compiled.spec
-        trusted = self.binding.compiled.targets.tenant is None
-        if trusted and spec.legacy and spec.source and spec.source.selector:
-            return spec.source.selector.matches(unmanaged.labels)
-        return spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.metadata) is not None

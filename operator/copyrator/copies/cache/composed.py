@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
 from copyrator.copies.cache.bindings import (
-    CompiledRule,
     DesiredCopy,
     SourceBinding,
     rule_context,
     target_context,
     unexpected,
 )
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.policy.content import Content, rendered_content
 from copyrator.copies.policy.ownership import Shape
-from copyrator.copies.policy.rendering import TemplateError, Text, Tree, checked_name
+from copyrator.copies.policy.rendering import Text, Tree, checked_name
+from copyrator.copies.policy.template_meter import TemplateError
 
 OUTLINES = 16
 """Outlines that are compared, to be shared."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule import ComposedSource
+from copyrator.api.rule_spec import ComposedSource
 from copyrator.copies.policy.certificates import certificates_in
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.source_headers import HeaderReader, SourceHeader, is_newer

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 
 Origin = str

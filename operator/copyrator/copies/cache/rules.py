@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec, copies_kind, parse_rule
+from copyrator.api.rule import copies_kind, parse_rule
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import read_rule_status
 from copyrator.settings.limits import REQUEST_TEXT
 

@@ -17,7 +17,7 @@ import jinja2
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import Place, template_texts
 from copyrator.copies.policy import template_sandbox as own
 from copyrator.copies.policy.template_meter import TemplateError

@@ -15,7 +15,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.copies.policy.rendering import Compiled, Text, Tree, put, render_part
-from copyrator.copies.policy.template_meter import Findings, Meter, Scope, TemplateError
+from copyrator.copies.policy.template_meter import (
+    Findings,
+    Meter,
+    ObjectLimitError,
+    Scope,
+    TemplateError,
+)
 from copyrator.copies.policy.template_values import Entry, source_set
 
 SOURCES: Final = "sources"
@@ -88,6 +94,8 @@ class Composing:
         if known is None:
             try:
                 known = self._render(text, place, variables, meter)
+            except ObjectLimitError:
+                raise  # not the text's own fault: other targets' texts before it may take less
             except TemplateError as error:
                 known = error
             self._rendered[text, place] = known

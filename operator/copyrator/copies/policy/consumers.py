@@ -1,4 +1,4 @@
-"""Workloads whose pods use a copy: what is told from their manifests. Pure.
+"""Workloads whose pods use a copy: what their manifests show. Pure.
 
 What a tenant wrote may have any shape where the API server allows it: a field that isn't of the
 expected type counts as absent.

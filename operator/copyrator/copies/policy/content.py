@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.rule import Transform
+from copyrator.api.rule_spec import Transform
 from copyrator.copies.policy.merging import reference_marks
 from copyrator.copies.policy.metadata import copied_annotations, copied_labels
 from copyrator.copies.policy.ownership import Shape, is_ours_enough, is_ours_exactly

@@ -62,7 +62,7 @@ def _auths(meter: Meter, value: Any) -> Mapping[str, Any]:
     meter.take(10, 3 * len(text))
     try:
         config = read_json(text)
-    except (UnreadableJsonError, UnicodeEncodeError):
+    except UnreadableJsonError:
         raise TemplateError(f"{where}: {KEY} isn't JSON") from None
     auths = config.get("auths") if isinstance(config, Mapping) else None
     if not isinstance(auths, Mapping):

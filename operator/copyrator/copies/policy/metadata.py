@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.rule import MetadataTransform, Transform
+from copyrator.api.rule_spec import MetadataTransform, Transform
 from copyrator.copies.policy.transform import check_work
 
 STRIPPED_PREFIXES: Final = (

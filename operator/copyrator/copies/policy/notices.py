@@ -17,7 +17,7 @@ Notice = tuple[str, str, str]
 
 
 class NoticeLimits:
-    """What was told in the last PERIOD; at most TOGETHER entries."""
+    """What was reported in the last PERIOD; at most TOGETHER entries."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Notice, float] = OrderedDict()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.policy.records import NO_EXTRAS, CopyRecord, Extras
 
 
@@ -64,7 +64,7 @@ class Cause(StrEnum):
     BROKEN = "Broken"
     """The wanted content can't be rendered (template, transform)."""
     ROLLOUT = "Rollout"
-    """Its rule changes copies in steps, and this one's turn hasn't come."""
+    """Its rule changes copies in steps, and the step of this copy hasn't begun."""
     PENDING = "Pending"
     """The wanted content isn't known before the template's sources are read."""
 

@@ -13,16 +13,6 @@ from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.copies.policy.template_words import in_words
 from copyrator.settings.limits import RENDERED_TEXT
 
-__all__ = [
-    "NO_TEXTS",
-    "TemplateError",
-    "Text",
-    "Tree",
-    "checked_name",
-    "namespace_context",
-    "source_context",
-]
-
 _TEXT_STEPS: Final = 20
 """Steps for starting and ending the rendering of one text."""
 
@@ -68,7 +58,7 @@ class Text:
             meter.take(self._steps)
             result = self._template.render(context)
         except TemplateError as error:
-            raise TemplateError(f"{_shown(self.source)}: {error}") from None
+            raise type(error)(f"{_shown(self.source)}: {error}") from None
         except Exception as error:
             # Filters raise any exception; only jinja2's own messages are free of values, and those
             # may quote a key that was computed from one.

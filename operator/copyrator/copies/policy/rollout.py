@@ -3,7 +3,7 @@
 A target is *old* while it has a copy with other content than the rule wants. Only old targets wait
 for a step: what is missing is created with the new content at once. Each step covers the first so
 many targets, in an order that doesn't depend on what was written already, so nothing but the state
-in the status is needed to go on.
+in the status is needed to continue.
 """
 
 from __future__ import annotations

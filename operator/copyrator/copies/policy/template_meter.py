@@ -31,6 +31,10 @@ class TemplateError(Exception):
     """A template couldn't be rendered for a target; the message is for its author."""
 
 
+class ObjectLimitError(TemplateError):
+    """All texts of one object together take too much, whichever of them was rendered last."""
+
+
 @dataclass(slots=True)
 class Findings:
     """What rendering from sources found out, beside the result."""
@@ -73,11 +77,11 @@ class Meter:
         """Count work before it is done.
 
         Raises:
-            TemplateError: it is too much.
+            ObjectLimitError: it is too much.
         """
         self._left -= abs(steps) + abs(characters) // CHARACTERS
         if self._left < 0:
-            raise TemplateError(
+            raise ObjectLimitError(
                 f"rendering takes more than {RENDER_STEPS} steps; shorten its loops and texts"
             )
 
@@ -95,11 +99,11 @@ class Meter:
         """Count a text of the finished object.
 
         Raises:
-            TemplateError: the object is too large.
+            ObjectLimitError: the object is too large.
         """
         self._room -= len(text)
         if self._room < 0:
-            raise TemplateError(
+            raise ObjectLimitError(
                 f"the object's strings would be longer than {RENDERED_OBJECT} characters in total"
             )
 

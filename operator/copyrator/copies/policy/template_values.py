@@ -127,11 +127,6 @@ def names_of(sources: Any) -> Sequence[str]:
     return sources._names if isinstance(sources, SourceSet) else ()
 
 
-def alias_of(value: SourceObject) -> str:
-    """The name of the entry that selects an object."""
-    return value._alias
-
-
 def reveal(value: Any) -> Any:
     """The text of a withheld value; for functions that return what may come out."""
     return value._text if isinstance(value, Withheld) else value

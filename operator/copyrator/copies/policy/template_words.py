@@ -32,7 +32,7 @@ def in_words(
     """A message of Jinja2's about a text: ``namespace team-a has no label team``.
 
     Messages about anything else are returned as they are. Where the text `reveals` data of Secrets,
-    a name is told only if the text itself contains it: others may be computed from the data.
+    a name is shown only if the text itself contains it: others may be computed from the data.
     """
     if reveals and not _is_told_by(source, message):
         return "something in it is undefined"

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from copyrator.api.counts import count
-from copyrator.api.rule import RuleSpec
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.copies.policy.planning import Action
 
 QUIET: Final = 1.5

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from copyrator.api.globs import Globs
-from copyrator.api.rule import KeyTransform
+from copyrator.api.rule_spec import KeyTransform
 from copyrator.settings.limits import MAX_GLOB_WORK
 
 DATA_FIELDS = ("data", "binaryData")

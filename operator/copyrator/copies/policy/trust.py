@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from copyrator.api.rule import ConflictPolicy, RuleSpec
+from copyrator.api.rule_spec import ConflictPolicy, RuleSpec
 
 TENANT_KINDS: Final = ("ConfigMap", "Secret")
 """Kinds that grant no permissions by themselves; a copied RoleBinding would."""

@@ -134,7 +134,7 @@ class CircuitBreaker:
         except (asyncio.CancelledError, TimeoutError) as error:
             if waiting.done() and not waiting.cancelled():
                 self.abandoned()
-            else:
+            elif waiting in self._waiting:  # else `_release` has passed over it
                 self._waiting.remove(waiting)
             if isinstance(error, TimeoutError) and self._last:
                 raise copy.copy(self._last) from None
@@ -181,12 +181,13 @@ class CircuitBreaker:
 
     def _probe(self) -> None:
         self._timer = None
-        self._probing = bool(self._waiting)
-        self._release()
+        self._probing = self._release()
 
-    def _release(self) -> None:
+    def _release(self) -> bool:
+        """Let the first go on that still waits; False if nobody does."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
-                return
+                return True
+        return False

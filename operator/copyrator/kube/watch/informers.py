@@ -139,12 +139,12 @@ OnSynced = Callable[[], None]
 class _SharedInformer:
     """A reflector, its task, and its listeners."""
 
-    def __init__(self, pool: InformerFactory, spec: WatchSpec) -> None:
+    def __init__(self, factory: InformerFactory, spec: WatchSpec) -> None:
         self.spec = spec
         self.registrations: list[Registration] = []
-        self._pool = pool
+        self._factory = factory
         self.reflector: Reflector[Any] = Reflector(
-            pool.client,
+            factory.client,
             spec.resource,
             decode=spec.decode,
             on_change=self._changed,
@@ -156,9 +156,9 @@ class _SharedInformer:
             share=spec.share,
             wanted=spec.wanted,
             reserved=spec.reserved,
-            versions=pool.versions,
-            metrics=pool.metrics,
-            timing=pool.timing,
+            versions=factory.versions,
+            metrics=factory.metrics,
+            timing=factory.timing,
         )
         self.task = asyncio.create_task(self.reflector.run(), name=f"watch {self.reflector}")
 
@@ -174,7 +174,7 @@ class _SharedInformer:
     def leave(self, registration: Registration) -> None:
         self.registrations.remove(registration)
         if not self.registrations:
-            self._pool.end(self)
+            self._factory.end(self)
 
     def _changed(self, name: ObjectName, old: Any, new: Any) -> None:
         for registration in tuple(self.registrations):

@@ -29,7 +29,7 @@ from copyrator.kube.watch.reflector import OnChange
 from copyrator.metrics import Metrics
 
 
-class ScopedPool(InformerFactory):
+class ScopedInformerFactory(InformerFactory):
     """An InformerFactory that stays within its namespaces."""
 
     def __init__(
@@ -167,13 +167,13 @@ class _Merged(_ByNamespace):
 
     def __init__(
         self,
-        pool: ScopedPool,
+        factory: ScopedInformerFactory,
         spec: WatchSpec,
         listener: OnChange[Any],
         on_synced: OnSynced | None,
     ) -> None:
-        super().__init__(pool.polls, listener, on_synced)
-        self._pool = pool
+        super().__init__(factory.polls, listener, on_synced)
+        self._factory = factory
         self._spec = spec
         self._parts: dict[str, Registration] = {}
         self._head_start: dict[str, int] = {}
@@ -249,7 +249,7 @@ class _Merged(_ByNamespace):
             self._head_start[namespace] = self.lists
             spec = replace(self._spec, namespace=namespace)
             # Listeners read the changed object from the store, so the part has to exist first.
-            self._parts[namespace] = part = self._pool.acquire(spec, _ignore)
+            self._parts[namespace] = part = self._factory.acquire(spec, _ignore)
             part.listener, part.on_synced = self.listener, self._announce
             for name, record in list(part.store.items()):
                 self.listener(name, None, record)

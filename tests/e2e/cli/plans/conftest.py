@@ -8,6 +8,7 @@ from tests.e2e.bundles.conftest import make_team
 from tests.e2e.cli.conftest import Stage
 from tests.e2e.cli.plans.planned import Planned
 from tests.e2e.installation import install, uninstall
+from tests.e2e.vanishing import vanish
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
 
@@ -35,7 +36,7 @@ def module_namespace(desk):
     name = f"plans-{secrets.token_hex(3)}"
     desk.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
-    desk.api.delete(f"/api/v1/namespaces/{name}")
+    vanish(desk.cluster, [name])
 
 
 @pytest.fixture

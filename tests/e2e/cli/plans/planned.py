@@ -19,11 +19,12 @@ from tests.e2e.bundles.conftest import Team
 from tests.e2e.cli.conftest import Stage, in_environment
 from tests.e2e.operator_process import until
 
-from copyrator.api.bundle import BundleDefaults, BundleSpec, parse_bundle
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.deploy_job import build_deploy_job
-from copyrator.bundles.policy.deploy_order import DeployOrder
-from copyrator.bundles.policy.plan_script import plan_command
+from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs.order import DeployOrder
+from copyrator.bundles.policy.jobs.plan_script import plan_command
 
 NONCE = "0123456789abcdef" * 2
 PLAN = "fedcba9876543210" * 2

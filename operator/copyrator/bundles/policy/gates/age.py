@@ -1,6 +1,6 @@
 """The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
 
-``status.candidates`` remembers when each digest was seen first, with ``spec.promoteFrom`` too. The
+``status.candidates`` records when each digest was seen first, with ``spec.promoteFrom`` too. The
 digests of a tag that is pushed again and again are remembered too, so that the oldest of them, not
 the newest, is deployed when its time has come.
 """

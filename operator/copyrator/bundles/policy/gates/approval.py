@@ -25,7 +25,7 @@ from copyrator.bundles.policy.gates import (
     Waiting,
     recorded,
 )
-from copyrator.bundles.policy.plan_due import content_of, must_plan
+from copyrator.bundles.policy.plans.due import content_of, must_plan
 
 _BEING_PLANNED: Final = "the deploy is being planned"
 

@@ -1,4 +1,4 @@
-"""The gate of signatures: only a version that is signed by who is trusted is deployed.
+"""The gate of signatures: only a version that has a trusted signature is deployed.
 
 It judges by the verdict of ``signatures.judge``, which is made before; see docs/signatures.md.
 """

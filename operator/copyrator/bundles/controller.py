@@ -1,0 +1,246 @@
+"""The deploying half of the operator, as the composition root builds, starts and stops it.
+
+Handlers call ``bundle_event``; workers call ``reconcile``; Jobs and values come from our own
+watches, due polls from the scheduler. The controller has no state that it couldn't rebuild from the
+API server and the registries.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.keys import BundleKey, Key
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.context import Clock, Context, Hasher
+from copyrator.bundles.deletion import Deletions
+from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.gauges import publish_freezes, publish_gauges
+from copyrator.bundles.health import Health
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.plans.deploy_plans import Plans
+from copyrator.bundles.plans.drift_checks import Drifts
+from copyrator.bundles.plans.drift_judge import DriftJudge
+from copyrator.bundles.plans.jobs import PlanJobs
+from copyrator.bundles.plans.permission_reviews import PermissionReviews
+from copyrator.bundles.plans.permissions import PlanPermissions
+from copyrator.bundles.plans.previews import Previews
+from copyrator.bundles.plans.queue import PlanQueue
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.gates import (
+    Gates,
+    age,
+    approval,
+    depends_on,
+    freeze,
+    promotion,
+    signature,
+    skip_digests,
+    windows,
+)
+from copyrator.bundles.reconciler import BundleReconciler
+from copyrator.bundles.redaction import Redaction
+from copyrator.bundles.references.reader import References
+from copyrator.bundles.resolution.polling import bring_forward
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.runs import Runs
+from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.trust import TrustStore
+from copyrator.workqueue.outcome import Outcome, Priority
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.kube.events import EventRecorder
+    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.metrics import Metrics
+    from copyrator.oci.client import RegistryClient
+    from copyrator.oci.notifications import Push
+    from copyrator.settings.config import Settings
+    from copyrator.workqueue.queue import WorkQueue
+    from copyrator.workqueue.scheduler import DueScheduler
+
+log = logging.getLogger(__name__)
+
+
+class BundleController:
+    """Reconciles the releases of all Bundles.
+
+    All arguments are keyword-only. ``bundles`` is an empty store that the controller fills; it is
+    an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
+    ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
+    operator's hash key is read, so ``start`` of the copying half comes first. ``namespaces`` is the
+    watch of Namespaces that the copying half has, too; its records have ``annotations``.
+    ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
+    ``seen_time`` says what time an operator saw. ``reviewer`` sends access reviews of accounts,
+    whose failures affect nothing else.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        reviewer: KubeClient,
+        informers: InformerFactory,
+        namespaces: WatchSpec,
+        bundles: BundleCache,
+        queue: WorkQueue[Key],
+        scheduler: DueScheduler[Key],
+        recorder: EventRecorder,
+        oci: RegistryClient,
+        hasher: Hasher,
+        settings: Settings,
+        metrics: Metrics,
+        clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+        proxies: Mapping[str, str] | None = None,
+        gates: Gates | None = None,
+        seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
+    ) -> None:
+        self._context = context = Context(
+            client=client,
+            informers=informers,
+            bundles=bundles,
+            queue=queue,
+            scheduler=scheduler,
+            recorder=recorder,
+            oci=oci,
+            hasher=hasher,
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            monotonic=monotonic,
+            proxies=proxies or {},
+            seen_time=seen_time,
+            gates=gates
+            or Gates(
+                version=(
+                    skip_digests.GATE,
+                    signature.gate(self._asks_signatures),
+                    age.GATE,
+                    promotion.GATE,
+                ),
+                moment=(
+                    depends_on.GATE,
+                    freeze.gate(self._is_frozen),
+                    windows.GATE,
+                    approval.GATE,
+                ),
+            ),
+        )
+        self._freezes = freezes = Freezes(context, namespaces)
+        self._jobs = jobs = Jobs(context)
+        self._references = references = References(context)
+        self._trust = trust = TrustStore(context, references)
+        self._health = Health(context)
+        writer = StatusWriter(context, self._health)
+        self._polls = polls = Polls(oci, self._answered, monotonic, clock, metrics)
+        self._redaction = redaction = Redaction(client)
+        seals = Seals(context, references)
+        self._plan_jobs = PlanJobs(context, jobs, references, redaction, seals)
+        reviews = PermissionReviews(context, reviewer)
+        self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
+        plan_queue = PlanQueue(context, jobs)
+        runs = Runs(context, jobs, references, writer, redaction, seals=seals, freezes=freezes)
+        judge = DriftJudge(context, seals)
+        planning = context, self._plan_jobs, plan_queue, writer
+        self._reconciler = BundleReconciler(
+            context=context,
+            jobs=jobs,
+            references=references,
+            trust=trust,
+            freezes=freezes,
+            health=self._health,
+            writer=writer,
+            permissions=permissions,
+            plan_queue=plan_queue,
+            plan_jobs=self._plan_jobs,
+            runs=runs,
+            deploys=Deploys(
+                context,
+                references,
+                writer,
+                polls,
+                runs,
+                plans=Plans(*planning, seals=seals, permissions=permissions, judge=judge),
+                drifts=Drifts(*planning, seals=seals, judge=judge),
+                previews=Previews(
+                    *planning, seals=seals, references=references, trust=trust, polls=polls
+                ),
+                trust=trust,
+                freezes=freezes,
+            ),
+            deletions=Deletions(context, jobs, writer, runs.ownership),
+        )
+
+    async def start(self) -> None:
+        """Begin to watch our Jobs. Await it before the queue's workers start."""
+        self._jobs.start()
+        self._freezes.start()
+        self._trust.start()
+        self._health.start()
+
+    async def stop(self) -> None:
+        """End the watches and requests in flight. The workers finish work in progress."""
+        self._jobs.stop()
+        self._freezes.stop()
+        await self._permissions.close()
+        await self._trust.stop()
+        await self._health.stop()
+        self._references.forget_all()
+        await self._polls.close()
+        await self._plan_jobs.close()
+        await self._redaction.close()
+
+    def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        """Process a Bundle from its handler; cheap, never raises."""
+        try:
+            self._take(body, deleted=deleted)
+        except Exception as error:
+            log.exception("a Bundle can't be read: %s", type(error).__name__)
+
+    def _take(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        entry = read_entry(body, self._context.defaults)
+        before = self._context.bundles.get(entry.key)
+        context = self._context
+        if not (context.remove(entry.key, entry.uid) if deleted else context.take(entry)):
+            return
+        if before is None or before.generation != entry.generation:
+            self._context.memory(entry.key).changed_at = self._context.clock()
+        self._context.queue.add(entry.key, Priority.URGENT if before else Priority.NORMAL)
+
+    def publish(self) -> None:
+        """Update the gauges; call it before each scrape."""
+        publish_gauges(self._context, self._references.watches)
+        publish_freezes(self._context, self._freezes)
+
+    def freeze_fault(self) -> str | None:
+        """Why all namespaces are frozen though nobody may have asked for it."""
+        return self._freezes.fault
+
+    def pushed(self, pushes: Sequence[Push]) -> int:
+        """Poll at once for the Bundles that pushes may concern; returns their number."""
+        return bring_forward(self._context, pushes)
+
+    async def reconcile(self, key: BundleKey) -> Outcome:
+        """Take a Bundle's next step; the workers' handler for Bundle keys.
+
+        Raises:
+            ApiError: the request failed; the queue retries with back-off.
+            Exception: an internal error; the Bundle's status reports it; retried likewise.
+        """
+        return await self._reconciler.reconcile(key)
+
+    def _asks_signatures(self, spec: BundleSpec) -> bool:
+        return self._trust.concerns(spec)
+
+    def _is_frozen(self, spec: BundleSpec) -> bool:
+        return self._freezes.concerns(spec)
+
+    def _answered(self, key: BundleKey) -> None:
+        self._context.queue.add(key)

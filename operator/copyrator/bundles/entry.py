@@ -1,0 +1,232 @@
+"""One Bundle as the cache holds it: only what reconciling needs, a few KB however long its spec is.
+
+Its status is the largest part, and is read only while the Bundle is reconciled: it is kept as
+compressed JSON, and parsed at each reconcile.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, parse_status
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.health import HealthMode
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.policy.plans.preview import PreviewRequest
+from copyrator.bundles.policy.requests import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleEntry:
+    """One Bundle at one resourceVersion."""
+
+    key: BundleKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    spec: BundleSpec | InvalidSpec
+    spec_hash: str
+    packed_status: bytes
+    """Compressed JSON; ``status`` reads it."""
+    reason: str
+    """Of the Ready condition; empty where there is none."""
+    pending: str
+    """Reason of the condition UpdatePending where it is True; else empty."""
+    quarantined: bool
+    """Its newest attempt failed, and isn't retried automatically."""
+    is_running: bool
+    """An attempt is recorded that has no outcome yet."""
+    is_inherited: bool
+    """The original operator deployed it, and nothing else is known."""
+    observed_generation: int | None
+    deployed_namespace: str | None
+    """Where the release is."""
+    deployed_at: str
+    """The time of that deploy, RFC 3339; empty where it isn't known."""
+    has_deployed: bool
+    """Something was deployed, by this operator or the original."""
+    attempted_namespace: str | None
+    """The namespace of the newest attempt, whatever its outcome."""
+    request: Request | None
+    """A user's request that hasn't been handled yet."""
+    retry_at: datetime | None
+    """When a failed attempt is due again. With these fields a poll that finds no change parses no
+    status.
+    """
+    judge_at: datetime | None
+    """When a gate that waits is asked again."""
+    is_held: bool
+    """A gate holds something back."""
+    is_planning: bool
+    """A plan is recorded that has no outcome yet."""
+    plan_id: str | None
+    """The plan that a user may decide about."""
+    awaits_approval_since: datetime | None
+    """When the plan was made that waits for a decision."""
+    is_unreviewed: bool
+    """Of that plan it isn't known which permissions the deploy lacks."""
+    plan_request: str | None
+    """A user's request for a plan that hasn't been handled yet."""
+    preview_request: PreviewRequest | None
+    """The same for a plan of another version."""
+    has_preview: bool
+    """The status has such a plan."""
+    drift_at: datetime | None
+    """When what is deployed is checked for drift; None while that isn't due by its status."""
+    is_checking: bool
+    """A check for drift is recorded that has no outcome yet."""
+    checked_at: datetime | None
+    """When the last check for drift ended."""
+    correctable: str | None
+    """The Job that found drift that is to be corrected."""
+    drifted: str
+    """Reason of the condition Drifted where it is True; else empty."""
+    health: str
+    """Status of the condition Healthy; empty where there is none."""
+    soak_hash: int
+    """Changes with ``status.soak``; 0 where it is empty."""
+    waits_for: tuple[str, ...]
+    """The gates that keep a version from being deployed, by the status."""
+    waits_since: datetime | None
+    """Since when one does."""
+    is_untrusted: bool
+    """What is deployed has no trusted signature."""
+    labels: Mapping[str, str]
+    """Those that reach the release."""
+    annotations: Mapping[str, str]
+    """Those that reach the release, and the operator's own."""
+    finalizers: tuple[str, ...]
+    deleting: bool
+    orphans: bool
+    """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
+    leftovers: bool
+    """It still has the original operator's finalizer or kopf's annotations."""
+
+    @property
+    def status(self) -> BundleStatus:
+        """The whole status. Cached only for the Bundles that were read last."""
+        return unpack_status(self.packed_status)
+
+    @property
+    def raw_status(self) -> dict[str, Any]:
+        """The status as stored, including what can't be parsed."""
+        raw = msgspec.json.decode(zlib.decompress(self.packed_status))
+        return raw if isinstance(raw, dict) else {}
+
+    @property
+    def depends_on(self) -> tuple[BundleKey, ...]:
+        """The Bundles that its new versions wait for."""
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+
+    @property
+    def promoted_from(self) -> tuple[BundleKey, ...]:
+        """The Bundles that it is promoted from."""
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.promote_from.bundles
+
+    @property
+    def may_be_promoted(self) -> bool:
+        """Bundles of other namespaces may be promoted from it."""
+        return names.ANN_PROMOTE_TO in self.annotations
+
+    @property
+    def is_ready(self) -> bool:
+        """All that its spec asks for is deployed."""
+        seen = self.observed_generation == self.generation
+        return seen and self.reason == BundleReason.DEPLOYED and not self.deleting
+
+    @property
+    def is_healthy(self) -> bool:
+        """Its release is healthy, or isn't watched."""
+        if isinstance(self.spec, InvalidSpec) or self.spec.health is HealthMode.OFF:
+            return True
+        return self.health == ConditionStatus.TRUE
+
+    @property
+    def is_paused(self) -> bool:
+        """No requests to the registry and no updates."""
+        return names.ANN_DISABLE_AUTOUPDATE in self.annotations
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a user's decision about its plan is to be read."""
+        decisions = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
+        return self.plan_id is not None and any(
+            self.annotations.get(name) == self.plan_id for name in decisions
+        )
+
+    def without_status(self) -> BundleEntry:
+        """The Bundle as one for which nothing was done or requested yet."""
+        return replace(self, packed_status=_EMPTY, is_inherited=False, request=None)
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the release; None while the spec isn't valid."""
+        if isinstance(self.spec, InvalidSpec):
+            return None
+        return self.spec.project_namespace, self.spec.release
+
+    @property
+    def has_release(self) -> bool:
+        """Something may have been installed: an attempt was made, or the original deployed."""
+        return bool(self.status.attempted.attempt or self.has_deployed)
+
+    @property
+    def installed_release(self) -> tuple[str, str] | None:
+        """Namespace and name of the release that it deployed successfully, by its status."""
+        if not self.has_deployed:
+            return None
+        where = self.deployed_namespace or (self.release or (None,))[0]
+        return (where, self.key.name) if where else None
+
+    def installed_at(self, release: tuple[str, str]) -> tuple[bool, str]:
+        """When it last deployed this release; a Bundle that never did sorts before one that did."""
+        there = self.installed_release == release
+        return there, self.deployed_at if there else ""
+
+    @property
+    def running_release(self) -> tuple[str, str] | None:
+        """Namespace and name of what its running attempt deploys."""
+        return self._attempted_release if self.is_running else None
+
+    @property
+    def releases(self) -> tuple[tuple[str, str], ...]:
+        """The releases that it has, is deploying, or is to deploy.
+
+        A Bundle whose release is elsewhere can't deploy what its spec names now, and one that is
+        being deleted deploys nothing: neither blocks other Bundles of that release.
+        """
+        found = {self.running_release, self.installed_release}
+        if self.deleting:
+            held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(self.finalizers)
+            # Without our finalizer it is finished, however long another finalizer keeps it.
+            found = found | {self._attempted_release} if held else {self.running_release}
+        elif self.installed_release is None:
+            found.add(self.release)
+        return tuple(sorted(one for one in found if one is not None))
+
+    @property
+    def _attempted_release(self) -> tuple[str, str] | None:
+        """The release of its newest attempt, whatever the outcome."""
+        where = self.attempted_namespace
+        return (where, self.key.name) if where else None
+
+
+_EMPTY: Final = zlib.compress(b"{}")
+"""A status without anything."""
+
+
+@lru_cache(maxsize=32)
+def unpack_status(packed: bytes) -> BundleStatus:
+    """Parse a packed status; cached for those that were read last."""
+    return parse_status({"status": msgspec.json.decode(zlib.decompress(packed))})

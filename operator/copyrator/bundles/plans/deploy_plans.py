@@ -1,0 +1,232 @@
+"""Plans: their Jobs, from the record in the status to the operations that these found.
+
+As with attempts, a plan is recorded before its Job is created and read before its Job may be
+deleted. A plan changes nothing, so a Job that doesn't exist after a restart is created again.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.orders import is_made_of
+from copyrator.bundles.plans.drift_judge import DriftJudge
+from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
+from copyrator.bundles.plans.permissions import PlanPermissions
+from copyrator.bundles.plans.queue import PlanQueue, Ticket
+from copyrator.bundles.plans.reader import PlanDelay, PlanFault
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.gates import Target, approval
+from copyrator.bundles.policy.identity import job_name
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.permissions import listed
+from copyrator.bundles.policy.plans import decision as plan_decision
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.status import StatusWriter
+
+log = logging.getLogger(__name__)
+
+LEFT_WITHIN: Final = timedelta(hours=1)
+"""Time after an outcome in which a new process removes what an earlier one left."""
+
+
+class Plans:
+    """The plans of all Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        plan_jobs: PlanJobs,
+        queue: PlanQueue,
+        writer: StatusWriter,
+        *,
+        seals: Seals,
+        permissions: PlanPermissions,
+        judge: DriftJudge,
+    ) -> None:
+        self._context = context
+        self._plan_jobs = plan_jobs
+        self._queue = queue
+        self._writer = writer
+        self._seals = seals
+        self._permissions = permissions
+        self._judge = judge
+
+    def unneeded(self, key: BundleKey) -> None:
+        """No plan has to be begun."""
+        self._queue.forget(Ticket(key))
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleStatus | None:
+        """The status with what became of the plan and of a decision, which the caller writes.
+
+        None where nothing did: most reconciles don't even read the status.
+
+        Raises:
+            ApiError: the plan's Job, pods or log can't be read now.
+        """
+        await self._tidy(entry, spec)
+        has_turn = self._queue.turn(Ticket(entry.key))
+        if not (entry.is_planning or entry.is_decided or has_turn):
+            return None
+        status = before = entry.status
+        if entry.is_planning:
+            status = await self._observed(entry, spec, status)
+        status = plan_decision.decided(status, entry.annotations, self._context.clock())
+        if status is before and not has_turn:
+            return None
+        self._context.judge_again(entry.key, spec)
+        return status
+
+    async def _tidy(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Delete the Secrets that nobody needs any more, and that are still there.
+
+        Those of a plan that failed, once its message is in the status: until then it may have to be
+        made again, without their contents. At a process's start also what a former one left.
+        """
+        memory = self._context.memory(entry.key)
+        if memory.values_of is not None and not entry.is_planning:
+            await self._seals.remove_values(entry, memory.values_of)
+            memory.values_of = None
+        if not memory.is_tidied and (spec.approval.is_asked or entry.has_preview):
+            status = entry.status
+            if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
+                await self._seals.remove_others(entry, plan_record.needed(status))
+        memory.is_tidied = True
+
+    def is_made(self, entry: BundleEntry, status: BundleStatus) -> bool:
+        """Whether the plan in the status is being made: its Job was created."""
+        begun = self._context.memory(entry.key).plan_begun
+        return status.plan.outcome == PlanOutcome.RUNNING and begun == status.plan.number
+
+    async def begin(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        target: Target,
+        verdict: ReadyCondition,
+    ) -> bool:
+        """Record a plan, then create its Job. False: too many are being made; it is queued."""
+        number = (entry.status.plan.number or 0) + 1
+        job = job_name(spec.name, JobKind.PLAN, entry.uid, number)
+        if not self._queue.begin(Ticket(entry.key), job):
+            return False
+        is_requested = entry.request is not None
+        now = self._context.clock()
+        status = plan_record.begun(status, target, job, now, is_requested=is_requested)
+        status = approval.planning(status)
+        if entry.plan_request is not None:
+            status = replace(status, last_handled_plan=entry.plan_request)
+        is_made = False
+        try:
+            is_made = await self._begin(entry, spec, status, verdict)
+        finally:
+            if not is_made:
+                self._queue.end(Ticket(entry.key))
+        return True
+
+    async def _begin(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
+    ) -> bool:
+        """Record a plan, then create its Job; False where there is none."""
+        entry = await self._writer.write(entry, status, verdict)
+        await self.discard(entry)
+        with suppress(RefusedError):  # the next reconcile tries once more, and records why not
+            if await self._make_job(entry, spec):
+                return True
+        self._context.queue.add(entry.key)  # a watch may not report what was just read
+        return False
+
+    async def discard(self, entry: BundleEntry) -> None:
+        """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
+        await self._plan_jobs.discard(entry)
+
+    async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:
+        plan = entry.status.plan
+        if is_made := await self._plan_jobs.create(entry, spec, plan):
+            self._context.memory(entry.key).plan_begun = plan.number
+        return is_made
+
+    async def _observed(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        plan, memory = status.plan, self._context.memory(entry.key)
+        if not is_made_of(plan, entry, spec):
+            return status  # another one replaces it
+        job = await self._plan_jobs.find(entry, plan)
+        if job is None:
+            self._queue.end(Ticket(entry.key))
+            if entry.is_paused and memory.plan_begun != plan.number:
+                return plan_record.with_message(status, PAUSED.format(plan.job))
+            text = f"Job {plan.job} was deleted before its plan was read"
+            if memory.plan_begun != plan.number:
+                try:
+                    await self._make_job(entry, spec)
+                    return plan_record.with_message(status, None)
+                except RefusedError as error:
+                    text = str(error)
+            return self._failed(entry, spec, status, PlanFault(text))
+        memory.plan_begun = plan.number
+        found = await self._plan_jobs.progress(entry, spec, job, plan.message)
+        if isinstance(found, PlanDelay):
+            return plan_record.with_message(status, found.message)
+        status = await self._taken(entry, spec, status, job, found)
+        if memory.plan_counted != plan.number:
+            memory.plan_counted = plan.number
+            succeeded = status.plan.outcome == PlanOutcome.PLANNED
+            self._plan_jobs.count(job, succeeded=succeeded)
+        return status
+
+    async def _taken(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        job: JobRecord,
+        plan: Plan | PlanFault,
+    ) -> BundleStatus:
+        """The status with the plan of a Job that has ended, or with why it has none."""
+        if isinstance(plan, PlanFault):
+            return self._failed(entry, spec, status, plan)
+        seal = await self._seals.store_operations(entry, job.name, plan.text)
+        missing = await self._plan_jobs.missing_namespace(spec)
+        self._permissions.ask(
+            entry, spec, plan.operations, is_namespace_missing=missing is not None
+        )
+        made = Made(
+            plan,
+            missing,
+            seal,
+            approved=await self._seals.operations(entry, status.plan.approved),
+            baseline=await self._seals.operations(entry, status.baseline),
+        )
+        status = plan_record.planned(status, made, spec, self._context.clock())
+        await self._seals.remove_values(entry, job.name)
+        self._context.memory(entry.key).values_of = None
+        found = CheckedPlan(plan, made.missing_namespace)
+        return await self._judge.plan(entry, spec, status, found)
+
+    def _failed(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault
+    ) -> BundleStatus:
+        self._context.memory(entry.key).values_of = status.plan.job  # deleted once this is written
+        now = self._context.clock()
+        status = plan_record.failed(status, why.reason, why.message, spec.retry, now)
+        if not why.denied:
+            return status
+        self._permissions.ask_without_plan(entry, spec, why.denied)
+        return replace(status, plan=replace(status.plan, missing=listed(why.denied)))

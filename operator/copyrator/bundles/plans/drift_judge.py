@@ -1,0 +1,81 @@
+"""Judges plans of what is deployed: what drifted since its baseline."""
+
+from __future__ import annotations
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.drift_status import DriftCheck, DriftReason
+from copyrator.api.plan_status import PlanStatus
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift import record as drift_record
+from copyrator.bundles.policy.drift.findings import Findings, findings
+from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.kube.errors import Forbidden
+
+
+class DriftJudge:
+    """Judges for all Bundles."""
+
+    def __init__(self, context: Context, seals: Seals) -> None:
+        self._context = context
+        self._seals = seals
+
+    async def check(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
+    ) -> BundleStatus:
+        """The status with what a check's Job found: the baseline, or a verdict.
+
+        Raises:
+            ApiError: the baseline can't be read, or the operations can't be stored now.
+        """
+        check, now = status.drift.check, self._context.clock()
+        job = check.job or ""
+        baseline = None
+        if drift_due.has_baseline(status):
+            try:
+                baseline = await self._seals.read_operations(entry, status.baseline)
+            except Forbidden as error:
+                status = drift_record.made(status, found, None, now)
+                text = f"the Secret with the baseline can't be read: {error.message}"
+                return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
+        if baseline is None:  # or it was deleted: this one is unproven then
+            seal = await self._seals.store_operations(entry, job, found.plan.text)
+            status = drift_record.based(drift_record.made(status, found, seal, now), now)
+            return drift_record.switched_off(status, spec)
+        beyond = findings(found.operations, baseline.operations, spec.drift)
+        kept = None
+        if beyond.drifted:
+            kept = await self._seals.store_operations(entry, job, found.plan.text)
+        status = drift_record.made(status, found, kept, now)
+        return self._judged(entry, spec, status, beyond, plan=check)
+
+    async def plan(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
+    ) -> BundleStatus:
+        """The status where a plan that a user asked for, of what is deployed, is a check too."""
+        plan = status.plan
+        if not spec.drift.is_asked or not drift_record.is_judged_by(status, plan.attempt):
+            return status
+        if drift_due.hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
+            return status
+        baseline = await self._seals.operations(entry, status.baseline)
+        if baseline is None:
+            return status
+        beyond = findings(found.operations, baseline.operations, spec.drift)
+        return self._judged(entry, spec, status, beyond, plan=plan)
+
+    def _judged(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        beyond: Findings,
+        *,
+        plan: PlanStatus | DriftCheck,
+    ) -> BundleStatus:
+        is_regular = drift_due.is_regular(status, spec, entry.uid, plan.started_at)
+        now = self._context.clock()
+        return drift_record.judged(status, beyond, plan.job or "", now, is_regular=is_regular)

@@ -1,0 +1,180 @@
+"""The Jobs of plans, of the next deploy's and of previews: created, observed, counted."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.drift_status import DriftCheck
+from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.plan_status import PlanSummary
+from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.orders import plan_order
+from copyrator.bundles.plans.reader import PlanDelay, PlanFault, PlanReader
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.jobs.deploy import build_plan_job
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.redaction import Redaction
+from copyrator.bundles.references.reader import MissingReferenceError, References
+from copyrator.bundles.releases import is_namespace_missing
+from copyrator.kube.errors import ApiError, Forbidden
+
+log = logging.getLogger(__name__)
+
+
+RecordedPlan = PlanSummary | DriftCheck
+
+PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+"""What the status says of a plan without a Job, of a Bundle whose updates are off."""
+
+
+class RefusedError(Exception):
+    """A plan's Job can't be created; the message says why."""
+
+
+class PlanJobs:
+    """The plan Jobs of all Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        jobs: Jobs,
+        references: References,
+        redaction: Redaction,
+        seals: Seals,
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._references = references
+        self._seals = seals
+        self._reader = PlanReader(context, jobs, redaction)
+
+    async def create(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        plan: RecordedPlan,
+        kind: JobKind = JobKind.PLAN,
+    ) -> bool:
+        """Create the Job of a recorded plan; False where the values aren't its own any more.
+
+        Raises:
+            RefusedError: it can't be created as it is.
+            ApiError: it may have been created; the next reconcile tries the same name again.
+        """
+        order = plan_order(entry, spec, plan.version or "", plan.digest or "")
+        job = plan.job or ""
+        try:
+            access = await self._references.access(entry, spec)
+            values_hash, sealed = await self._seals.values(entry, spec, job)
+        except MissingReferenceError as error:
+            log.debug("%s: not planned: %s", entry.key, error)
+            return False  # the next reconcile reports it
+        except ApiError as error:
+            if error.transient or isinstance(error, Forbidden):
+                raise
+            text = f"Job {job} isn't created: copies of its values can't be: {error.message}"
+            raise RefusedError(text) from None
+        if values_hash != plan.values_hash:
+            return False
+        order = replace(order, login=access.login, sealed=sealed)
+        try:
+            made = await self._jobs.create(
+                build_plan_job(order, job, self._nonce(entry, job), kind)
+            )
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the API server rejected Job {job}: {error.message}"
+            raise RefusedError(text) from None
+        if made is None:
+            text = f"a Job {job} already exists and wasn't created for this Bundle; delete it"
+            raise RefusedError(text)
+        return True
+
+    def _nonce(self, entry: BundleEntry, job: str) -> str:
+        return self._seals.derived(entry, job, "nonce")
+
+    async def find(self, entry: BundleEntry, plan: RecordedPlan) -> JobRecord | None:
+        """The Job of a recorded plan, if it exists."""
+        return await self._jobs.find(entry.key, entry.uid, plan.job or "")
+
+    async def progress(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
+    ) -> Plan | PlanFault | PlanDelay:
+        """What became of a plan's Job.
+
+        Args:
+            entry: the Bundle, which is requeued when there is more.
+            spec: its spec.
+            job: as it is now.
+            known: what the status says of a delay.
+
+        Raises:
+            ApiError: its pods can't be read now.
+        """
+        if not job.done:
+            return PlanDelay(await self._hindrance(entry, spec, job, known))
+        account = ServiceAccount.of(spec)
+        found = self._reader.read(entry.key, job, self._nonce(entry, job.name), account)
+        return found or PlanDelay(known)
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        self._reader.forget(key)
+
+    async def close(self) -> None:
+        """End all reads of logs."""
+        await self._reader.close()
+
+    async def _hindrance(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
+    ) -> str | None:
+        """What keeps a Job that hasn't ended from its end; ``known`` where it isn't time to look.
+
+        One whose Secrets were deleted is ended.
+        """
+        now = self._context.clock()
+        patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
+        is_early = now < patience
+        look_at = patience if is_early else now + timedelta(seconds=LOOK_AGAIN)
+        self._context.look_at(entry.key, look_at)
+        if is_early:
+            return known
+        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+        if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
+            await self._jobs.give_up(job, blocked.reason)
+        return f"Job {job.name} is blocked: {blocked.message}" if blocked else None
+
+    async def missing_namespace(self, spec: BundleSpec) -> str | None:
+        """The release's namespace, where it doesn't exist."""
+        namespace = spec.project_namespace
+        return namespace if await is_namespace_missing(self._context.client, namespace) else None
+
+    async def discard(self, entry: BundleEntry) -> None:
+        """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
+        status = entry.status
+        needed = {status.plan.job, status.preview.job, status.drift.check.job}
+        await self._jobs.end_plans(entry.key, entry.uid, but=needed)
+        await self._seals.remove_others(entry, plan_record.needed(status))
+
+    def count(self, job: JobRecord, *, succeeded: bool) -> None:
+        """Count a plan's outcome in the metrics."""
+        metrics = self._context.metrics
+        purpose = job.kind.value
+        metrics.deploys.labels(purpose, "succeeded" if succeeded else "failed").inc()
+        if job.created is not None:
+            seconds = ((job.finished or self._context.clock()) - job.created).total_seconds()
+            metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))

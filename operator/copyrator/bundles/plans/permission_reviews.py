@@ -1,0 +1,191 @@
+"""Reviews what the service accounts of plans lack, apart from reconciles: no deploy waits for it.
+
+A plan's reviews are sent one by one, by a client of their own. Where one isn't allowed, fails or
+takes too long, nothing is claimed about that plan, and none is sent for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.policy.permissions import (
+    Findings,
+    KindIn,
+    Need,
+    ServiceAccount,
+    kinds_of,
+    needs,
+)
+from copyrator.bundles.policy.plans.operations import Operation
+from copyrator.kube.access_reviews import Subject, is_allowed
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.resources import Discovery, Resource
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+log = logging.getLogger(__name__)
+
+REVIEW_SECONDS: Final = 5.0
+"""Seconds for one review."""
+FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
+"""Seconds without reviews after one that failed or wasn't allowed, doubling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a plan's account needs."""
+
+    account: ServiceAccount
+    namespace: str
+    """Of the release."""
+    kinds: tuple[KindIn, ...] = ()
+    beyond: int = 0
+    """How many more kinds there are."""
+    is_namespace_missing: bool = False
+    denied: tuple[Need, ...] = ()
+    """What werf said it lacks, where there is no plan."""
+
+    def of(self, operations: Collection[Operation]) -> Question:
+        """The question about these operations of the plan."""
+        kinds, beyond = kinds_of(operations)
+        return replace(self, kinds=kinds, beyond=beyond)
+
+
+Ask = Callable[[], Awaitable[Question | None]]
+
+
+@dataclass(slots=True)
+class _Review:
+    """The reviews of one plan."""
+
+    job: str
+    task: asyncio.Task[None]
+    findings: Findings | None = None
+
+
+class PermissionReviews:
+    """The reviews of all Bundles' plans.
+
+    Args:
+        context: the controller's.
+        client: sends the reviews; nothing else waits for it.
+    """
+
+    def __init__(self, context: Context, client: KubeClient) -> None:
+        self._context = context
+        self._client = client
+        self._discovery = Discovery(client)
+        self._turns = FairLimit(each=1, together=limits.PERMISSION_REVIEWS_AT_ONCE)
+        self._reviews: dict[BundleKey, _Review] = {}
+        self._pause = 0.0
+        self._paused_until = 0.0
+        """Monotonic seconds."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no reviews are sent now."""
+        return bool(self._pause) and self._context.monotonic() < self._paused_until
+
+    def begins(self, key: BundleKey, job: str) -> bool:
+        """Whether reviews about this plan would be sent now: not while they are under way."""
+        there = self._reviews.get(key)
+        return not self.is_paused and (there is None or there.job != job)
+
+    def begin(self, key: BundleKey, job: str, ask: Ask) -> None:
+        """Send the reviews of a plan; the Bundle is requeued once there are findings.
+
+        Args:
+            key: of the Bundle.
+            job: the Job that made the plan.
+            ask: called when it is this plan's turn; None: nothing is reviewed.
+        """
+        if not self.begins(key, job):
+            return
+        self.forget(key)
+        task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
+        self._reviews[key] = _Review(job, task)
+
+    def found(self, key: BundleKey) -> tuple[str, Findings] | None:
+        """What was found, and the Job of its plan, until ``forget``; None where nothing was yet."""
+        there = self._reviews.get(key)
+        if there is None or there.findings is None:
+            return None
+        return there.job, there.findings
+
+    def forget(self, key: BundleKey) -> None:
+        """The findings are in the status, or nobody needs them."""
+        there = self._reviews.pop(key, None)
+        if there is not None:
+            there.task.cancel()
+
+    async def close(self) -> None:
+        """End all reviews."""
+        await cancel_all({one.task for one in self._reviews.values()})
+        self._reviews.clear()
+
+    async def _review(self, key: BundleKey, ask: Ask) -> None:
+        findings = None
+        async with self._turns.place(key.namespace):
+            if not self.is_paused:  # by another's failure meanwhile
+                findings = await self._reviewed(ask)
+        if findings is None:
+            del self._reviews[key]
+            return
+        self._reviews[key].findings = findings
+        self._context.queue.add(key)
+
+    async def _reviewed(self, ask: Ask) -> Findings | None:
+        try:
+            async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
+                question = await ask()
+                if question is None:
+                    return None
+                findings = await self._findings(question)
+        except (ApiError, TimeoutError) as error:
+            self._postpone(error)
+            return None
+        self._pause = 0.0
+        return findings
+
+    async def _findings(self, question: Question) -> Findings:
+        kinds: dict[KindIn, Resource] = {}
+        for one in question.kinds:
+            if (served := await self._discovery.in_group(one.kind, one.group)) is not None:
+                kinds[one] = served
+        missing = []
+        for need in needs(
+            question.namespace,
+            kinds,
+            is_namespace_missing=question.is_namespace_missing,
+            denied=question.denied,
+        ):
+            denied = [verb for verb in need.verbs if not await self._allowed(question, need, verb)]
+            if denied:
+                missing.append(replace(need, verbs=tuple(denied)))
+        unknown = len(question.kinds) - len(kinds)
+        return Findings(tuple(missing), unknown + question.beyond)
+
+    async def _allowed(self, question: Question, need: Need, verb: str) -> bool:
+        account = question.account
+        subject = Subject(account.user, account.groups)
+        return await is_allowed(
+            self._client, need.attributes(verb), subject, timeout=REVIEW_SECONDS
+        )
+
+    def _postpone(self, error: ApiError | TimeoutError) -> None:
+        """Send none for a while."""
+        if self.is_paused:
+            return
+        if not self._pause:
+            why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
+            text = f"{error or 'they take too long'}" + (f" ({why} allows them)" if why else "")
+            log.info("the permissions that Jobs lack can't be determined now: %s", text)
+        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+        self._paused_until = self._context.monotonic() + self._pause

@@ -1,0 +1,244 @@
+"""Previews: plans of a version that a user names, at any time, which are only shown.
+
+They have a record, a number and Jobs of their own, and take part in nothing that is decided about
+deploys. As with other plans the record is written before its Job is created.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.names import ANN_PLAN_VERSION
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.times import parse_time
+from copyrator.api.version_range import VersionError, parse_version
+from copyrator.bundles.blocked import missing_account
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
+from copyrator.bundles.plans.queue import PlanQueue, Ticket
+from copyrator.bundles.plans.reader import PlanDelay, PlanFault
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.gates import Candidate, Gates, signature
+from copyrator.bundles.policy.identity import job_name
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.plans import preview
+from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.plans.preview import PreviewRequest
+from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.references.reader import MissingReferenceError, References
+from copyrator.bundles.resolution.judge import Judge
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.resolver import Resolver
+from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.trust import TrustStore
+from copyrator.kube.errors import Forbidden
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a request for a preview resolves to."""
+
+    candidate: Candidate
+    values_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfit:
+    """Why there is nothing to plan."""
+
+    reason: str
+    message: str
+
+
+class Previews:
+    """The previews of all Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        plan_jobs: PlanJobs,
+        queue: PlanQueue,
+        writer: StatusWriter,
+        *,
+        seals: Seals,
+        references: References,
+        trust: TrustStore,
+        polls: Polls,
+    ) -> None:
+        self._context = context
+        self._plan_jobs = plan_jobs
+        self._queue = queue
+        self._writer = writer
+        self._seals = seals
+        self._references = references
+        self._trust = trust
+        self._polls = polls
+
+    async def visit(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
+        """Do what is due for a preview; returns the Bundle as it is then.
+
+        Raises:
+            ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
+        """
+        if entry.has_preview:
+            entry = await self._observe(entry, spec)
+        if entry.preview_request is None:
+            self._queue.forget(Ticket(entry.key, is_preview=True))
+        elif not entry.is_paused:
+            entry = await self._begin(entry, spec, entry.preview_request)
+        if entry.has_preview and (end := parse_time(entry.status.preview.expires_at)):
+            self._context.look_at(entry.key, end)
+        return entry
+
+    async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
+        """Record what became of the preview."""
+        before = entry.status
+        if before.preview.outcome != PlanOutcome.RUNNING:
+            return await self._writer.record(entry, preview.expired(before, self._context.clock()))
+        status = await self._observed(entry, spec, before)
+        entry = await self._writer.record(entry, status)
+        if status.preview.outcome != PlanOutcome.RUNNING:
+            await self._seals.remove_values(entry, status.preview.job)
+        return entry
+
+    async def _observed(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        record, memory = status.preview, self._context.memory(entry.key)
+        job = await self._plan_jobs.find(entry, record)
+        if job is None:
+            self._queue.end(Ticket(entry.key, is_preview=True))
+            if entry.is_paused and memory.preview_begun != record.number:
+                return preview.with_message(status, PAUSED.format(record.job))
+            if memory.preview_begun == record.number:
+                return self._failed(
+                    status, f"Job {record.job} was deleted before its plan was read"
+                )
+            return await self._made_job(entry, spec, status)
+        memory.preview_begun = record.number
+        found = await self._plan_jobs.progress(entry, spec, job, record.message)
+        if isinstance(found, PlanDelay):
+            return preview.with_message(status, found.message)
+        self._plan_jobs.count(job, succeeded=isinstance(found, Plan))
+        if isinstance(found, PlanFault):
+            return self._failed(status, found.message, found.reason)
+        made = Made(
+            found,
+            await self._plan_jobs.missing_namespace(spec),
+            baseline=await self._seals.operations(entry, status.baseline),
+        )
+        return preview.made(status, made, self._context.clock())
+
+    def _failed(
+        self, status: BundleStatus, message: str, reason: str = BundleReason.PLAN_FAILED
+    ) -> BundleStatus:
+        return preview.failed(status, reason, message, self._context.clock())
+
+    async def _begin(
+        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
+    ) -> BundleEntry:
+        """Record a preview, then create its Job; where that isn't possible, record why."""
+        found = await self._resolve(entry, spec, request)
+        if found is None:
+            return entry
+        now, status = self._context.clock(), entry.status
+        if isinstance(found, _Unfit):
+            status = preview.refused(status, request, found.reason, found.message, now)
+            entry = await self._writer.record(entry, status)
+            await self._plan_jobs.discard(entry)
+            return entry
+        ticket = Ticket(entry.key, is_preview=True)
+        number = preview.next_number(status)
+        job = job_name(spec.name, JobKind.PLAN, entry.uid, "preview", number)
+        if not self._queue.begin(ticket, job):
+            return entry
+        status = preview.begun(
+            status, request, found.candidate, values_hash=found.values_hash, job=job, now=now
+        )
+        try:
+            entry = await self._writer.record(entry, status)
+            await self._plan_jobs.discard(entry)
+            status = await self._made_job(entry, spec, entry.status)
+        finally:
+            if self._context.memory(entry.key).preview_begun != number:
+                self._queue.end(ticket)
+        return await self._writer.record(entry, status)
+
+    async def _made_job(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status once the recorded preview's Job is created, or with why it isn't."""
+        try:
+            if await self._plan_jobs.create(entry, spec, status.preview):
+                self._context.memory(entry.key).preview_begun = status.preview.number
+                return status
+        except RefusedError as error:
+            return self._failed(status, str(error))
+        text = "the values were edited before its Job was created; ask for it again"
+        return self._failed(status, text, BundleReason.PLAN_CHANGED)
+
+    async def _resolve(
+        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
+    ) -> _Found | _Unfit | None:
+        """What is to be planned; None while the registry hasn't answered."""
+        try:
+            parse_version(request.version)
+        except VersionError as error:
+            return _Unfit(BundleReason.INVALID_SPEC, f"{ANN_PLAN_VERSION}: {error}")
+        try:
+            values_hash = await self._references.values_hash(entry, spec)
+            resolution = await self._resolution(entry, spec, request)
+        except MissingReferenceError as error:
+            return _Unfit(error.reason, str(error))
+        if resolution is None:
+            return None
+        if (unfit := _unfit(resolution)) is not None:
+            return unfit
+        if (missing := await self._missing_account(spec)) is not None:
+            return _Unfit(BundleReason.SERVICE_ACCOUNT_MISSING, missing)
+        return _Found(Candidate(resolution.tag, resolution.digest), values_hash)
+
+    async def _resolution(
+        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
+    ) -> Resolution | None:
+        """Resolve the version as of a Bundle that has deployed nothing, so that none is too low.
+
+        Of the gates only that of signatures is asked: nothing is deployed.
+        """
+        memory, context = self._context.memory(entry.key), self._context
+        if memory.preview_asked != request.token:
+            memory.preview_asked, memory.preview_since = request.token, context.monotonic()
+        version = tuple(gate for gate in context.gates.version if gate.name == signature.NAME)
+        questions = Questions(
+            entry.without_status(),
+            replace(spec, version=request.version),
+            await self._references.access(entry, spec),
+            self._polls,
+            memory.preview_since,
+        )
+        asked = await self._trust.of(entry, spec)
+        judge = Judge(questions, Gates(version=version), context.clock(), asked)
+        return Resolver(questions, judge).resolve()
+
+    async def _missing_account(self, spec: BundleSpec) -> str | None:
+        try:
+            return await missing_account(self._context.client, spec)
+        except Forbidden:
+            return None
+
+
+def _unfit(resolution: Resolution) -> _Unfit | None:
+    if resolution.error is not None:
+        return _Unfit(resolution.error.reason, resolution.error.message)
+    if resolution.unresolved is not None:
+        return _Unfit(resolution.unresolved.reason, resolution.unresolved.message)
+    if not resolution.tag and resolution.held is not None:
+        held = resolution.held
+        text = f"{held.candidate.version}: {held.objection.message}"
+        return _Unfit(held.objection.reason, text)
+    return None

@@ -1,0 +1,196 @@
+"""Reads what plan Jobs that have ended found, from their pods and the end of their logs.
+
+A reconcile doesn't wait for a log, which a kubelet may never answer: it is read in a task of its
+own, and the Bundle is requeued when that has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import format_time
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.policy.blocked import secrets_of
+from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.policy.jobs.plan_script import PlanExit
+from copyrator.bundles.policy.observation import JobRecord, ending_of, exit_code
+from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, refused, sentence
+from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.redaction import Redaction, WithheldError
+from copyrator.kube.errors import ApiError
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+LOG_TIMEOUT: Final = 10.0
+"""Seconds that a plan's log may take to be read."""
+LOG_AGAIN: Final = 10.0
+"""Seconds between two tries."""
+LOG_PATIENCE: Final = 120.0
+"""Seconds after the Job's end for which a log is requested again that can't be read: its node may
+come back.
+"""
+_LINE_BYTES: Final = 512
+"""Of a log's last line that are read."""
+_ERROR: Final = 4096
+"""Characters of werf's error that are searched for missing permissions."""
+
+
+_ENDED: Final = re.compile(r"werf bundle plan ended with exit code [0-9]{1,3}")
+"""What a Job's script says itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFault:
+    """Why a Job has no plan."""
+
+    message: str
+    reason: BundleReason = BundleReason.PLAN_FAILED
+    denied: tuple[Need, ...] = ()
+    """Missing permissions that made werf fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDelay:
+    """A Job's plan can't be read yet; why, where that isn't evident."""
+
+    message: str | None = None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A read of a Job's plan, or the time of the next one."""
+
+    task: asyncio.Task[Plan | PlanFault | PlanDelay]
+    delay: PlanDelay | None = None
+    again_at: datetime | None = None
+
+
+class PlanReader:
+    """Reads for all Bundles."""
+
+    def __init__(self, context: Context, jobs: Jobs, redaction: Redaction) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._redaction = redaction
+        self._readings: dict[BundleKey, dict[str, _Reading]] = {}
+        """By the Job's name."""
+        self._places = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
+
+    def read(
+        self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount
+    ) -> Plan | PlanFault | PlanDelay | None:
+        """The plan of a Job that has ended, whose block has this nonce.
+
+        None while it is read; the Bundle is requeued then.
+
+        Raises:
+            ApiError: its pods can't be read now.
+        """
+        readings = self._readings.setdefault(key, {})
+        reading = readings.get(job.name)
+        if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
+            task = asyncio.create_task(
+                self._placed(job, nonce, account), name=f"plan of {job.name}"
+            )
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+            for name in [name for name, one in readings.items() if one.task.done()]:
+                del readings[name]  # nobody asks for it any more
+            readings[job.name] = _Reading(task)
+            return None
+        if reading.again_at is not None:
+            self._context.look_at(key, reading.again_at)
+            return reading.delay
+        if not reading.task.done():
+            return None
+        del readings[job.name]
+        found = reading.task.result()
+        if isinstance(found, PlanDelay):
+            again_at = self._context.clock() + timedelta(seconds=LOG_AGAIN)
+            readings[job.name] = _Reading(reading.task, found, again_at)
+            self._context.look_at(key, again_at)
+        return found
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        for reading in self._readings.pop(key, {}).values():
+            reading.task.cancel()
+
+    async def close(self) -> None:
+        """End all reads."""
+        readings = [one for found in self._readings.values() for one in found.values()]
+        self._readings.clear()
+        await cancel_all({one.task for one in readings})
+
+    def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
+        if not task.cancelled():
+            task.exception()  # is raised where the result is taken
+            self._context.queue.add(key)
+
+    async def _placed(
+        self, job: JobRecord, nonce: str, account: ServiceAccount
+    ) -> Plan | PlanFault | PlanDelay:
+        async with self._places.place(job.namespace):
+            return await self._read(job, nonce, account)
+
+    async def _read(
+        self, job: JobRecord, nonce: str, account: ServiceAccount
+    ) -> Plan | PlanFault | PlanDelay:
+        pods = await self._jobs.pods(job)
+        code = exit_code(pods)
+        if not job.complete or code != 0:
+            reason = BundleReason.PLAN_FAILED
+            if code == PlanExit.CHANGED:
+                reason = BundleReason.PLAN_CHANGED
+            cause = await self._cause(job, pods)
+            denied = refused(cause, account)
+            text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
+            return PlanFault(f"Job {job.name}: {text}", reason, denied)
+        try:
+            async with asyncio.timeout(LOG_TIMEOUT):
+                plan = await self._block(pods[-1], nonce)
+        except TimeoutError:
+            return self._late(job, f"there was no answer within {LOG_TIMEOUT:g} s")
+        except ApiError as error:
+            if error.transient:
+                return self._late(job, error.message)
+            plan = BlockFault(f"its log can't be read: {error.message}")
+        if isinstance(plan, BlockFault):
+            return PlanFault(f"Job {job.name}: {plan.message}")
+        return plan
+
+    def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
+        """A log that can't be read now is tried again for a while."""
+        now = self._context.clock()
+        end = (job.finished or now) + timedelta(seconds=LOG_PATIENCE)
+        text = f"Job {job.name}: its log can't be read: {why}"
+        if now >= end:
+            return PlanFault(text)
+        return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
+
+    async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
+        """The plan in a pod's log: its last line says how many have to be read."""
+        last = await self._jobs.log_tail(pod, 1, _LINE_BYTES)
+        lines = block_lines(last, nonce)
+        if isinstance(lines, BlockFault):
+            return lines
+        return read_block(await self._jobs.log_tail(pod, lines, MAX_TEXT), nonce)
+
+    async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
+        """Why a Job has no plan: werf's last error, without the values of Secrets."""
+        lines = (await self._jobs.log_end(pods)).splitlines()
+        errors = [line for line in lines if line.startswith("Error: ")]  # others have contents
+        errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
+        found = errors[-1][:_ERROR] if errors else ending_of(job, pods).message
+        try:
+            (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
+        except WithheldError as error:
+            found = error.in_place_of_log(job.namespace, job.name)
+        return found

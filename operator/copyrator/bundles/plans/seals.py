@@ -1,0 +1,139 @@
+"""Writes and deletes the Secrets of Jobs that plan, or deploy what was planned (policy.seal)."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable, Mapping
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.jobs import seal
+from copyrator.bundles.policy.jobs.manifest import owner_reference
+from copyrator.bundles.policy.jobs.seal import SealedValues, SealKind, SealLabels
+from copyrator.bundles.policy.plans.operations import Plan, read_plan
+from copyrator.bundles.references.reader import References
+from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
+from copyrator.kube.resources import SECRETS
+from copyrator.workqueue.timeslice import TimeSlice
+
+log = logging.getLogger(__name__)
+
+
+class Seals:
+    """The Secrets of all Bundles.
+
+    Salts and nonces are derived with the operator's hash key from the Job's name, which no other
+    Job has: so a restart finds the same ones, and nothing has to be read back.
+    """
+
+    def __init__(self, context: Context, references: References) -> None:
+        self._context = context
+        self._references = references
+
+    def derived(self, entry: BundleEntry, job: str, purpose: str) -> str:
+        """32 hexadecimal digits that nobody without the key can know."""
+        keyed = self._context.hasher()
+        keyed.update(f"{purpose}\0{entry.uid}\0{job}".encode())
+        return keyed.hexdigest()[:32]
+
+    async def values(
+        self, entry: BundleEntry, spec: BundleSpec, job: str
+    ) -> tuple[str | None, SealedValues]:
+        """Write the copies of a Bundle's values for a Job; returns their hash, too.
+
+        Raises:
+            MissingReferenceError: a source doesn't exist, or the values are too large.
+            ApiError: a Secret can't be written.
+        """
+        salt = self.derived(entry, job, "salt")
+        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
+        hashes: list[list[tuple[str, str]]] = []
+        pause = TimeSlice()
+
+        async def take(files: Mapping[str, bytes]) -> None:
+            name = seal.values_secret(job, len(hashes))
+            sealed, encoded = [], {}
+            for key in sorted(files):
+                sealed.append((key, seal.seal_of(salt, files[key])))
+                encoded[key] = base64.b64encode(files[key]).decode()
+                await pause.pause()
+            hashes.append(sealed)
+            await self._create(entry, name, labels, encoded)
+
+        found, _ = await self._references.values(entry, spec, take)
+        if hashes:
+            await self._create(entry, seal.salt_secret(job), labels, {seal.SALT: _encoded(salt)})
+        flat = [(i, key, one) for i, source in enumerate(hashes) for key, one in source]
+        files = tuple(
+            seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
+        )
+        return found, SealedValues(job, len(hashes), files)
+
+    async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
+        """Keep the operations that a plan Job found; returns the seal that a deploy checks."""
+        salt = self.derived(entry, job, "salt")
+        data = {seal.SALT: _encoded(salt), seal.OPERATIONS: _encoded(text)}
+        labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
+        await self._create(entry, seal.operations_secret(job), labels, data)
+        return seal.seal_of(salt, text.encode())
+
+    async def operations(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The plan that was kept; None where none was, or it can't be read unchanged."""
+        try:
+            return await self.read_operations(entry, kept)
+        except Forbidden:
+            return None
+
+    async def read_operations(
+        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
+    ) -> Plan | None:
+        """The plan that was kept; None where none was, or it isn't unchanged.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        if kept.job is None:
+            return None
+        name = seal.operations_secret(kept.job)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
+        except (NotFound, ValueError):
+            return None
+        if seal.seal_of(self.derived(entry, kept.job, "salt"), content) != kept.seal:
+            return None
+        return read_plan(content.decode())
+
+    async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
+        """Delete the copies of values that were written for a Job."""
+        if job:
+            await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
+
+    async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
+        """Delete what was written for all Jobs of the Bundle but these."""
+        await self._remove(entry, seal.others(entry.key.name, (job for job in kept if job)))
+
+    async def _remove(self, entry: BundleEntry, selector: str) -> None:
+        """Delete Secrets; what can't be deleted ends with the Bundle."""
+        path = SECRETS.path(entry.key.namespace)
+        try:
+            await self._context.client.request("DELETE", path, params={"labelSelector": selector})
+        except (NotFound, Forbidden) as error:
+            log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
+
+    async def _create(
+        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+    ) -> None:
+        key = entry.key
+        body = seal.secret(owner_reference(key.name, entry.uid), key.namespace, name, labels, data)
+        try:
+            await self._context.client.create(SECRETS, key.namespace, body)
+        except AlreadyExists:  # by this operator, or the Job's hash check finds out
+            log.debug("%s: Secret %s exists already", key, name)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,83 @@
+"""Deploys that correct drift. Pure.
+
+A correction deploys again exactly what is deployed, and its Job continues only if it plans nothing
+beyond what the check found. It needs no approval: what it restores was approved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Trust
+from copyrator.api.drift import DriftMode
+from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftVerdict
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.bundles.policy.drift import due as drift_due
+from copyrator.bundles.policy.drift.record import is_same
+
+MOST_CORRECTIONS: Final = 2
+"""Of the same drift: then something else changes the objects each time."""
+
+
+def plan_of(status: BundleStatus, job: str | None) -> PlanStatus | DriftCheck | None:
+    """The plan in the status that this Job made; None where it isn't there any more."""
+    found = (one for one in (status.plan, status.drift.check) if one.job == job is not None)
+    plan = next(found, None)
+    return plan if plan is not None and plan.outcome == PlanOutcome.PLANNED else None
+
+
+def is_recurring(status: BundleStatus) -> bool:
+    """Whether drift came back after so many corrections that no more are made.
+
+    It isn't known until the last of them has been checked.
+    """
+    drift = status.drift
+    return (
+        drift.verdict == DriftVerdict.DRIFTED
+        and drift.attempt == status.attempted.attempt
+        and (drift.corrections or 0) >= MOST_CORRECTIONS
+        and is_same(drift, drift.objects)
+    )
+
+
+def is_asked(status: BundleStatus, spec: BundleSpec) -> bool:
+    """Whether what the last check found is to be corrected now.
+
+    An attempt that began after it may have changed that; and a signature is asked for again.
+    """
+    drift = status.drift
+    plan = plan_of(status, drift.found_job)
+    return (
+        spec.drift.mode is DriftMode.CORRECT
+        and drift.verdict == DriftVerdict.DRIFTED
+        and drift.reason is None
+        and drift.check.outcome != PlanOutcome.RUNNING
+        and drift.attempt == status.attempted.attempt
+        and drift_due.has_baseline(status)
+        and plan is not None
+        and plan.seal is not None
+        and not is_recurring(status)
+        and status.verification.verdict in (None, Trust.TRUSTED)
+    )
+
+
+def begun(status: BundleStatus) -> BundleStatus:
+    """The status whose new attempt corrects what was found."""
+    plan = plan_of(status, status.drift.found_job)
+    assert plan is not None, "is_asked"
+    attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, correction=True)
+    return replace(status, attempted=attempted)
+
+
+def succeeded(status: BundleStatus) -> BundleStatus:
+    """The status where the attempt that has ended corrected what was found."""
+    drift = status.drift
+    again = dict.fromkeys((*drift.corrected, *drift.objects))
+    drift = replace(
+        drift,
+        corrections=(drift.corrections or 0) + 1,
+        corrected=tuple(again)[:MAX_DRIFTED],
+    )
+    return replace(status, drift=drift)

@@ -1,0 +1,1 @@
+"""The Jobs that run werf, and the Secrets that they mount: pure functions to manifests."""

@@ -1,0 +1,153 @@
+"""Jobs that plan and that deploy: pure functions from an order to a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.policy.jobs import pod, seal
+from copyrator.bundles.policy.jobs.manifest import (
+    DEPLOY_CONTAINER,
+    LOGIN_CONTAINER,
+    JobKind,
+    base_job,
+    merged,
+    owner_reference,
+)
+from copyrator.bundles.policy.jobs.order import DeployOrder, Login
+from copyrator.bundles.policy.jobs.plan_script import deploy_command, plan_command
+from copyrator.bundles.policy.jobs.seal import SealedValues
+
+DEADLINE_MARGIN: Final = 300.0
+"""Seconds that a deploy may exceed its timeout: werf ends first, and reports why."""
+PLAN_DEADLINE: Final = 600
+"""Seconds that a plan may take, from the creation of its Job."""
+AUTO_ROLLBACK: Final = "--auto-rollback"
+"""The flag: the variable of that name does nothing in werf 2.67 (facts/werf.md)."""
+
+
+def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
+    """The Job for one attempt. Its owner is the Bundle."""
+    spec = order.spec
+    flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
+    command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
+    if order.approved is not None:
+        approved = seal.approved_operations(order.approved.seal)
+        command = deploy_command(approved, _sealed(order).files, flags)
+    main = pod.container(spec, DEPLOY_CONTAINER, command, pod.variables(_deploy_env(order)))
+    main["terminationMessagePath"] = pod.REPORT_PATH
+    job = _owned_job(order, JobKind.DEPLOY, order.job, main)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(order.attempt),
+        names.ANN_DIGEST: order.digest,
+    }
+    # A rollback begins when the timeout has passed, and may take as long again.
+    longest = spec.timeout * (2 if spec.auto_rollback else 1)
+    job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
+    return job
+
+
+def build_plan_job(
+    order: DeployOrder, name: str, nonce: str, kind: JobKind = JobKind.PLAN
+) -> dict[str, Any]:
+    """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
+
+    Its log has contents, so no part of it becomes the container's message. It has no TTL: the plan
+    may wait for a decision for any time (``retention``).
+    """
+    command = plan_command(nonce, _sealed(order).files)
+    env = pod.variables(_werf_env(order))
+    main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
+    main["terminationMessagePolicy"] = "File"
+    job = _owned_job(order, kind, name, main)
+    job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
+    job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
+    del job["spec"]["ttlSecondsAfterFinished"]
+    return job
+
+
+def _owned_job(
+    order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]
+) -> dict[str, Any]:
+    """A Job of a Bundle with this container, and with the volumes and the login that it needs."""
+    spec = order.spec
+    volumes, mounts = _values(order)
+    inits = []
+    if order.login is Login.PASSWORD:
+        inits.append(_login(spec))
+    elif order.login is Login.DOCKER_CONFIG:
+        volumes.append(pod.docker_config_volume(spec.auth or ""))
+        mounts.append({"name": "docker", "mountPath": pod.DOCKER_CONFIG_DIR, "readOnly": True})
+    if spec.ca_secret:
+        volumes.append(pod.ca_volume(spec.ca_secret))
+        mounts.append(_ca_mount())
+    main["volumeMounts"] += mounts
+    pod_spec = pod.pod_spec(spec, volumes)
+    if inits:
+        pod_spec["initContainers"] = inits
+    pod_spec["containers"] = [main]
+    job = base_job(spec, kind, name, order.uid, pod_spec)
+    job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
+    return job
+
+
+def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The volumes with values, and their mounts."""
+    if order.sealed is None:
+        return pod.values_volumes(order.values), pod.values_mounts(order.values)
+    operations = order.approved.secret if order.approved else None
+    return seal.volumes(order.sealed, operations), seal.mounts(order.sealed, operations)
+
+
+def _sealed(order: DeployOrder) -> SealedValues:
+    assert order.sealed is not None, "a planned deploy has sealed values"
+    return order.sealed
+
+
+def _login(spec: BundleSpec) -> dict[str, Any]:
+    secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
+    found = merged(spec, pod.common(spec), spec.proxies)
+    env = pod.variables({name: value for name, value in found.items() if name not in secret})
+    for variable, key in secret.items():
+        reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
+        env.append({"name": variable, "valueFrom": reference})
+    command = ("werf", "cr", "login", spec.registry)
+    login = pod.container(spec, LOGIN_CONTAINER, command, env)
+    if spec.ca_secret:
+        login["volumeMounts"].append(_ca_mount())
+    return login
+
+
+def _ca_mount() -> dict[str, Any]:
+    return {"name": "ca", "mountPath": pod.CA_DIR, "readOnly": True}
+
+
+def _deploy_env(order: DeployOrder) -> dict[str, str]:
+    report = {"WERF_SAVE_DEPLOY_REPORT": "1", "WERF_DEPLOY_REPORT_PATH": pod.REPORT_PATH}
+    if order.spec.releases_history_max is not None:
+        report["WERF_RELEASES_HISTORY_MAX"] = str(order.spec.releases_history_max)
+    return _werf_env(order, report)
+
+
+def _werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of ``bundle plan``, and with ``more`` those of ``bundle apply``."""
+    spec = order.spec
+    ours = pod.common(spec) | pod.release(spec)
+    ours |= {"WERF_REPO": spec.reference, "WERF_TAG": f"{order.version}@{order.digest}"}
+    ours |= more or {}
+    if order.login is Login.DOCKER_CONFIG:
+        ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
+    ours |= pod.added_metadata(order.labels, order.annotations)
+    if order.sealed is None:
+        ours |= pod.values_variables(order.values)
+    else:
+        ours |= seal.variables(order.sealed)
+    defaults = {
+        "WERF_LOG_COLOR_MODE": "off",
+        "WERF_LOG_PRETTY": "0",
+        "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
+        **spec.proxies,
+    }
+    return merged(spec, ours, defaults)

@@ -1,0 +1,36 @@
+"""How long the Jobs of plans are kept after their end: their logs have the diffs. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.bundles.policy.jobs.manifest import LONG_TTL
+from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import preview
+
+
+def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
+    """Seconds after its end for which a plan's Job is kept.
+
+    It follows from the status, so no timer has to survive a restart.
+
+    Args:
+        job: its name.
+        status: of its Bundle.
+        other: for Jobs that the status doesn't name any more.
+        now: the time.
+
+    Returns:
+        None where it must not be deleted: its plan isn't read yet, or waits for a decision; or it
+        found drift, until the next check is read.
+    """
+    if job == status.plan.job:
+        waits = status.plan.outcome == PlanOutcome.RUNNING or plan_due.waits_until(status, now)
+        return None if waits else LONG_TTL
+    if job == status.preview.job:
+        return None if status.preview.outcome == PlanOutcome.RUNNING else preview.KEPT
+    drift = status.drift
+    is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
+    return other if is_read and job != drift.found_job else None

@@ -1,0 +1,164 @@
+"""Secrets that hold what a plan was made with, so that nothing changes before the deploy. Pure.
+
+Each Job that plans, or deploys what was approved, mounts copies of the values that the operator
+wrote, and the deploy's also the approved operations. The Job checks them by salted hashes in its
+arguments: who replaces a Secret changes nothing but the Job's outcome, which is PlanChanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.bundles.policy.jobs.plan_script import SealedFile
+
+SALT: Final = "salt"
+OPERATIONS: Final = "operations"
+VALUES_DIR: Final = "/run/copyrator/values"
+SALT_DIR: Final = "/run/copyrator/seal"
+APPROVED_DIR: Final = "/run/copyrator/approved"
+_SEAL_VOLUME: Final = "seal"
+_APPROVED_VOLUME: Final = "approved"
+VOLUMES: Final = (_SEAL_VOLUME, _APPROVED_VOLUME)
+"""Names of a Job's volumes, beside those with values."""
+_COPIES: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+
+
+def salt_secret(job: str) -> str:
+    """Name of the Secret with the salt of a Job's values."""
+    return f"{job}-salt"
+
+
+def values_secret(job: str, number: int) -> str:
+    """Name of the Secret with the copy of a values source."""
+    return f"{job}-values-{number:03}"
+
+
+def operations_secret(job: str) -> str:
+    """Name of the Secret with the operations that a plan Job found, and their salt."""
+    return f"{job}-operations"
+
+
+def seal_of(salt: str, content: bytes) -> str:
+    """The salted hash of a file, as a Job's script computes it."""
+    return hashlib.sha256(salt.encode() + content).hexdigest()
+
+
+class SealKind(StrEnum):
+    """What Secrets of ours hold."""
+
+    VALUES = "values"
+    """Copies of values, and their salt: until the Job has an outcome."""
+    OPERATIONS = "operations"
+    """A plan: until another one replaces it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealLabels:
+    """By which Secrets are found and deleted: the Job that they are for, and what they hold."""
+
+    bundle: str
+    job: str
+    kind: SealKind
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of the Secrets."""
+        return {
+            names.LABEL_BUNDLE: self.bundle,
+            names.LABEL_SEALED_FOR: self.job,
+            names.LABEL_SEAL: self.kind,
+        }
+
+    @property
+    def selector(self) -> str:
+        """For requests."""
+        return ",".join(f"{name}={value}" for name, value in self.labels.items())
+
+
+def others(bundle: str, jobs: Iterable[str]) -> str:
+    """A selector of the Secrets of a Bundle that are for none of these Jobs."""
+    selector = f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL}"
+    if kept := ",".join(sorted(set(jobs))):
+        selector += f",{names.LABEL_SEALED_FOR} notin ({kept})"
+    return selector
+
+
+@dataclass(frozen=True, slots=True)
+class SealedValues:
+    """The copies of a Bundle's values for one Job."""
+
+    job: str
+    sources: int
+    """How many values sources there are."""
+    files: tuple[SealedFile, ...] = ()
+    """In the order in which werf reads them."""
+
+
+def sealed_value(source: int, number: int, key: str, seal: str) -> SealedFile:
+    """A values file of a Job: the ``number``-th of all, from the source of this number."""
+    return SealedFile(
+        path=f"{VALUES_DIR}/{source:03}/{key}",
+        salt=f"{SALT_DIR}/{SALT}",
+        copy=f"{_COPIES}/values-{number:04}",
+        sha256=seal,
+    )
+
+
+def approved_operations(seal: str) -> SealedFile:
+    """The file with the operations that were approved."""
+    return SealedFile(
+        path=f"{APPROVED_DIR}/{OPERATIONS}",
+        salt=f"{APPROVED_DIR}/{SALT}",
+        copy=f"{_COPIES}/approved",
+        sha256=seal,
+    )
+
+
+def volumes(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]]:
+    """The volumes of a Job: values, their salt, and the Secret with the approved operations."""
+    secrets = {f"values-{i:03}": values_secret(sealed.job, i) for i in range(sealed.sources)}
+    if sealed.sources:
+        secrets[_SEAL_VOLUME] = salt_secret(sealed.job)
+    if operations is not None:
+        secrets[_APPROVED_VOLUME] = operations
+    return [{"name": name, "secret": {"secretName": secret}} for name, secret in secrets.items()]
+
+
+def mounts(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]]:
+    """Where the volumes are mounted."""
+    places = {f"values-{i:03}": f"{VALUES_DIR}/{i:03}" for i in range(sealed.sources)}
+    if sealed.sources:
+        places[_SEAL_VOLUME] = SALT_DIR
+    if operations is not None:
+        places[_APPROVED_VOLUME] = APPROVED_DIR
+    return [{"name": name, "mountPath": place, "readOnly": True} for name, place in places.items()]
+
+
+def variables(sealed: SealedValues) -> dict[str, str]:
+    """Variables of werf for the checked copies; padded, as it sorts the names as text."""
+    width = max(3, len(str(len(sealed.files))))
+    return {f"WERF_VALUES_OPERATOR_{i:0{width}}": one.copy for i, one in enumerate(sealed.files)}
+
+
+def secret(
+    owner: Mapping[str, Any], namespace: str, name: str, labels: SealLabels, data: Mapping[str, str]
+) -> dict[str, Any]:
+    """An immutable Secret of this name in the Bundle's namespace, with base64 by key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels.labels,
+            "ownerReferences": [dict(owner)],
+        },
+        "immutable": True,
+        "type": "Opaque",
+        "data": dict(data),
+    }

@@ -1,0 +1,218 @@
+"""The plan in the status, from its beginning to what it found. Pure.
+
+It is made of a version's digest, the values, the spec and the operator's settings. It is spent once
+an attempt has begun with it; the next attempt is planned anew. An approval holds until then, and
+carries over to the plan of a retry that does nothing more (``plan.covers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.plan_status import (
+    MAX_RISKY,
+    ApprovedPlan,
+    OperationCounts,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+)
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy.gates import Target
+from copyrator.bundles.policy.plans.due import content_of, is_for, is_spent
+from copyrator.bundles.policy.plans.operations import (
+    Operation,
+    Plan,
+    counts,
+    covers,
+    effects,
+    plan_id,
+    risky,
+)
+from copyrator.bundles.policy.schedule import retry_delay
+
+
+def begun(
+    status: BundleStatus, target: Target, job: str, now: datetime, *, is_requested: bool = False
+) -> BundleStatus:
+    """The status with a new plan recorded; its Job is created afterwards.
+
+    ``is_requested``: a user asks for a deploy, which an approval of an earlier one doesn't cover.
+    """
+    before = status.plan
+    same = is_for(before, target)
+    failed = same and before.outcome == PlanOutcome.FAILED
+    plan = PlanStatus(
+        job=job,
+        number=(before.number or 0) + 1,
+        outcome=PlanOutcome.RUNNING,
+        failures=before.failures if failed else None,
+        version=target.version,
+        digest=target.digest,
+        values_hash=target.values_hash,
+        spec_hash=target.spec_hash,
+        job_hash=target.job_hash,
+        attempt=status.attempted.attempt,
+        started_at=format_time(now),
+        approved=before.approved if same and _holds(status, is_requested) else ApprovedPlan(),
+    )
+    return replace(status, plan=plan)
+
+
+def _holds(status: BundleStatus, is_requested: bool) -> bool:
+    """Whether the approval may carry over to a plan of the same: its deploy hasn't succeeded."""
+    if not is_spent(status):
+        return True
+    return not is_requested and _is_tried(status)
+
+
+def _is_tried(status: BundleStatus) -> bool:
+    """Whether the last attempt was at what the plan was made of, and didn't succeed."""
+    failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    return failed and content_of(status.attempted) == content_of(status.plan)
+
+
+def dropped(status: BundleStatus, target: Target) -> BundleStatus:
+    """The status without a plan of something that isn't to be deployed any more.
+
+    A plan that was deployed stays, and one of what is deployed, which a user asked for.
+    """
+    plan = status.plan
+    if plan.outcome is None or is_spent(status) or is_for(plan, target):
+        return status
+    return replace(status, plan=PlanStatus(number=plan.number))
+
+
+def failed(
+    status: BundleStatus, reason: BundleReason, message: str, retry: Retry, now: datetime
+) -> BundleStatus:
+    """The status where no plan could be made: it is made again, a limited number of times."""
+    failures = (status.plan.failures or 0) + 1
+    due = None
+    if failures <= retry.limit:
+        due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
+    plan = replace(
+        status.plan,
+        outcome=PlanOutcome.FAILED,
+        reason=reason,
+        message=message,
+        failures=failures,
+        next_retry_at=due,
+    )
+    return replace(status, plan=plan)
+
+
+def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
+    """The status with what keeps the plan from being made; without it where nothing does."""
+    if message == status.plan.message:
+        return status
+    return replace(status, plan=replace(status.plan, message=message))
+
+
+def needed(status: BundleStatus) -> tuple[str | None, ...]:
+    """The Jobs whose Secrets are still needed."""
+    plan, attempted = status.plan, status.attempted
+    found = [plan.approved.job, status.baseline.job]
+    if plan.outcome != PlanOutcome.FAILED:
+        found.append(plan.job)
+    if status.preview.outcome == PlanOutcome.RUNNING:
+        found.append(status.preview.job)
+    if status.drift.check.outcome == PlanOutcome.RUNNING:
+        found.append(status.drift.check.job)
+    found.append(status.drift.found_job)
+    if attempted.outcome == Outcome.RUNNING:
+        found += [attempted.job, attempted.plan_job]
+    return tuple(found)
+
+
+def ended_since(status: BundleStatus, then: datetime) -> bool:
+    """Whether a plan or a planned attempt has ended since."""
+    plan, preview, attempted = status.plan, status.preview, status.attempted
+    ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
+    if attempted.plan_job is not None:
+        ends.append(attempted.finished_at)
+    return any(end >= then for end in map(parse_time, ends) if end is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a plan Job found."""
+
+    plan: Plan
+    missing_namespace: str | None
+    """The release's namespace, where it doesn't exist."""
+    seal: str | None = None
+    """Of the Secret that holds the operations; None for one that is only shown."""
+    approved: Plan | None = None
+    """The plan that was approved last; None where none was, or it can't be read."""
+    baseline: Plan | None = None
+    """The baseline; likewise."""
+
+
+def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
+    """What a plan's operations are, and the fields of its record that say so."""
+    operations = effects(made.plan, made.missing_namespace)
+    named = risky(operations, made.baseline.operations if made.baseline else ())
+    fields = {
+        "outcome": PlanOutcome.PLANNED,
+        "reason": None,
+        "message": None,
+        "revision": made.plan.revision,
+        "operations": len(operations),
+        "counts": OperationCounts.parse(counts(operations)),
+        "risky": tuple(str(one) for one in named[:MAX_RISKY]),
+        "risky_operations": len(named),
+    }
+    return operations, fields
+
+
+def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -> BundleStatus:
+    """The status with a plan that was made; an approval of the same deploy carries over."""
+    before = status.plan
+    operations, fields = found_by(made)
+    plan = replace(
+        before,
+        **fields,
+        failures=None,
+        next_retry_at=None,
+        made_at=format_time(now),
+        expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
+        id=_id(before, made.plan.revision, operations),
+        seal=made.seal,
+    )
+    if _covers(status, made, operations):
+        plan = replace(
+            plan,
+            decision=PlanDecision.APPROVED,
+            by=before.approved.by,
+            at=before.approved.at,
+        )
+    return replace(status, plan=plan)
+
+
+def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> bool:
+    """Whether all that was found was approved, or follows from an attempt at it."""
+    approved = made.approved
+    if approved is None:
+        return False
+    operations = approved.operations
+    if made.missing_namespace is not None:
+        whole = effects(approved, made.missing_namespace)
+        if _id(status.plan, approved.revision, whole) == status.plan.approved.id:
+            operations = whole
+    return covers(operations, found) if _is_tried(status) else set(found) <= set(operations)
+
+
+def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> str:
+    return plan_id(
+        digest=plan.digest or "",
+        values_hash=plan.values_hash,
+        job={"hash": plan.job_hash},
+        revision=revision,
+        operations=operations,
+    )

@@ -1,0 +1,1 @@
+"""ConfigMaps and Secrets that Bundles name: watched, and read only when they changed."""

@@ -1,0 +1,251 @@
+"""Which watches of what Bundles name are open: checked, opened, refused, retried and ended.
+
+When the scope of a watch changes no edit is lost: the new watch has listed everything, and its list
+was compared with what Bundles have read, before the old one ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextvars import Context as TaskContext
+from dataclasses import dataclass
+from typing import Final
+
+from copyrator.api.keys import ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.references.scopes import Ref, Scope, covering, decide
+from copyrator.kube.access_reviews import is_allowed
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.seen import Seen, seen
+from copyrator.kube.watch.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS: Final = 0.05
+"""Seconds after a change in which further changes are collected before the watches are arranged."""
+LOOK_SECONDS: Final = 2.0
+"""Seconds between two checks whether a watch is refused, or may be retried."""
+FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
+"""Seconds before a scope that isn't granted is retried, doubling."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """A watch that is open, or will be once it is granted."""
+
+    registration: Registration | None = None
+    task: asyncio.Task[None] | None = None
+    """Checks whether it is granted, and later compares what it has listed."""
+    listed: bool = False
+    """It has listed everything once; from then on its events count."""
+    compared: bool = False
+    """Its list was compared with what Bundles have read: an older watch may end."""
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        if self.task is not None:
+            self.task.cancel()
+        if self.registration is not None:
+            self.registration.release()
+
+
+@dataclass(slots=True)
+class _Denied:
+    """A scope that isn't granted."""
+
+    until: float
+    delay: float
+
+
+class OpenWatches:
+    """Keeps the wanted and granted watches open.
+
+    Attributes:
+        wanted: the names of each kind; others change it and then call `arrange_soon`.
+        opened: the watches that are open, or will be once they are granted.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        on_news: Callable[[Opened, Ref, Seen | None], None],
+        on_listed: Callable[[Scope, Opened], None],
+    ) -> None:
+        self.wanted = {resource: Wanted() for resource in (CONFIGMAPS, SECRETS)}
+        self.opened: dict[Scope, Opened] = {}
+        self._context = context
+        self._on_news = on_news
+        self._on_listed = on_listed
+        self._desired: set[Scope] = set()
+        self._denied: dict[Scope, _Denied] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = False
+
+    def close(self) -> None:
+        """End all watches."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._changed = False
+        for opened in self.opened.values():
+            opened.close()
+        self.opened.clear()
+        self._denied.clear()
+
+    def covering(self, ref: Ref) -> Opened | None:
+        """The one watch whose events count for an object, where there are several."""
+        for scope in covering(ref):
+            opened = self.opened.get(scope)
+            if opened is not None and opened.listed:
+                return opened
+        return None
+
+    def count(self) -> Counter[str]:
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
+        found = Counter(name=0, namespace=0, all=0, poll=0)
+        for resource, wanted in self.wanted.items():
+            names = wanted.by_namespace
+            if Scope(resource) in self.opened:
+                found["all"] += len(wanted)
+                continue
+            wide = {ns for ns in names if Scope(resource, ns) in self.opened}
+            by_namespace = sum(len(names[ns]) for ns in wide)
+            by_name = sum(
+                scope.resource == resource and bool(scope.name) and scope.namespace not in wide
+                for scope in self.opened
+            )
+            found["namespace"] += by_namespace
+            found["name"] += by_name
+            found["poll"] += max(len(wanted) - by_namespace - by_name, 0)
+        return found
+
+    def arrange_soon(self) -> None:
+        """Arrange the watches once all concurrent changes have been made."""
+        if not self._changed:
+            self._changed = True
+            self._call_later(SETTLE_SECONDS)
+
+    def _call_later(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
+        self._timer = asyncio.get_running_loop().call_later(
+            seconds, self._look, context=TaskContext()
+        )
+
+    def _look(self) -> None:
+        """Check which watches are refused, and arrange them."""
+        self._timer = None
+        try:
+            for scope, opened in list(self.opened.items()):
+                failure = opened.registration and opened.registration.failure
+                if scope.is_wide and isinstance(failure, Forbidden):
+                    self._deny(scope, failure.message)
+            now = self._context.monotonic()
+            if any(denied.until <= now for denied in self._denied.values()):
+                self._changed = True
+            if self._changed:
+                self._changed = False
+                self._arrange(now)
+        finally:
+            if self.opened or self._denied:
+                self._call_later(SETTLE_SECONDS if self._changed else LOOK_SECONDS)
+
+    def _arrange(self, now: float) -> None:
+        wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
+        for scope in list(self._denied):
+            names = wanted[scope.resource]
+            if not names or (scope.namespace and scope.namespace not in names):
+                del self._denied[scope]
+        refused = {scope for scope, denied in self._denied.items() if denied.until > now}
+        self._desired = decide(wanted, refused, self.opened)
+        for scope in self._denied.keys() - refused - self._desired:
+            del self._denied[scope]
+        for scope in self._desired - self.opened.keys():
+            opened = self.opened[scope] = Opened()
+            if scope.is_wide:
+                opened.task = asyncio.create_task(
+                    self._ask(scope, opened), name=f"access review of {scope}"
+                )
+            else:
+                self._begin(scope, opened)
+        self.retire()
+
+    def retire(self) -> None:
+        """End unwanted watches, once their replacements have listed everything."""
+        for scope in self.opened.keys() - self._desired:
+            others = (other for other in self._desired if other.overlaps(scope))
+            if all(self.opened[other].compared for other in others):
+                self.opened.pop(scope).close()
+
+    async def _ask(self, scope: Scope, opened: Opened) -> None:
+        """Open a wide watch if it is granted.
+
+        An access review comes first: a refused list would be recorded as a missing
+        permission.
+        """
+        client, missing = self._context.client, ""
+        try:
+            for refusal in needed(scope, self._context.settings.watch_namespaces):
+                if not await is_allowed(client, refusal.attributes):
+                    missing = f"the operator cannot {refusal}"
+                    break
+        except ApiError as error:
+            missing = str(error)
+        if self.opened.get(scope) is not opened:
+            return
+        opened.task = None
+        if missing:
+            self._deny(scope, missing)
+        else:
+            self._denied.pop(scope, None)
+            self._begin(scope, opened)
+
+    def _deny(self, scope: Scope, why: str) -> None:
+        before = self._denied.get(scope)
+        delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
+        self._denied[scope] = _Denied(self._context.monotonic() + delay, delay)
+        say = log.info if before is None else log.debug
+        say(
+            "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
+            scope,
+            why,
+        )
+        self.opened.pop(scope).close()
+        self._desired.discard(scope)
+        self.arrange_soon()
+
+    def _begin(self, scope: Scope, opened: Opened) -> None:
+        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._on_news(opened, Ref(scope.resource, *name), new)
+
+        spec = WatchSpec(
+            resource=scope.resource,
+            namespace=scope.namespace,
+            name=scope.name,
+            metadata_only=True,
+            decode=seen,
+            wanted=self.wanted[scope.resource] if scope.is_wide else None,
+            reserved=True,
+        )
+        opened.registration = self._context.informers.acquire(
+            spec, changed, on_synced=lambda: self._on_listed(scope, opened)
+        )
+
+
+def needed(scope: Scope, served: Iterable[str] | None) -> list[Refusal]:
+    """The permissions that a wide scope takes, each as its refusal; `served` where not all are."""
+    places = [scope.namespace] if scope.namespace else list(served or ()) or [""]
+    group, plural = scope.resource.group, scope.resource.plural
+    return [
+        Refusal(Permission(group, plural, verb), place)
+        for place in places
+        for verb in ("list", "watch")
+    ]

@@ -1,0 +1,299 @@
+"""ConfigMaps and Secrets that Bundles name: watched, and read only when they changed.
+
+A watch delivers metadata only, and triggers a read. What GET returns is the truth, so a watch that
+is late, forbidden, or beyond the bound only costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind, ValuesSource
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.api.verify import refs_of
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.identity import ValuesFiles
+from copyrator.bundles.policy.jobs.order import Login
+from copyrator.bundles.policy.jobs.pod import CA_KEY
+from copyrator.bundles.policy.trust import SPEC, read_requirement
+from copyrator.bundles.references.scopes import Ref
+from copyrator.bundles.references.values import ValuesReader, ValuesTooLargeError
+from copyrator.bundles.references.watches import ReferenceWatches
+from copyrator.kube.errors import NotFound
+from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.oci.auth import (
+    Credential,
+    UnusableSecretError,
+    credential_from_secret,
+    decoded_size,
+    is_docker_config,
+)
+from copyrator.settings import limits
+from copyrator.signatures.model import Requirement
+
+
+class MissingReferenceError(Exception):
+    """An object that the spec names doesn't exist, or isn't as required."""
+
+    def __init__(
+        self, message: str, reason: BundleReason = BundleReason.AUTHENTICATION_FAILED
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The operator's access to the registry, and the login of werf's Job."""
+
+    credential: Credential | None = None
+    login: Login = Login.NONE
+    ca: bytes | None = None
+
+
+_ANONYMOUS: Final = Access()
+
+
+TakeFiles = Callable[[Mapping[str, bytes]], Awaitable[None]]
+"""Takes the files of a values source, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A result computed from contents, valid for exactly these objects at these versions."""
+
+    refs: tuple[Ref, ...]
+    versions: tuple[str, ...]
+    value: Any
+
+
+class References:
+    """Reads for all Bundles.
+
+    Attributes:
+        watches: of all that they name.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._values: dict[BundleKey, _Known] = {}
+        self._access: dict[BundleKey, _Known] = {}
+        self._signers: dict[BundleKey, _Known] = {}
+        self.watches = ReferenceWatches(context, self._has_read)
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Watch exactly what the spec names now."""
+        self.watches.follow(entry.key, references_of(spec))
+
+    def forget(self, key: BundleKey) -> None:
+        """Release everything that is held for a Bundle."""
+        self.watches.follow(key, frozenset())
+        self._values.pop(key, None)
+        self._access.pop(key, None)
+        self._signers.pop(key, None)
+
+    def forget_all(self) -> None:
+        """Release everything."""
+        self.watches.close()
+        self._values.clear()
+        self._access.clear()
+        self._signers.clear()
+
+    async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
+        """Hash of the Bundle's values; reads them only if one of them changed.
+
+        Raises:
+            MissingReferenceError: a source that isn't optional doesn't exist.
+            ApiError: a source can't be read.
+        """
+        if not spec.values_from:
+            return None
+        known = self._values.get(entry.key)
+        if known is not None and self._still(known, _values_refs(spec)):
+            found: str | None = known.value
+            return found
+        return (await self.values(entry, spec))[0]
+
+    async def values(
+        self, entry: BundleEntry, spec: BundleSpec, take: TakeFiles | None = None
+    ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
+        """Read the Bundle's values now, and their hash; raises as ``values_hash``.
+
+        ``take`` gets the files of each source; no more than one is in memory.
+        """
+        reader = ValuesReader(entry.uid, spec, self._context.hasher)
+        versions: list[str] = []
+        for source in spec.values_from:
+            # Nothing of one source is kept for the next one.
+            async with self._context.readers.place(entry.key.namespace):
+                body = await self._read_optional(_values_ref(spec, source))
+                versions.append(_version(body))
+                if body is not None:
+                    try:
+                        content = await reader.add(source, body)
+                    except ValuesTooLargeError as error:
+                        text = f"with {_values_ref(spec, source)} {error}"
+                        raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                    if take is not None:
+                        await take(content)
+                    del content
+                elif not source.optional:
+                    raise MissingReferenceError(
+                        f"{_values_ref(spec, source)}, a source of values, doesn't exist; create "
+                        "it, or remove it from the spec",
+                        BundleReason.VALUES_MISSING,
+                    )
+        found = reader.hash.result()
+        self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), found)
+        return found, tuple(reader.files)
+
+    async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
+        """The registry's credential and CA; reads them only if they changed.
+
+        Raises:
+            MissingReferenceError: a Secret doesn't exist, or lacks a required key.
+        """
+        refs = _access_refs(spec)
+        if not refs:
+            return _ANONYMOUS
+        known = self._access.get(entry.key)
+        shape = _shape(spec)
+        if known is not None and known.value[0] == shape and self._still(known, refs):
+            cached: Access = known.value[1]
+            return cached
+        versions: list[str] = []
+        bodies: dict[str, dict[str, Any]] = {}
+        for ref in refs:
+            if (body := await self._read_optional(ref)) is None:
+                field = "spec.auth" if ref.name == spec.auth else "spec.caSecret"
+                raise MissingReferenceError(
+                    f"{ref} of {field} doesn't exist; create it, or remove it from the spec"
+                )
+            bodies[ref.name] = body
+            versions.append(_version(body))
+        found = _read_access(spec, bodies)
+        self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
+        return found
+
+    async def requirement(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> tuple[Requirement, tuple[str, ...]]:
+        """What ``spec.verify`` asks for, and its faults; reads keys only if they changed."""
+        assert spec.verify is not None
+        refs = _verify_refs(spec)
+        known = self._signers.get(entry.key)
+        if known is not None and known.value[0] == spec.verify and self._still(known, refs):
+            cached: tuple[Requirement, tuple[str, ...]] = known.value[1]
+            return cached
+        contents: dict[ObjectRef, Mapping[str, bytes] | None] = {}
+        versions: list[str] = []
+        for wanted, ref in zip(refs_of(spec.verify.any_of), refs, strict=True):
+            body = await self._read_optional(ref)
+            contents[wanted] = files_of(wanted, body) if body else None
+            versions.append(_version(body))
+        found = await asyncio.to_thread(
+            read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
+        )
+        self._signers[entry.key] = _Known(refs, tuple(versions), (spec.verify, found))
+        return found
+
+    def _still(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
+        """Whether what was read is certainly still current."""
+        return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
+
+    def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
+        """Whether all that is cached from an object for a Bundle is of that version."""
+        known = (self._values.get(key), self._access.get(key), self._signers.get(key))
+        versions = [
+            read
+            for part in known
+            if part is not None
+            for each, read in zip(part.refs, part.versions, strict=True)
+            if each == ref
+        ]
+        return bool(versions) and all(read == version for read in versions)
+
+    async def _read_optional(self, ref: Ref) -> dict[str, Any] | None:
+        begun = self.watches.begin_read(ref)
+        try:
+            body = await self._context.client.get(ref.resource, ref.namespace, ref.name)
+        except NotFound:
+            body = None
+        self.watches.was_read(ref, _version(body), begun)
+        return body
+
+
+def references_of(spec: BundleSpec) -> frozenset[Ref]:
+    """All objects that a Bundle names and the operator reads."""
+    return frozenset((*_values_refs(spec), *_access_refs(spec), *_verify_refs(spec)))
+
+
+def verify_ref(namespace: str, ref: ObjectRef) -> Ref:
+    """The object with keys or certificates that an entry in this namespace names."""
+    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
+
+
+def _verify_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    refs = refs_of(spec.verify.any_of) if spec.verify else ()
+    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
+
+
+def files_of(ref: ObjectRef, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+    """The files of a ConfigMap or Secret."""
+    data: Mapping[str, str] = body.get("data") or {}
+    if ref.kind is ValuesKind.CONFIG_MAP:
+        return {name: text.encode() for name, text in data.items()}
+    return {name: base64.b64decode(text) for name, text in data.items()}
+
+
+def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
+    resource = SECRETS if source.kind is ValuesKind.SECRET else CONFIGMAPS
+    return Ref(resource, spec.namespace, source.name)
+
+
+def _values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    return tuple(_values_ref(spec, source) for source in spec.values_from)
+
+
+def _access_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    found = [name for name in (spec.auth, spec.ca_secret) if name]
+    return tuple(Ref(SECRETS, spec.namespace, name) for name in dict.fromkeys(found))
+
+
+def _version(body: Mapping[str, Any] | None) -> str:
+    return str(body["metadata"].get("resourceVersion", "")) if body else ""
+
+
+def _shape(spec: BundleSpec) -> str:
+    """The other fields that decide how the Secrets are read."""
+    return f"{spec.registry} {spec.auth} {spec.ca_secret}"
+
+
+def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
+    credential, login, ca = None, Login.NONE, None
+    if spec.auth:
+        secret = bodies[spec.auth]
+        try:
+            credential = credential_from_secret(secret, spec.registry)
+        except UnusableSecretError as error:
+            text = f"Secret {spec.namespace}/{spec.auth} of spec.auth {error}"
+            raise MissingReferenceError(text) from None
+        login = Login.DOCKER_CONFIG if is_docker_config(secret) else Login.PASSWORD
+    if spec.ca_secret:
+        where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"
+        try:
+            encoded = (bodies[spec.ca_secret].get("data") or {})[CA_KEY]
+            if decoded_size(encoded) > limits.CA_BYTES:
+                most = f"{limits.CA_BYTES} bytes"
+                raise MissingReferenceError(f"{where} has more than {most} under {CA_KEY}")
+            ca = base64.b64decode(encoded)
+        except (KeyError, binascii.Error, ValueError):
+            raise MissingReferenceError(f"{where} has no key {CA_KEY}") from None
+    return Access(credential, login, ca)

@@ -1,0 +1,157 @@
+"""The known versions of the objects that Bundles name; requeues Bundles that read another one.
+
+Of several watches that cover an object one counts: a new one takes over from an old one when its
+list was compared with what each Bundle has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.references.open_watches import Opened, OpenWatches
+from copyrator.bundles.references.scopes import Ref, Scope
+from copyrator.kube.watch.seen import Seen
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class HasRead(Protocol):
+    """Whether all that is cached from an object for a Bundle is of that version ("" for none)."""
+
+    def __call__(self, key: BundleKey, ref: Ref, version: str | None) -> bool: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One object that Bundles name."""
+
+    version: str | None = None
+    """None: not known; empty: the object doesn't exist."""
+    news: int = 0
+    bundles: set[BundleKey] = field(default_factory=set)
+
+
+class ReferenceWatches:
+    """Watches objects for Bundles, and requeues Bundles that have read another version."""
+
+    def __init__(self, context: Context, has_read: HasRead) -> None:
+        self._context = context
+        self._has_read = has_read
+        self._refs: dict[Ref, _Followed] = {}
+        self._of_bundle: dict[BundleKey, frozenset[Ref]] = {}
+        self._open = OpenWatches(context, on_news=self._take, on_listed=self._synced)
+
+    # --- for Bundles -----------------------------------------------------------------------------
+
+    def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
+        """Watch exactly these for a Bundle, from soon on."""
+        before = self._of_bundle.get(key, frozenset())
+        if refs == before:
+            return
+        for ref in before - refs:
+            self._leave(key, ref)
+        for ref in refs - before:
+            self._refs.setdefault(ref, _Followed()).bundles.add(key)
+            self._open.wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
+        self._of_bundle[key] = refs
+        if not refs:
+            del self._of_bundle[key]
+        self._open.arrange_soon()
+
+    def close(self) -> None:
+        """End all watches."""
+        for key in list(self._of_bundle):
+            self.follow(key, frozenset())
+        self._open.close()
+
+    def is_current(self, ref: Ref, version: str) -> bool:
+        """Whether the current version is certainly this one; empty for no object."""
+        followed, opened = self._refs.get(ref), self._open.covering(ref)
+        if followed is None or opened is None or opened.registration is None:
+            return False
+        return opened.registration.synced and followed.version == version
+
+    def begin_read(self, ref: Ref) -> int:
+        """To be called before an object is read; its result is for `was_read`."""
+        followed = self._refs.get(ref)
+        return -1 if followed is None else followed.news
+
+    def was_read(self, ref: Ref, version: str, begun: int) -> None:
+        """An object was read, or found missing (empty): events in the meantime take precedence."""
+        followed = self._refs.get(ref)
+        if followed is not None and followed.news == begun:
+            followed.version = version
+
+    def count(self) -> Counter[str]:
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
+        return self._open.count()
+
+    def _leave(self, key: BundleKey, ref: Ref) -> None:
+        followed = self._refs[ref]
+        followed.bundles.discard(key)
+        if not followed.bundles:
+            del self._refs[ref]
+            self._open.wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
+
+    # --- for watches ------------------------------------------------------------------------------
+
+    def _take(self, opened: Opened, ref: Ref, new: Seen | None) -> None:
+        """Process an event of a watch, if the watch counts for the object already."""
+        followed = self._refs.get(ref)
+        if followed is None or self._open.covering(ref) is not opened:
+            return
+        version = new.resource_version if new else None
+        if version == followed.version or (version is None and followed.version == ""):
+            return
+        followed.version = version
+        followed.news += 1
+        self._wake(followed, ref)
+
+    def _synced(self, scope: Scope, opened: Opened) -> None:
+        """A watch has listed everything: from now on it counts."""
+        if self._open.opened.get(scope) is not opened or opened.registration is None:
+            return
+        opened.listed = True
+        if opened.task is not None:
+            opened.task.cancel()
+        compare = self._compare(opened, self._shown_by(scope))
+        opened.task = asyncio.create_task(compare, name=f"compare {scope}")
+
+    async def _compare(self, opened: Opened, refs: Iterable[Ref]) -> None:
+        """Compare a list with what Bundles have read. Events in the meantime are processed, too."""
+        time_slice = TimeSlice()
+        for ref in refs:
+            await time_slice.pause()
+            followed, registration = self._refs.get(ref), opened.registration
+            if followed is None or registration is None or self._open.covering(ref) is not opened:
+                continue
+            found: Seen | None = registration.store.get(ObjectName(ref.namespace, ref.name))
+            if found is not None:
+                followed.version = found.resource_version
+            elif followed.version:  # deleted, or named too late for this list: to be read
+                followed.version = None
+                followed.news += 1
+            self._wake(followed, ref)
+        opened.compared = True
+        self._open.retire()
+
+    def _shown_by(self, scope: Scope) -> Iterable[Ref]:
+        names = self._open.wanted[scope.resource].by_namespace
+        return [
+            Ref(scope.resource, namespace, name)
+            for namespace in (names if scope.namespace is None else [scope.namespace])
+            for name in names.get(namespace, ())
+            if scope.name in (None, name)
+        ]
+
+    def _wake(self, followed: _Followed, ref: Ref) -> None:
+        """Requeue the Bundles that have read another version."""
+        for key in followed.bundles:
+            if not self._has_read(key, ref, followed.version):
+                self._context.queue.add(key, Priority.URGENT)

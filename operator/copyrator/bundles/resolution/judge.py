@@ -1,0 +1,144 @@
+"""Judges versions by the version gates: those of a registry, what is deployed, what is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy import gates, state
+from copyrator.bundles.policy.gates import (
+    Candidate,
+    Facts,
+    Gates,
+    Held,
+    Occasion,
+    Passed,
+    Refused,
+    Result,
+    Verdict,
+    Waiting,
+    age,
+    promotion,
+    signature,
+)
+from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.questions import Questions
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges versions for one Bundle.
+
+    Raises:
+        PendingError: by each method, while signatures aren't known yet.
+    """
+
+    questions: Questions
+    gates: Gates
+    now: datetime
+    asked: Asked = NOTHING_ASKED
+    sources: Sources = NO_SOURCES
+    values_hash: str | None = None
+    """Of the values that would be deployed."""
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a version gate judges the Bundle's versions."""
+        return self.gates.judge_versions(self._spec)
+
+    def judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
+        """The verdicts of the version gates."""
+        facts = self._facts(candidate)
+        results = gates.judge(self.gates.version, self._spec, candidate, facts, self.now)
+        return results, gates.held(candidate, results)
+
+    def rechecked(self, found: Resolution) -> Resolution:
+        """The resolution, with what is true now of what is deployed and what a plan waits for."""
+        if self._spec.promote_from:
+            found = self._with_promotion(replace(found, stood=self.sources.digests))
+        return self._with_trust(found) if self.asked else found
+
+    def _facts(self, candidate: Candidate) -> Facts:
+        status = self._entry.status
+        return Facts(
+            status,
+            self._occasion(candidate),
+            signature=self._signature(candidate.digest) if self.asked else None,
+            first_seen=age.first_seen(status, candidate),
+            sources=self.sources,
+        )
+
+    def _occasion(self, candidate: Candidate) -> Occasion:
+        """Why it would be deployed."""
+        entry = self._entry
+        wanted = state.Wanted(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=entry.request,
+        )
+        return state.occasion_of(entry.status, wanted)
+
+    def _signature(self, digest: str) -> Verdict:
+        """The verdict on a digest's signatures."""
+        if self.asked.blocked is not None:
+            return self.asked.blocked
+        answer = self.questions.signatures(digest, self.asked)
+        if answer.judgement is None:
+            return signature.unavailable(answer.error.message if answer.error else "")
+        return signature.verdict(self.asked, digest, answer.judgement)
+
+    def _with_promotion(self, found: Resolution) -> Resolution:
+        """A plan waits only as long as its version may still be promoted."""
+        plan = plan_due.awaited(self._entry.status)
+        candidate = Candidate(plan.version or "", plan.digest or "")
+        if not candidate.digest or candidate.digest == found.digest or found.error is not None:
+            return found
+        if self._occasion(candidate) not in promotion.GATE.occasions:
+            return found
+        verdict = promotion.GATE.judge(self._spec, candidate, self._facts(candidate), self.now)
+        return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
+
+    def _with_trust(self, found: Resolution) -> Resolution:
+        """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
+        status = self._entry.status
+        there, plan = status.deployed, plan_due.awaited(status)
+        verdicts = {
+            digest: self._signature(digest)
+            for digest in (there.digest, found.digest, plan.digest)
+            if digest
+        }
+        if there.digest and there.reference != self._spec.reference:
+            verdicts[there.digest] = signature.unavailable(
+                f"it was deployed from {there.reference}, which the spec no longer names"
+            )
+        records = {
+            digest: signature.verification(self.asked, digest, verdict)
+            for digest, verdict in verdicts.items()
+        }
+        found = replace(
+            found, deployed=records.get(there.digest or ""), chosen=records.get(found.digest)
+        )
+        match verdicts.get(plan.digest or ""):
+            case Waiting() as waiting if plan.digest != found.digest:
+                candidate = Candidate(plan.version or "", plan.digest or "")
+                held = Held(candidate, (Result(signature.NAME, waiting),))
+                return replace(found, tag="", digest="", held=held)
+            case Refused():
+                return replace(found, plan_refused=True)
+        return found
+
+    @property
+    def _entry(self) -> BundleEntry:
+        return self.questions.entry
+
+    @property
+    def _spec(self) -> BundleSpec:
+        return self.questions.spec

@@ -1,0 +1,46 @@
+"""What was found in a registry for a Bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from copyrator.api.bundle_status import BundleReason, Rejected, Verification
+from copyrator.bundles.policy.gates import Candidate, Held, Result
+from copyrator.oci.errors import RegistryError
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """The registry has nothing that fits the spec: the condition's reason and message."""
+
+    reason: BundleReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A tag and its digest, or why there is none: an error, or ``unresolved``."""
+
+    tag: str = ""
+    """With ``unresolved`` it is the deployed one, where that can be deployed again; else empty."""
+    digest: str = ""
+    rejected: tuple[Rejected, ...] = ()
+    """The tags that a range rejected."""
+    unresolved: Unresolved | None = None
+    inherited: bool = False
+    """Of the tag that the original operator deployed; no digest where that has changed since."""
+    error: RegistryError | None = None
+    results: tuple[Result, ...] = ()
+    """What the version gates say of this version."""
+    held: Held | None = None
+    """The newest version that they hold back."""
+    deployed: Verification | None = None
+    """Whether the signatures of what is deployed are trusted; None where none are asked for."""
+    chosen: Verification | None = None
+    """The same of this version."""
+    plan_refused: bool = False
+    """The version of the plan that waits isn't trusted any more."""
+    seen: tuple[Candidate, ...] = ()
+    """The versions that were judged and that tags name now."""
+    stood: frozenset[str] = frozenset()
+    """Digests that stand, or have stood, in Bundles of ``spec.promoteFrom``."""

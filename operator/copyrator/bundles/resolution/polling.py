@@ -1,0 +1,230 @@
+"""When a registry is polled for a Bundle.
+
+A push brings the next poll forward, and has no other effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.version_range import ExactTag, VersionError, parse_version
+from copyrator.bundles import promotions
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy import ready_conditions
+from copyrator.bundles.policy.gates import age, promotion, signature
+from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
+from copyrator.bundles.policy.schedule import poll_retry
+from copyrator.bundles.references.reader import Access
+from copyrator.bundles.resolution.judge import Judge
+from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.resolver import Resolver
+from copyrator.bundles.status import StatusWriter
+from copyrator.oci.notifications import Push, canonical
+from copyrator.workqueue.outcome import Priority
+
+SHARING: Final = 1.0
+"""Seconds by which an answer may be older than a changed spec: Bundles made together share one
+request.
+"""
+ERROR_SHARING: Final = 5.0
+"""The same after a failed poll: less than the shortest retry."""
+PATIENCE: Final = 3.0
+"""Seconds after which the status reports that a registry hasn't answered."""
+SETTLED: Final = 2.0
+"""Seconds after which a registry's tag has the pushed digest: distribution sends the notification
+before it sets the tag, so that the first answer may be the old one.
+"""
+
+_NONE: Final[Mapping[str | None, set[str | None]]] = {}
+"""Of a repository that no push names; never changed."""
+
+
+class Resolutions:
+    """Polls registries for Bundles, and requeues the Bundles when there is an answer."""
+
+    def __init__(self, context: Context, writer: StatusWriter, polls: Polls) -> None:
+        self._context = context
+        self._writer = writer
+        self._polls = polls
+
+    async def ask(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        access: Access,
+        desired: DesiredVersion,
+        asked: Asked,
+    ) -> Resolution | None:
+        """The resolution if one is due and known; else the Bundle is requeued in time."""
+        if not self._is_wanted(entry, spec, desired):
+            return None
+        since = self._context.memory(entry.key).asked_since or 0.0
+        context = self._context
+        questions = Questions(entry, spec, access, self._polls, since)
+        judge = Judge(
+            questions,
+            context.gates,
+            context.clock(),
+            asked,
+            promotions.sources(context.bundles, spec, context.seen()),
+            desired.values_hash,
+        )
+        resolution = Resolver(questions, judge).resolve()
+        if resolution is None:
+            await self._mention_silence(entry, spec)
+        return resolution
+
+    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
+        """The answer to what was due since then has been handled."""
+        memory = self._context.memory(entry.key)
+        if memory.asked_since == asked_since:  # else a push arrived meanwhile
+            memory.asked_since = None
+        if memory.again is not None:
+            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
+
+    def set_next_poll(
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
+    ) -> None:
+        """At the next slot; sooner where the tag may be pushed soon."""
+        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        if (
+            resolution.unresolved is not None
+            and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
+        ):
+            memory.poll_failures += 1
+            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
+        else:
+            memory.poll_failures, memory.next_poll = 0, slot.after(now)
+            memory.unsigned = memory.unsigned + 1 if _awaits_signature(resolution) else 0
+            if memory.unsigned:
+                memory.next_poll = poll_retry(slot, memory.unsigned, now)
+
+    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
+        now, monotonic = self._context.clock(), self._context.monotonic()
+        memory = self._context.memory(entry.key)
+        if memory.desired is None and is_answered(entry.status, desired):
+            memory.desired = desired
+            memory.next_poll = self._context.slot(entry, spec).after(now)
+        is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
+        if memory.asked_since is not None and not is_newer:
+            return True
+        slot, retry = self._slot(entry), entry.retry_at
+        if memory.desired != desired:
+            strict = bool(desired.request)
+            memory.asked_for = desired.request
+            memory.asked_since = monotonic - (0.0 if strict else SHARING)
+        elif memory.again is not None and monotonic >= memory.again:
+            memory.asked_since, memory.again = memory.again, None
+        elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, spec, now):
+            may_be = spec.interval / 2
+            memory.asked_since = monotonic - (
+                min(may_be, ERROR_SHARING) if memory.poll_failures else may_be
+            )
+        else:
+            again = self._context.again_at(entry.key)
+            comes_of_age = age.next_look(entry.status, spec, now) if spec.min_age else None
+            promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
+            self._context.wake_at(
+                entry.key, slot, retry, entry.judge_at, again, comes_of_age, promoted
+            )
+            return False
+        memory.asked_at = now
+        return True
+
+    def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
+        """Whether a gate's verdict has changed by itself since the gates were asked."""
+        at, last = entry.judge_at, self._context.memory(entry.key).judged_at
+        if spec.min_age and age.has_come(entry.status, spec, last, now):
+            return True
+        if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
+            return True
+        return _is_past(at, now) and (last is None or (at is not None and last < at))
+
+    def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
+        """Whether another version has stood long enough since; a new process finds it out."""
+        sources = promotions.sources(self._context.bundles, spec, self._context.seen())
+        return last is None or promotion.has_ended(spec, sources, last, now)
+
+    def next_promotion(self, spec: BundleSpec, now: datetime) -> datetime | None:
+        """When the next version has stood long enough in the Bundles that are named."""
+        sources = promotions.sources(self._context.bundles, spec, self._context.seen())
+        return promotion.next_end(spec, sources, now)
+
+    def _slot(self, entry: BundleEntry) -> datetime | None:
+        """The next regular poll: its slot, but not while the Bundle is being edited."""
+        memory = self._context.memory(entry.key)
+        if memory.next_poll is None or memory.changed_at is None:
+            return memory.next_poll
+        idle = timedelta(seconds=self._context.settings.timer_idle)
+        return max(memory.next_poll, memory.changed_at + idle)
+
+    async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Report in the status of a new spec that the registry hasn't answered yet."""
+        if entry.observed_generation == entry.generation:
+            return
+        now = self._context.clock()
+        asked_at = self._context.memory(entry.key).asked_at or now
+        patience = asked_at + timedelta(seconds=PATIENCE)
+        if now < patience:
+            self._context.wake_at(entry.key, patience)
+            return
+        verdict = ready_conditions.polling(spec.reference, spec.version)
+        await self._writer.write(entry, entry.status, verdict, decided=False)
+
+
+def _awaits_signature(resolution: Resolution) -> bool:
+    """Whether a version may be deployed as soon as it is signed."""
+    held = resolution.held
+    return held is not None and any(
+        one.gate == signature.NAME and one.objects for one in held.results
+    )
+
+
+def _awaits_promotion(entry: BundleEntry) -> bool:
+    return promotion.NAME in entry.waits_for
+
+
+def _is_past(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and now >= moment
+
+
+def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
+    """Require an answer newer than this moment for every Bundle that a push may concern.
+
+    One pass over all Bundles, however many pushes a payload names; returns how many are polled.
+    """
+    pushed: dict[str, dict[str | None, set[str | None]]] = {}
+    for push in pushes:
+        pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
+    count, now = 0, context.monotonic()  # the same for all, so that they share their questions
+    for entry in context.bundles if pushed else ():
+        spec = entry.spec
+        if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
+            continue
+        registries = pushed.get(spec.repo.lower(), _NONE)
+        tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
+        if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
+            memory = context.memory(entry.key)
+            memory.asked_since, memory.again, memory.asked_at = now, now + SETTLED, context.clock()
+            context.queue.add(entry.key, Priority.URGENT)
+            count += 1
+    return count
+
+
+def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
+    """Whether one of the tags, of which None is any, may fit the Bundle's spec."""
+    if None in tags:
+        return True
+    try:
+        version = parse_version(spec.version)
+    except VersionError:
+        return False
+    return not isinstance(version, ExactTag) or version.tag in tags

@@ -1,0 +1,301 @@
+"""Requests to registries, shared by all Bundles with the same question.
+
+A reconcile never waits for a registry: it queues a question, returns, and is requeued when the
+answer arrives. So a registry that stalls delays only its own Bundles and blocks no worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import Clock, cancel_all
+from copyrator.bundles.policy.candidates import Choice, TagSelection
+from copyrator.bundles.policy.criteria import Criteria
+from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.policy.takeover import config_digest
+from copyrator.bundles.resolution.choices import add_all
+from copyrator.bundles.resolution.permits import PollPermits
+from copyrator.oci.auth import Credential
+from copyrator.oci.errors import RegistryError, Unreachable
+from copyrator.oci.reference import Repository
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.settings import limits
+from copyrator.signatures.model import Found, Judgement, Requirement
+from copyrator.workqueue.fairness import FairLimit
+
+if TYPE_CHECKING:
+    from copyrator.metrics import Metrics
+    from copyrator.oci.client import RegistryClient
+
+KEEP: Final = 3600.0
+"""Seconds before an answer is dropped."""
+KEEP_TRUSTED: Final = 24 * 3600.0
+"""The same for a digest that is trusted: it isn't asked again before."""
+GATHER: Final = 0.1
+"""Seconds that a tag list waits for other Bundles that select from it."""
+
+_NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
+"""Of all questions for a tag; never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The digest of this tag, with this credential."""
+
+    repository: Repository
+    tag: str
+    credential: Credential | None = None
+    with_config: bool = False
+    """Read the manifest too, for the digest of its config. Docker Hub counts that as a pull."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tags of this repository, with this credential."""
+
+    repository: Repository
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureQuestion:
+    """Whether the signatures of this digest satisfy what is asked, with this credential."""
+
+    repository: Repository
+    digest: str
+    asked: Asked
+    credential: Credential | None = None
+
+
+AnyQuestion = Question | Listing | SignatureQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A digest, choices, a judgement or an error, as of the request (monotonic seconds)."""
+
+    asked_at: float
+    digest: str | None = None
+    config: str | None = None
+    choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
+    judgement: Judgement | None = None
+    error: RegistryError | None = None
+
+
+@dataclass(slots=True)
+class _Pending:
+    asked_at: float
+    waiting: set[BundleKey] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    """Those for which a permit is requested; the first one's is used."""
+    sent: bool = False
+
+
+class Polls:
+    """Shared questions. ``answered`` is called for each Bundle that waits for one."""
+
+    def __init__(
+        self,
+        oci: RegistryClient,
+        answered: Callable[[BundleKey], None],
+        monotonic: Callable[[], float],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._oci = oci
+        self._signatures = SignatureFinder(oci)
+        self._clock = clock
+        self._finds = FairLimit(each=limits.TENANT_SIGNATURES, together=limits.TENANTS_SIGNATURES)
+        self._checks = FairLimit(each=1, together=limits.SIGNATURE_CHECKS)
+        self._metrics = metrics
+        self._answered = answered
+        self._monotonic = monotonic
+        self._answers: dict[AnyQuestion, Answer] = {}
+        self._pending: dict[AnyQuestion, _Pending] = {}
+        self._criteria: dict[Listing, dict[Criteria, float]] = {}
+        """What is selected from each list, and when (monotonic) it was last requested."""
+        self._permits = PollPermits()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep_at = 0.0
+
+    def ask(self, key: BundleKey, question: Question, not_before: float) -> Answer | None:
+        """The answer to a request sent at ``not_before`` or later; None while there is none.
+
+        Then ``answered(key)`` is called when one arrives, and the Bundle has to call again.
+        """
+        answer = self._answers.get(question)
+        if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, question)
+        return None
+
+    def judgement(
+        self, key: BundleKey, question: SignatureQuestion, not_before: float
+    ) -> Answer | None:
+        """The same for signatures.
+
+        A digest that is trusted stays so until what that rests on ends; others are asked again.
+        """
+        answer = self._answers.get(question)
+        found = answer.judgement if answer is not None else None
+        holds = found is not None and found.is_trusted
+        ended = found is not None and found.until is not None and self._clock() >= found.until
+        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
+            return answer
+        self._join(key, question)
+        return None
+
+    def choose(
+        self, key: BundleKey, listing: Listing, criteria: Criteria, not_before: float
+    ) -> Answer | None:
+        """The same for a choice from a whole tag list.
+
+        A list is read once for all criteria that were requested lately, and not kept: criteria that
+        are new while its pages are read wait for another list.
+        """
+        self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
+        answer = self._answers.get(listing)
+        fresh = answer is not None and answer.asked_at >= not_before
+        if answer is not None and fresh and (answer.error or criteria in answer.choices):
+            return answer
+        self._join(key, listing)
+        return None
+
+    def _join(self, key: BundleKey, question: AnyQuestion) -> None:
+        pending = self._pending.get(question)
+        if pending is None:
+            pending = self._pending[question] = _Pending(self._monotonic())
+        pending.waiting.add(key)
+        namespace = key.namespace
+        if pending.sent or namespace in pending.namespaces:
+            return
+        pending.namespaces.add(namespace)
+        tenant_and_host = (namespace, question.repository.registry)
+        has_permit = pending.sent = self._permits.try_acquire(tenant_and_host)
+        task = asyncio.create_task(
+            self._ask(question, pending, tenant_and_host, has_permit=has_permit)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Cancel requests in flight."""
+        await cancel_all(self._tasks)
+
+    async def _ask(
+        self,
+        question: AnyQuestion,
+        pending: _Pending,
+        tenant_and_host: tuple[str, str],
+        *,
+        has_permit: bool,
+    ) -> None:
+        """Send a request when the namespace has a permit, unless another one has sent it first."""
+        if not has_permit:
+            await self._permits.acquire(tenant_and_host)
+        try:
+            if has_permit or not pending.sent:
+                pending.sent = True
+                pending.asked_at = self._monotonic()
+                await self._send(question, pending, tenant_and_host[0])
+        finally:
+            self._permits.release(tenant_and_host)
+
+    async def _send(self, question: AnyQuestion, pending: _Pending, namespace: str) -> None:
+        try:
+            if isinstance(question, Listing):
+                await asyncio.sleep(GATHER)
+                pending.asked_at = self._monotonic()
+                answer = Answer(pending.asked_at, choices=await self._read(question))
+            elif isinstance(question, SignatureQuestion):
+                answer = Answer(pending.asked_at, judgement=await self._judge(question, namespace))
+            elif question.with_config:
+                digest, manifest = await self._oci.manifest(
+                    question.repository, question.tag, question.credential
+                )
+                answer = Answer(pending.asked_at, digest, config_digest(manifest))
+            else:
+                digest = await self._oci.digest(
+                    question.repository, question.tag, question.credential
+                )
+                answer = Answer(pending.asked_at, digest)
+        except RegistryError as error:
+            answer = Answer(pending.asked_at, error=error)
+        except Exception as error:
+            # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
+            text = f"polling {question.repository} failed: {type(error).__name__}"
+            answer = Answer(pending.asked_at, error=Unreachable(text))
+        if not isinstance(question, SignatureQuestion):
+            self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
+        del self._pending[question]
+        self._sweep()
+        self._answers[question] = answer
+        for key in pending.waiting:
+            self._answered(key)
+
+    async def _judge(self, question: SignatureQuestion, namespace: str) -> Judgement:
+        """Read the signatures, and judge them in a thread: hostile ones take long."""
+        asked = question.asked.requirements
+        async with self._finds.place(namespace):
+            found = await self._signatures.find(
+                question.repository, question.digest, question.credential
+            )
+            async with self._checks.place(namespace):
+                judged = await asyncio.to_thread(_judged, found, asked, self._clock())
+        result = "Trusted" if judged.is_trusted else "NotTrusted"
+        self._metrics.signature_checks.labels(result).inc()
+        return judged
+
+    async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
+        """Add every tag of a list to all selections; a partial list raises, selecting nothing."""
+        selections: dict[Criteria, TagSelection] | None = None
+
+        async def consider(tags: list[str]) -> None:
+            nonlocal selections
+            if selections is None:
+                selections = self._selections(listing)
+            await add_all(tags, selections.values())
+
+        await self._oci.tags(listing.repository, listing.credential, consider)
+        if selections is None:
+            selections = self._selections(listing)
+        return {criteria: selection.result() for criteria, selection in selections.items()}
+
+    def _selections(self, listing: Listing) -> dict[Criteria, TagSelection]:
+        return {criteria: criteria.selection() for criteria in self._criteria.get(listing, ())}
+
+    def _sweep(self) -> None:
+        """Drop old answers, at most once a minute."""
+        now = self._monotonic()
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + 60.0
+        old = [
+            question
+            for question, answer in self._answers.items()
+            if answer.asked_at < now - (KEEP_TRUSTED if _is_trusted(answer) else KEEP)
+        ]
+        for question in old:
+            del self._answers[question]
+        for listing, wanted in list(self._criteria.items()):
+            fresh = {one: last for one, last in wanted.items() if last >= now - KEEP}
+            if fresh:
+                self._criteria[listing] = fresh
+            else:
+                del self._criteria[listing]
+
+
+def _is_trusted(answer: Answer) -> bool:
+    return answer.judgement is not None and answer.judgement.is_trusted
+
+
+def _judged(found: Found, asked: Sequence[Requirement], now: datetime) -> Judgement:
+    """Judge signatures; loads cryptography (13 MB), which only those need who ask for them."""
+    from copyrator.signatures.judge import judge  # noqa: PLC0415
+
+    return judge(found, asked, now)

@@ -1,0 +1,60 @@
+"""One Bundle's questions to its registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.criteria import Criteria
+from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.references.reader import Access
+from copyrator.bundles.resolution.polls import Answer, Listing, Polls, Question, SignatureQuestion
+from copyrator.oci.reference import Repository
+
+
+class PendingError(Exception):
+    """An answer of the registry is pending; the Bundle is requeued when it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Questions for one Bundle; each answer is as new as ``since`` (monotonic).
+
+    Raises:
+        PendingError: by each method, while the answer is pending.
+    """
+
+    entry: BundleEntry
+    spec: BundleSpec
+    access: Access
+    polls: Polls
+    since: float
+
+    def tag(self, reference: str, *, with_config: bool = False) -> Answer:
+        """The digest of a tag or digest."""
+        question = Question(self._repository, reference, self.access.credential, with_config)
+        return _known(self.polls.ask(self.entry.key, question, self.since))
+
+    def choice(self, criteria: Criteria) -> Answer:
+        """A choice from the repository's tags."""
+        listing = Listing(self._repository, self.access.credential)
+        return _known(self.polls.choose(self.entry.key, listing, criteria, self.since))
+
+    def signatures(self, digest: str, asked: Asked) -> Answer:
+        """Whether the signatures of a digest satisfy what is asked."""
+        question = SignatureQuestion(self._repository, digest, asked, self.access.credential)
+        return _known(self.polls.judgement(self.entry.key, question, self.since))
+
+    @property
+    def _repository(self) -> Repository:
+        spec = self.spec
+        return Repository(
+            spec.registry, spec.repo, spec.insecure, not spec.skip_tls_verify, self.access.ca
+        )
+
+
+def _known(answer: Answer | None) -> Answer:
+    if answer is None:
+        raise PendingError
+    return answer

@@ -1,0 +1,293 @@
+"""The copying half of the operator, as the composition root builds, starts and stops it.
+
+Handlers call ``rule_event``; workers call ``reconcile``; everything else comes from our own
+watches. The controller has no state that it couldn't rebuild from the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.rule_status import FailureReason
+from copyrator.copies.admission import is_served
+from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
+from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.cluster_context import ClusterContext
+from copyrator.copies.context import Clock, CopyContext
+from copyrator.copies.copy_reconciler import CopyReconciler
+from copyrator.copies.due import DueWork
+from copyrator.copies.hash_key import load_sealer
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.traces import report_finished, report_now
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import Discovery
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.metrics import Metrics
+from copyrator.settings.config import Settings
+from copyrator.workqueue.outcome import Outcome, Priority
+from copyrator.workqueue.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+HEALTH_SECONDS = 2.0
+"""Period of comparing the watches' health with the state of their rules."""
+READ_SECONDS = 10.0
+"""Period of choosing copies for the daily read."""
+STALE_SECONDS = 60.0
+"""Period of dropping writes that no watch delivered (see Copies.forget_stale)."""
+
+
+class CopyController:
+    """Reconciles the copies of all rules.
+
+    All arguments are keyword-only. ``rules`` and ``namespaces`` are empty stores that the
+    controller fills; they are arguments so that others (status pages, ``why``) can read them.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        informers: InformerFactory,
+        discovery: Discovery,
+        rules: RuleCache,
+        namespaces: Namespaces,
+        queue: WorkQueue[Key],
+        recorder: EventRecorder,
+        settings: Settings,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._context = CopyContext(
+            home=ClusterContext(
+                client=client,
+                informers=informers,
+                discovery=discovery,
+                namespaces=namespaces,
+                monotonic=time.monotonic,
+                requeue=queue.add_after,
+            ),
+            rules=rules,
+            queue=queue,
+            recorder=recorder,
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            monotonic=time.monotonic,
+        )
+        self._kinds = Kinds(self._context, self._context.home)
+        self._rules = RuleReconciler(self._context, self._kinds)
+        self._copies = CopyReconciler(self._context)
+        self._due = DueWork(self._context)
+        self._health: dict[RuleKey, tuple[bool, ...]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def new_hash(self) -> hashlib.blake2b:
+        """Begin a hash with the operator's own key, 64 hexadecimal digits.
+
+        Raises:
+            RuntimeError: before ``start`` has read the key.
+        """
+        sealer = self._context.home.sealer
+        if sealer is None:
+            raise RuntimeError("the hash key hasn't been read yet")
+        return sealer.new_hash()
+
+    async def prepare(self) -> None:
+        """Begin to watch, and write nothing: a standby's warm start.
+
+        Raises:
+            ApiError: the API server can't be reached or refuses; may be called again.
+        """
+        context = self._context
+        if context.home.sealer is None:
+            context.home.sealer = await load_sealer(
+                context.home.client, context.settings.namespace, make=False
+            )
+        if context.home.namespace_watch is None:
+            context.home.namespace_watch = context.home.informers.acquire(
+                NAMESPACE_WATCH,
+                self._namespace_changed,
+                on_synced=context.requeue_all_rules,
+            )
+        if context.home.sealer is not None:
+            await self._kinds.watch_allowed()
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._keep_watch(), name="health of the rules' watches"),
+                asyncio.create_task(self._due.run(trusted=True), name="the requeue timer"),
+                asyncio.create_task(
+                    self._due.run(trusted=False), name="the requeue timer of tenant rules"
+                ),
+            ]
+
+    async def start(self) -> None:
+        """Read or make the hash key too; await it before the workers start.
+
+        Raises:
+            ApiError: the API server can't be reached or refuses; may be called again.
+        """
+        context = self._context
+        sealer = await load_sealer(context.home.client, context.settings.namespace, make=True)
+        if context.home.sealer not in (None, sealer):
+            self._kinds.forget()  # digests read with another key prove nothing
+        context.home.sealer = sealer
+        await self.prepare()
+
+    async def stop(self) -> None:
+        """Release the watches. The workers finish work in progress."""
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+        context = self._context
+        report_now(context, context.rules)
+        for state in context.rule_states.values():
+            for registration in state.sources:
+                registration.release()
+        self._kinds.forget()
+        context.home.unmanaged.close()
+        if context.home.namespace_watch is not None:
+            context.home.namespace_watch.release()
+        await context.isolated.close()
+
+    def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        """Process a CopyratorRule from its handler; cheap.
+
+        Whether it is served is decided by its name: one that isn't is not parsed.
+        """
+        metadata = body["metadata"]
+        key = RuleKey(metadata["namespace"], metadata["name"])
+        if deleted:
+            self._context.rules.drop(key, metadata.get("uid"))
+            self._context.requeue_rule(key, Priority.URGENT)
+            return
+        rule = Rule.from_body(body, served=is_served(key, self._context.settings))
+        known = self._context.rules.get(key)
+        if not self._context.rules.put(rule):
+            return
+        if known is None or not known.says_the_same(rule):
+            # Urgent: this may supersede keys that are queued for its copies.
+            self._context.requeue_rule(key, Priority.URGENT)
+
+    async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
+        """Reconcile one key; the workers' handler for rule and copy keys."""
+        if isinstance(key, CopyKey):
+            return await self._copies.reconcile(key)
+        return await self._rules.reconcile(key)
+
+    def tenant_of(self, key: RuleKey | CopyKey) -> str | None:
+        """The tenant's namespace of a key, for the queue; None for trusted rules and their copies.
+
+        A copy that no rule requests belongs to its owner's tenant; without an owner, to its
+        namespace.
+        """
+        context = self._context
+        home = context.settings.namespace
+        if isinstance(key, RuleKey):
+            return None if key.namespace == home else key.namespace
+        if not context.settings.tenant_rules:
+            return None
+        place = key.kind, key.namespace, key.name
+        if context.index.is_trusted(*place):
+            return None
+        record = context.clusters[key.cluster].record(key)
+        owner = record.owner.partition("/")[0] if record else ""
+        if owner == home:
+            return None
+        return context.index.tenant_at(*place) or owner or key.namespace
+
+    def ask_for_rules(self, knows: Callable[[str], bool]) -> None:
+        """Set the function that returns whether all rules of a namespace are known."""
+        self._context.knows_rules = knows
+
+    def retry_forbidden(self) -> None:
+        """Retry what was forbidden: a permission has been granted."""
+        for key, problem in list(self._context.problems.items()):
+            if problem.reason is FailureReason.FORBIDDEN:
+                self._context.queue.add(key, Priority.RESYNC)
+
+    # --- namespaces ------------------------------------------------------------------------------
+
+    def _namespace_changed(
+        self, name: ObjectName, old: Namespace | None, new: Namespace | None
+    ) -> None:
+        context = self._context
+        before = {
+            state.key
+            for state in context.rule_states.values()
+            if state.compiled is not None and state.compiled.targets.had(name.name)
+        }
+        if new is None:
+            context.home.namespaces.drop(name.name)
+        else:
+            context.home.namespaces.put(new)
+        if old is None or new is None or _affects_rules(old, new):
+            context.index.forget_namespace(name.name)
+        if context.home.namespaces_seen:
+            more = new is not None and (old is None or _affects_rules(old, new))
+            tenants = {
+                state.compiled.targets.tenant
+                for state in context.rule_states.values()
+                if state.compiled is not None
+            }
+            context.changes.add_namespace(name.name, before, tenants, more=more)
+
+    # --- watches ---------------------------------------------------------------------------------
+
+    async def _keep_watch(self) -> None:
+        context = self._context
+        stale_at = read_at = time.monotonic() + STALE_SECONDS
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            try:
+                self._compare_health()
+                report_finished(context)
+                if time.monotonic() >= read_at:
+                    read_at = time.monotonic() + READ_SECONDS
+                    self._kinds.read_next()
+                if time.monotonic() >= stale_at:
+                    stale_at = time.monotonic() + STALE_SECONDS
+                    context.home.drift.forget_old()
+                    self._kinds.drop_stale_writes()
+                    if self._kinds.missing or context.home.sealer is None:
+                        await self.prepare()
+            except Exception:
+                log.exception("the check of the rules' watches failed; it is repeated")
+
+    def _compare_health(self) -> None:
+        """Queue the rules whose watches began to fail or have recovered."""
+        context = self._context
+        common = (context.home.namespaces_synced,)
+        for state in list(context.rule_states.values()):
+            view = context.home.kinds.get(state.compiled.resource) if state.compiled else None
+            health = (
+                *common,
+                view is None or view.synced,
+                *(registration.synced for registration in state.sources),
+            )
+            if self._health.get(state.key) != health:
+                self._health[state.key] = health
+                context.requeue_rule(state.key, Priority.RESYNC)
+        for key in self._health.keys() - context.rule_states.keys():
+            del self._health[key]
+
+
+def _affects_rules(old: Namespace, new: Namespace) -> bool:
+    """Whether a namespace changed in a field on which any rule may depend."""
+    return (
+        old.labels != new.labels
+        or old.annotations != new.annotations
+        or old.terminating != new.terminating
+        or old.uid != new.uid
+    )

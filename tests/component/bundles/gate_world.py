@@ -1,0 +1,578 @@
+"""What can happen around Bundles with gates, and an account of it that owes the operator nothing.
+
+``staging`` takes every version. ``production``, in another namespace, is promoted from it, and
+``shop`` depends on it. The account knows what the registry, the users and the Jobs did, and when;
+it judges each Job that is made by the words of docs/promotion.md and docs/bundles.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.component.bundles.fake_cluster import RUNNING, fail, path_of, succeed
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.freezing import CONFIG
+from tests.component.bundles.simulated import (
+    Clock,
+    SimulatedCluster,
+    SimulatedOperator,
+    SimulatedRegistry,
+)
+
+from copyrator.api import names
+from copyrator.api.times import format_time
+from copyrator.oci.notifications import Push
+
+HOME, STAGE = "team", "stage"
+SOAK, AGE, INTERVAL = 60, 40, 240
+STARTS, TAKES = 1, 5
+"""Seconds until a Job's pod has started, and until it has ended after that."""
+RACE = 1.0
+"""Seconds within which what changes while a Job is being made may have been seen or not."""
+ROUNDED = timedelta(seconds=1)
+"""A status has whole seconds."""
+LATE = timedelta(seconds=2)
+"""After what a message said."""
+BEGINS = 4.0
+"""Seconds until a new operator has looked at everything."""
+OPEN, EVERY = 4, 10
+"""Of each ten minutes the first four are open."""
+WINDOWS = [
+    {"from": f"{i // 60:02}:{i % 60:02}", "to": f"{(i + OPEN) // 60:02}:{(i + OPEN) % 60:02}"}
+    for i in range(0, 200, EVERY)
+]
+KEYS = {"staging": STAGE, "production": HOME, "shop": HOME}
+
+
+class Flag:
+    """Whether something holds, and until when it did."""
+
+    def __init__(self, value: bool = False) -> None:
+        self.value = value
+        self.changed_at = float("-inf")
+
+    def set(self, value: bool) -> None:
+        if value != self.value:
+            self.value, self.changed_at = value, asyncio.get_running_loop().time()
+
+    def may_be(self, value: bool) -> bool:
+        """Whether it has this value, or had it just now."""
+        recent = asyncio.get_running_loop().time() - self.changed_at <= RACE
+        return self.value is value or recent
+
+
+@dataclass
+class Account:
+    """What is known of one Bundle without its status."""
+
+    deployed: str | None = None
+    """The digest."""
+    last: tuple[str, str] | None = None
+    """Digest and generation of the last attempt."""
+    outcome: str = ""
+    """Of the last attempt: succeeded, failed, interrupted; empty while it runs."""
+    approved: set[tuple[str, str]] = field(default_factory=set)
+    """Digests and generations whose plans a user approved."""
+    specs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By generation."""
+    skipped: dict[str, Flag] = field(default_factory=dict)
+    """Digests that a user has ever named as skipped."""
+    paused: Flag = field(default_factory=Flag)
+
+
+class Standing:
+    """For how long each digest has stood in staging at a stretch while an operator looked."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.forget()
+
+    def forget(self) -> None:
+        self.digest: str | None = None
+        """What stands there now."""
+        self.since = 0.0
+        self.longest: dict[str, float] = {}
+        self.order: list[str] = []
+
+    def begins(self, digest: str) -> None:
+        self.digest, self.since = digest, self._world.looked()
+        if digest in self.order:
+            self.order.remove(digest)
+        self.order.append(digest)
+
+    def ends(self, *, withdrawn: str | None = None) -> None:
+        """The stretch ends; the evidence of ``withdrawn`` doesn't count any more."""
+        if self.digest is not None:
+            self.longest[self.digest] = self.of(self.digest)
+        self.digest = None
+        if withdrawn is not None:
+            self.longest.pop(withdrawn, None)
+
+    def of(self, digest: str) -> float:
+        """The longest stretch, in seconds."""
+        now = self._world.looked() - self.since if digest == self.digest else 0.0
+        return max(self.longest.get(digest, 0.0), now)
+
+
+class World:
+    """One simulation; ``begin`` starts it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, gates: frozenset[str]) -> None:
+        self.loop, self.gates = loop, gates
+        self.clock = Clock(loop)
+        self.cluster = SimulatedCluster(self.clock.wall)
+        self.registry = SimulatedRegistry(self.clock.wall)
+        self.werfs = {name: Werf(self.cluster) for name in KEYS}
+        self.cluster.ends = None
+        self.cluster.made, self.cluster.ended = self.made, self.given_up
+        self.cluster.written = self.written
+        self.accounts = {name: Account() for name in KEYS}
+        self.standing = Standing(self)
+        self.versions: dict[str, tuple[int, int]] = {}
+        """Of each digest."""
+        self.freezes = {name: Flag() for name in (HOME, STAGE, "")}
+        self.until: dict[str, datetime | None] = {}
+        self.held, self.consents, self.ready = Flag(), Flag(True), Flag()
+        self.fails: set[str] = set()
+        """Bundles whose next deploy fails."""
+        self.wrong: list[str] = []
+        """What happened that must not."""
+        self.jobs: dict[str, tuple[str, str, str]] = {}
+        """Bundle, digest and generation of each deploy's Job, by its path."""
+        self.down_since: float | None = None
+        self.down = 0.0
+        self.unsure_until = 0.0
+        """A clock was set forward, and what is said to end at a time ends with the next poll; or
+        an operator has just begun.
+        """
+        self.set_by: list[int] = []
+        """Seconds by which the wall clock was set."""
+        self.serial = 0
+        self.operator: SimulatedOperator | None = None
+        self.leading: asyncio.Task[None] | None = None
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def looked(self) -> float:
+        """Seconds in which an operator ran, by a clock that nobody sets."""
+        now = self.loop.time()
+        return now - self.down - (now - self.down_since if self.down_since is not None else 0.0)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, and look whether everything that was to end has ended."""
+        await asyncio.sleep(seconds)
+        self.look()
+
+    def look(self) -> None:
+        if self.operator is None or self.loop.time() < self.unsure_until:
+            return
+        now = self.clock.wall()
+        for name, namespace in KEYS.items():
+            bundle = self.bundle(name)
+            status = bundle.get("status") or {}
+            running = status.get("attempted", {}).get("outcome") == "Running"
+            if running or self.accounts[name].paused.value or "deletionTimestamp" in str(bundle):
+                continue
+            for gate in status.get("gates", ()):
+                until = gate.get("until")
+                if until and datetime.fromisoformat(until) + LATE < now:
+                    text = f"{namespace}/{name} still waits at {now}: {gate}"
+                    self.wrong.append(text)
+
+    # --- the operator ----------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        for namespace in (HOME, STAGE):
+            self.cluster.namespace(namespace)
+            account = {"metadata": {"name": "werf", "namespace": namespace}}
+            self.cluster.write(path_of("serviceaccounts", "werf", namespace), account)
+        self.push((0, 0))
+        self.create_staging()
+        source = {"namespace": STAGE, "name": "staging"}
+        self.create("production", promoteFrom={"bundles": [source], "soak": f"{SOAK}s"})
+        self.create("shop", dependsOn=[source])
+        await self.start()
+
+    async def start(self) -> None:
+        if self.down_since is not None:
+            self.down += self.loop.time() - self.down_since
+            self.down_since = None
+        self.operator = SimulatedOperator(
+            self.cluster, self.registry, seen_time=lambda: self.clock.seen, timer_interval=INTERVAL
+        )
+        self.leading = asyncio.create_task(self.clock.lead())
+        self.unsure_until = max(self.unsure_until, self.loop.time() + BEGINS)
+        await self.operator.start()
+
+    async def stop(self, deadline: float = 5.0) -> None:
+        if self.operator is None or self.leading is None:
+            return
+        self.leading.cancel()
+        await self.operator.stop(deadline)
+        self.operator, self.leading = None, None
+        self.down_since = self.loop.time()
+
+    # --- what users and others do ----------------------------------------------------------------
+
+    def bundle(self, name: str) -> dict[str, Any]:
+        return self.cluster.objects.get(path_of("bundles", name, KEYS[name]), {})
+
+    def create(self, name: str, **spec: Any) -> None:
+        if name != "staging":
+            spec |= {"minAge": f"{AGE}s"} if "age" in self.gates else {}
+            spec |= {"windows": WINDOWS} if "windows" in self.gates else {}
+        if name == "production" and "approval" in self.gates:
+            spec["approval"] = {"mode": "Always", "expires": "1h"}
+        spec = {
+            "registry": "registry.example",
+            "repo": "app",
+            "version": "1.*",
+            "deletionPolicy": "Orphan",
+            "retry": {"limit": 20, "backoff": "5s"},
+            **spec,
+        }
+        self.write(name, {"metadata": {"name": name, "namespace": KEYS[name]}, "spec": spec})
+
+    def create_staging(self) -> None:
+        self.create("staging")
+        self.annotate("staging", **{"promote-to": HOME})
+
+    def write(self, name: str, body: dict[str, Any]) -> None:
+        body = self.cluster.write(path_of("bundles", name, KEYS[name]), body)
+        generation = str(body["metadata"]["generation"])
+        self.accounts[name].specs[generation] = body["spec"]
+
+    def edit(self, name: str, **spec: Any) -> None:
+        body = copy.deepcopy(self.bundle(name))
+        if body and body["spec"] | spec != body["spec"]:
+            body["spec"] |= spec
+            self.write(name, body)
+
+    def annotate(self, name: str, **values: str | None) -> None:
+        if not (body := copy.deepcopy(self.bundle(name))):
+            return
+        found = body["metadata"].setdefault("annotations", {})
+        for key, value in values.items():
+            found.pop(named := names.BUNDLE_PREFIX + key, None)
+            found |= {} if value is None else {named: value}
+        self.write(name, body)
+
+    def push(self, version: tuple[int, int]) -> None:
+        """A version's tag; pushed again it names another digest."""
+        self.serial += 1
+        tag = f"1.{version[0]}.{version[1]}"
+        self.versions[self.registry.put(tag, f"{tag} {self.serial}")] = version
+        if self.operator is not None:
+            self.operator.controller.pushed([Push("app")])
+
+    def ask(self, name: str, how: str) -> None:
+        self.serial += 1
+        self.annotate(name, **{how: str(self.serial)})
+
+    def freeze(self, where: str, seconds: int | None) -> None:
+        until = self.clock.wall().replace(microsecond=0) + timedelta(seconds=seconds or 0)
+        value = {"until": format_time(until)} if seconds else {"reason": "stop"}
+        self.until[where] = until if seconds else None
+        self.freezes[where].set(True)
+        if where:
+            text = f'{{"until": "{value["until"]}"}}' if seconds else "stop"
+            self._annotate_namespace(where, {"operator.werf.dev/freeze": text})
+        else:
+            metadata = {"name": "copyrator-freeze", "namespace": "default"}
+            self.cluster.write(CONFIG, {"metadata": metadata, "data": value})
+
+    def thaw(self, where: str) -> None:
+        self.freezes[where].set(False)
+        if where:
+            self._annotate_namespace(where, {})
+        elif CONFIG in self.cluster.objects:
+            self.cluster.drop(CONFIG)
+
+    def _annotate_namespace(self, name: str, annotations: dict[str, str]) -> None:
+        metadata = {"name": name, "annotations": annotations}
+        self.cluster.write(f"/api/v1/namespaces/{name}", {"metadata": metadata})
+
+    def hold(self, on: bool) -> None:
+        if not self.bundle("staging"):
+            return
+        self.held.set(on)
+        self.annotate("staging", hold="load test" if on else None)
+        there = self.accounts["staging"]
+        if on:
+            self.standing.ends(withdrawn=there.deployed)
+        elif there.outcome == "succeeded" and there.deployed and self.standing.digest is None:
+            self.standing.begins(there.deployed)
+
+    def consent(self, on: bool) -> None:
+        if self.bundle("staging"):
+            self.consents.set(on)
+            self.annotate("staging", **{"promote-to": HOME if on else "others"})
+
+    def delete_staging(self) -> None:
+        if self.bundle("staging"):
+            self.cluster.drop(path_of("bundles", "staging", STAGE))
+            self.standing.forget()
+            self.consents.set(False)
+            self.accounts["staging"].paused.set(True)
+
+    def recreate_staging(self) -> None:
+        if not self.bundle("staging"):
+            self.accounts["staging"] = Account()
+            self.standing.forget()
+            self.held.set(False)
+            self.create_staging()
+            self.consents.set(True)
+
+    def pause(self, name: str, on: bool) -> None:
+        if self.bundle(name) and self.accounts[name].paused.value is not on:
+            self.accounts[name].paused.set(on)
+            self.edit(name, suspend=on)
+
+    def skip(self, name: str, version: int) -> None:
+        """Never deploy what a tag names now; -1: skip nothing any more."""
+        if not self.bundle(name):
+            return
+        found = {digest for digest, one in self.versions.items() if one[0] == version}
+        digests = sorted(found & set(self.registry.tags_now.values()))
+        flags = self.accounts[name].skipped
+        for digest in digests:
+            flags.setdefault(digest, Flag())
+        for digest, flag in flags.items():
+            flag.set(digest in digests)
+        self.annotate(name, **{"skip-digests": ",".join(digests) or None})
+
+    def decide(self, verb: str) -> None:
+        plan = (self.bundle("production").get("status") or {}).get("plan") or {}
+        if "id" not in plan:
+            return
+        if verb == "approved-plan":
+            generation = str(self.bundle("production")["metadata"]["generation"])
+            self.accounts["production"].approved.add((plan["digest"], generation))
+        self.annotate("production", **{verb: plan["id"], "approved-by": "ann"})
+
+    def set_clock(self, seconds: int) -> None:
+        self.set_by.append(seconds)
+        self.clock.offset += timedelta(seconds=seconds)
+        if seconds > 0:
+            self.unsure_until = self.loop.time() + INTERVAL + BEGINS
+        self.clock.seen = self.clock.seen.as_of(self.clock.wall())
+
+    # --- Jobs ------------------------------------------------------------------------------------
+
+    def made(self, job: dict[str, Any]) -> None:
+        metadata = job["metadata"]
+        path = path_of("jobs", metadata["name"], metadata["namespace"])
+        if metadata["labels"][names.LABEL_JOB_KIND] == "deploy":
+            name = metadata["labels"][names.LABEL_BUNDLE]
+            attempted = self.bundle(name)["status"]["attempted"]
+            generation = str(attempted["generation"])
+            self.jobs[path] = name, metadata["annotations"][names.ANN_DIGEST], generation
+            self.wrong += [f"{metadata['name']}: {text}" for text in self.objections(path)]
+            self.attempt_begins(path)
+        self.loop.call_later(STARTS, self.job_starts, path)
+        self.loop.call_later(STARTS + TAKES, self.job_ends, path)
+
+    def job_starts(self, path: str) -> None:
+        if job := self.alive(path):
+            self.cluster.put_pod(job, RUNNING)
+
+    def alive(self, path: str) -> dict[str, Any] | None:
+        job = self.cluster.objects.get(path)
+        return job if job and "status" not in job else None
+
+    def job_ends(self, path: str) -> None:
+        if not (job := self.alive(path)):
+            return
+        metadata = job["metadata"]
+        name = metadata["labels"][names.LABEL_BUNDLE]
+        code, message = succeed(job)
+        if metadata["labels"][names.LABEL_JOB_KIND] == "plan":
+            code, message = self.werfs[name].plan(job)
+        elif metadata["labels"][names.LABEL_JOB_KIND] == "deploy":
+            self.werfs[name].ends = fail if name in self.fails else succeed
+            self.fails.discard(name)
+            code, message = self.werfs[name].deploy(job)
+            ended = "interrupted" if '"status"' not in message else "failed"
+            self.attempt_ends(job, ended if code else "succeeded")
+        self.cluster.end_job(metadata["name"], code, message, metadata["namespace"])
+
+    def given_up(self, job: dict[str, Any]) -> None:
+        """The Job controller ends a Job whose deadline has passed, and its pod."""
+        metadata = job["metadata"]
+        path = path_of("jobs", metadata["name"], metadata["namespace"])
+        if self.alive(path) and "terminated" not in str(self.pod_of(job)):
+            self.loop.call_later(0.5, self.end_without_pod, path)
+
+    def pod_of(self, job: dict[str, Any]) -> dict[str, Any] | None:
+        metadata = job["metadata"]
+        path = path_of("pods", f"{metadata['name']}-pod", metadata["namespace"])
+        return self.cluster.objects.get(path)
+
+    def end_without_pod(self, path: str) -> None:
+        if not (job := self.alive(path)):
+            return
+        metadata = job["metadata"]
+        pod = path_of("pods", f"{metadata['name']}-pod", metadata["namespace"])
+        if pod in self.cluster.objects:
+            self.cluster.drop(pod)
+        condition = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+        self.cluster.write(path, {**job, "status": {"conditions": [condition]}})
+        self.attempt_ends(job, "interrupted")
+
+    def lose_job(self, name: str) -> None:
+        """Somebody deletes the Job that runs."""
+        prefix = path_of("jobs", "", KEYS[name])
+        for path in [one for one in self.cluster.objects if one.startswith(prefix)]:
+            job = self.alive(path)
+            labels = job["metadata"]["labels"] if job else {}
+            if job and labels[names.LABEL_BUNDLE] == name:
+                self.cluster.drop(path)
+                self.attempt_ends(job, "interrupted")
+
+    def attempt_begins(self, path: str) -> None:
+        name, digest, generation = self.jobs[path]
+        account = self.accounts[name]
+        account.last, account.outcome = (digest, generation), ""
+        if name != "staging":
+            return
+        there = account.deployed
+        down = there is not None and there != digest and self.is_down(digest, there)
+        self.standing.ends(withdrawn=there if down else None)
+
+    def is_down(self, digest: str, there: str) -> bool:
+        """Whether a deploy goes to a lower version, or back to an older digest of the same."""
+        to, of = self.versions[digest], self.versions[there]
+        order = self.standing.order
+        again = digest in order and there in order and order.index(digest) < order.index(there)
+        return to < of or (to == of and again)
+
+    def attempt_ends(self, job: dict[str, Any], outcome: str) -> None:
+        metadata = job["metadata"]
+        path = path_of("jobs", metadata["name"], metadata["namespace"])
+        if path not in self.jobs:
+            return
+        name, digest, _ = self.jobs[path]
+        account, now = self.accounts[name], self.bundle(name).get("metadata", {})
+        if metadata["annotations"][names.ANN_BUNDLE_UID] != now.get("uid"):
+            return  # of a Bundle that is gone
+        account.outcome = outcome
+        if outcome == "succeeded":
+            account.deployed = digest
+        if name != "staging":
+            return
+        if outcome == "failed":
+            self.standing.ends(withdrawn=account.deployed)
+        elif outcome == "succeeded":
+            self.standing.begins(digest)
+            if self.held.value:
+                self.standing.ends(withdrawn=digest)
+
+    def written(self, path: str) -> None:
+        if path == path_of("bundles", "staging", STAGE):
+            body = self.bundle("staging")
+            metadata, status = body.get("metadata", {}), body.get("status") or {}
+            known = status.get("observedGeneration") == metadata.get("generation")
+            ready = [
+                one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"
+            ]
+            self.ready.set(ready == ["True"] and known and "deletionTimestamp" not in metadata)
+
+    # --- the account's verdict -------------------------------------------------------------------
+
+    def objections(self, path: str) -> Iterator[str]:
+        """Why this Job must not be made now."""
+        name, digest, generation = self.jobs[path]
+        account = self.accounts[name]
+        attempted = self.bundle(name)["status"]["attempted"]
+        spec, asked = account.specs[generation], attempted.get("request", "")
+        is_forced, is_deployed = "forceAt" in asked, digest == account.deployed
+        is_retry = account.last == (digest, generation) and not asked and account.outcome != ""
+        is_retry = is_retry and account.outcome != "succeeded" and not is_deployed
+        is_interrupted = is_retry and account.outcome == "interrupted"
+        is_new = not (is_deployed or is_retry or is_forced)
+        if account.paused.value and not account.paused.may_be(False):
+            yield "it is suspended or gone"
+        if digest in account.skipped and not account.skipped[digest].may_be(False):
+            yield "the digest is skipped"
+        if is_new:
+            yield from self.version_objections(name, digest, spec)
+        awaits = "dependsOn" in spec and (is_new or (asked and not is_forced))
+        if awaits and not self.ready.may_be(True):
+            yield "staging isn't Ready"
+        if any(self.is_frozen(where) for where in ("", KEYS[name])):
+            yield "it is frozen"
+        if "windows" in spec and not (is_forced or is_interrupted) and not self.is_open():
+            yield f"no window is open at {self.clock.wall()}"
+        if "approval" in spec and (digest, generation) not in account.approved:
+            yield "nobody approved it"
+
+    def version_objections(self, name: str, digest: str, spec: dict[str, Any]) -> Iterator[str]:
+        if "minAge" in spec and self.accounts[name].deployed is not None:
+            seen = self.registry.first_asked[digest]
+            if self.clock.wall() + ROUNDED < seen + timedelta(seconds=AGE):
+                yield f"it is too young: seen at {seen}, now it is {self.clock.wall()}"
+        if "promoteFrom" not in spec:
+            return
+        if not self.consents.may_be(True):
+            yield "staging doesn't allow it"
+        if (stood := self.standing.of(digest)) < SOAK - RACE:
+            yield f"it stood in staging for {stood} s only"
+        if self.accounts["staging"].deployed == digest and not self.held.may_be(False):
+            yield "staging is held"
+
+    def is_frozen(self, where: str) -> bool:
+        until = self.until.get(where)
+        if until is not None and until <= self.clock.wall():
+            return False
+        return not self.freezes[where].may_be(False)
+
+    def is_open(self) -> bool:
+        now = self.clock.wall()
+        return now.minute % EVERY < OPEN and now.hour * 60 + now.minute < 200
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    async def comes_to_rest(self) -> None:
+        """All that waits for somebody is decided: the newest version has to arrive everywhere."""
+        if self.operator is None:
+            await self.start()
+        for where in self.freezes:
+            self.thaw(where)
+        while "deletionTimestamp" in self.bundle("staging").get("metadata", {}):
+            await self.wait(5)
+        self.lift()
+        self.fails.clear()
+        newest = self.registry.tags_now[max(self.registry.tags_now, key=version_of)]
+        back = sum(-one for one in self.set_by if one < 0)
+        for _ in range(40 + back // 60):
+            plan = (self.bundle("production").get("status") or {}).get("plan") or {}
+            if plan.get("decision") == "Rejected":
+                self.annotate("production", **{"rejected-plan": None})
+                self.ask("production", "plan-at")
+            self.decide("approved-plan")
+            await self.wait(60)
+            if all(one.deployed == newest for one in self.accounts.values()):
+                return
+        where = {name: one.deployed == newest for name, one in self.accounts.items()}
+        status = {name: self.bundle(name).get("status") for name in KEYS}
+        self.wrong.append(f"the newest version never arrived: {where}, {status}")
+
+    def lift(self) -> None:
+        """Nothing is held, paused, skipped or pinned any more."""
+        self.recreate_staging()
+        if self.held.value:
+            self.hold(False)
+        self.consent(True)
+        for name in KEYS:
+            self.pause(name, False)
+            self.skip(name, -1)
+            self.edit(name, version="1.*")
+
+
+def version_of(tag: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in tag.split("."))

@@ -1,0 +1,163 @@
+"""No sequence of events makes a deploy Job for a digest whose gates don't pass at that moment.
+
+The whole controller runs in a simulation (``simulated.py``) with three Bundles. Pushes, freezes,
+holds, decisions, edits, failures, clocks that are set and restarts come in any order. An account
+that owes the operator nothing (``gate_world.py``) judges each Job at the moment that it is made,
+and looks after each step whether a wait has ended when its message said so. In the end everything
+that waits for somebody is decided, and the newest version has to arrive everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.component.bundles.gate_world import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE, World
+from tests.long import LONG
+from tests.unit.workqueue.simulation import SimulatedLoop, simulate
+
+from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    age,
+    approval,
+    depends_on,
+    promotion,
+    skip_digests,
+    windows,
+)
+from copyrator.workqueue.scheduler import DueScheduler
+
+Step = tuple[Any, ...]
+"""The name of a method below, and its arguments."""
+
+PROMOTED = ("production", "shop")
+WAITS = [0, 1, 7, 30, AGE, SOAK + 1, SOAK + 1, INTERVAL]
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just("push"), st.tuples(st.integers(0, 2), st.just(0)), st.sampled_from(WAITS)),
+    st.tuples(st.just("wait"), st.sampled_from(WAITS)),
+    st.tuples(st.just("freeze"), st.sampled_from([HOME, STAGE, ""]), st.sampled_from([None, 30])),
+    st.tuples(st.just("thaw"), st.sampled_from([HOME, STAGE, ""])),
+    st.tuples(st.just("hold"), st.booleans()),
+    st.tuples(st.just("consent"), st.booleans()),
+    st.tuples(st.just("decide"), st.sampled_from(["approved-plan"] * 3 + ["rejected-plan"])),
+    st.tuples(
+        st.just("ask"), st.sampled_from(sorted(KEYS)), st.sampled_from(["requestedAt", "forceAt"])
+    ),
+    st.tuples(st.just("fail"), st.sampled_from(sorted(KEYS))),
+    st.tuples(st.just("lose"), st.sampled_from(sorted(KEYS))),
+    st.tuples(st.just("pin"), st.sampled_from(sorted(KEYS)), st.sampled_from(["1.*", "1.0.0"])),
+    st.tuples(st.just("colour"), st.sampled_from(sorted(KEYS))),
+    st.tuples(st.just("pause"), st.sampled_from(sorted(KEYS)), st.booleans()),
+    st.tuples(st.just("skip"), st.sampled_from(sorted(KEYS)), st.integers(-1, 2)),
+    st.tuples(st.just("delete")),
+    st.tuples(st.just("recreate")),
+    st.tuples(st.just("clock"), st.sampled_from([-900, -90, 90, 900])),
+    st.tuples(st.just("restart"), st.sampled_from([0, 30, SOAK]), st.booleans()),
+)
+GATES = st.frozensets(st.sampled_from(["age", "windows", "approval"]))
+
+
+async def take(world: World, step: Step) -> None:
+    """One event, and what follows at once."""
+    match step:
+        case ("push", version, seconds):
+            world.push(version)
+            await world.wait(seconds)
+        case ("wait", seconds):
+            await world.wait(seconds)
+        case ("freeze", where, seconds):
+            world.freeze(where, seconds)
+        case ("fail", name):
+            world.fails.add(name)
+        case ("lose", name):
+            world.lose_job(name)
+        case ("pin", name, version):
+            world.edit(name, version=version)
+        case ("colour", name):
+            world.serial += 1
+            world.edit(name, env={"COLOUR": str(world.serial)})
+        case ("delete",):
+            world.delete_staging()
+        case ("recreate",):
+            world.recreate_staging()
+        case ("clock", seconds):
+            world.set_clock(seconds)
+        case ("restart", seconds, in_order):
+            await world.stop(5.0 if in_order else 0.0)
+            await world.wait(seconds)
+            await world.start()
+        case (name, *values):
+            getattr(world, name)(*values)
+    await world.wait(2)
+
+
+def happens(gates: frozenset[str], steps: list[Step]) -> World:
+    """The world after these events."""
+
+    async def main(loop: SimulatedLoop) -> World:
+        world = World(loop, gates)  # type: ignore[arg-type]
+        try:
+            await world.begin()
+            for step in steps:
+                await take(world, step)
+            await world.comes_to_rest()
+        finally:
+            await world.stop()
+        return world
+
+    return simulate(main)
+
+
+@settings(max_examples=3000 if LONG else 35, deadline=None)
+@given(GATES, st.lists(STEPS, min_size=3, max_size=14))
+def test_no_job_is_made_whose_gates_do_not_pass(gates: frozenset[str], steps: list[Step]) -> None:
+    world = happens(gates, steps)
+    assert not world.wrong
+    assert len(world.jobs) >= len(KEYS)
+
+
+BROKEN: list[tuple[ModuleType, str, list[Step], str]] = [
+    (age, "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
+    (promotion, "", [("wait", 30)], "it stood in staging for"),
+    (depends_on, "", [("wait", 7)], "staging isn't Ready"),
+    (windows, "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
+    (approval, "approval", [("wait", 100)], "nobody approved it"),
+    (
+        skip_digests,
+        "",
+        [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
+        "the digest is skipped",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "gate", "steps", "said"),
+    BROKEN,
+    ids=[one.__name__.split(".")[-1] for one, *_ in BROKEN],
+)
+def test_a_gate_that_lets_everything_pass_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, gate: str, steps: list[Step], said: str
+) -> None:
+    gates = frozenset({gate} - {""})
+    assert happens(gates, steps).wrong == []
+    broken = replace(module.GATE, judge=lambda *_: PASSED)
+    monkeypatch.setattr(module, "GATE", broken)
+    assert any(said in one for one in happens(gates, steps).wrong)
+
+
+def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Freezes, "of", lambda *_: ())
+    steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
+    assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
+
+
+def test_a_wait_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DueScheduler, "set", lambda *_: None)
+    world = happens(frozenset(), [("wait", 61), ("wait", 61)])
+    assert any("still waits" in one for one in world.wrong)

@@ -1,0 +1,305 @@
+"""How access reviews of plans are made: how often, how many, and that nothing waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    ON_RISK,
+    approve,
+    deployed,
+    idle,
+    lose,
+    plan,
+    refresh,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.reviewing import (
+    RELEASE,
+    all_but,
+    answers,
+    everything,
+    held,
+    open_reviews,
+    reviewed,
+)
+from tests.component.kube.fake_api import Answer, error
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.bundles.plans import permission_reviews
+from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+NO_REVIEW: list[Any] = [[], {}, {"status": None}, {"status": {"allowed": "yes"}}, "true", None]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A review that a test holds doesn't end by itself."""
+    monkeypatch.setattr(permission_reviews, "REVIEW_SECONDS", 60.0)
+
+
+async def test_each_permission_is_asked_about_once_for_a_plan(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.permits = everything
+    werf.todo = lambda _: [f"create ::ConfigMap:{number}" for number in range(20)]
+    bundle(approval=ALWAYS)
+    operator = await run(timer_interval=1.0)
+    found = await reviewed(cluster, missingPermissions=0)
+    assert "missing" not in found
+    polls = len(cluster.asked)
+    assert polls == RELEASE + 1  # delete configmaps
+    counted = Counter(str(one["resourceAttributes"]) for one in cluster.asked)
+    assert set(counted.values()) == {1}
+    await idle(operator)
+    assert len(cluster.asked) == polls
+    refresh(cluster)  # a new plan is asked about anew
+    await waits(cluster, number=2)
+    await reviewed(cluster, number=2)
+    assert len(cluster.asked) == 2 * polls
+
+
+async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """It is deployed while the first review has no answer; what was found is written meanwhile."""
+    gate = asyncio.Event()
+    cluster.reviews_fault = held(cluster, gate)
+    werf.holds_deploys = True
+    cluster.permits = all_but("get secrets")
+    bundle(approval=ON_RISK)
+    await run()
+    await eventually(cluster.jobs, "deployed at once")
+    assert "missingPermissions" not in plan(cluster)
+    gate.set()
+    found = await reviewed(cluster, missingPermissions=1)
+    assert found["missing"] == [{"verbs": ["get"], "resource": "secrets", "namespace": TEAM}]
+    assert cluster.reason() == "Deploying"
+    werf.finish(cluster.jobs()[0])
+    await deployed(cluster)
+
+
+async def test_nothing_is_claimed_where_the_operator_may_not_ask(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One request says so for all plans, for a while."""
+    caplog.set_level("INFO")
+    bundle(approval=ALWAYS)
+    operator = await run(timer_interval=1.0)
+    await waits(cluster)
+    await eventually(lambda: cluster.asked, "asked once")
+    refresh(cluster)
+    await waits(cluster, number=2)
+    bundle("other", approval=ALWAYS)
+    await waits(cluster, name="other")
+    await idle(operator)
+    assert len(cluster.asked) == 1
+    assert not {"missing", "missingPermissions", "unreviewed"} & set(plan(cluster))
+    said = [one.getMessage() for one in caplog.records if "permissionReviews" in one.getMessage()]
+    assert len(said) == 1
+    assert operator.client.outage is None
+    approve(cluster, plan(cluster))
+    await deployed(cluster)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(error(code, "Refused") for code in (403, 404, 422, 429, 500, 503)),
+        *map(answers, NO_REVIEW),
+    ],
+)
+async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Answer,
+) -> None:
+    """Also about a plan that waits: its operations are in its Secret."""
+    monkeypatch.setattr(permission_reviews, "FIRST_PAUSE", 1.0)
+    cluster.permits = all_but("get secrets")
+    cluster.reviews_fault = fault
+    bundle(approval=ALWAYS)
+    operator = await run(timer_interval=1.0)
+    await waits(cluster)
+    await eventually(lambda: len(cluster.asked) >= 2, "tried again")
+    assert "missingPermissions" not in plan(cluster)
+    assert operator.client.outage is None
+    cluster.reviews_fault = None
+    found = await reviewed(cluster, missingPermissions=1)
+    assert found["number"] == 1
+    assert cluster.jobs() == []
+
+
+async def test_reviews_that_hang_hold_nothing_up_and_end(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the first that ends so, none of the others is sent."""
+    monkeypatch.setattr(permission_reviews, "REVIEW_SECONDS", 0.5)
+    cluster.reviews_fault = held(cluster, asyncio.Event())
+    werf.ends = lambda _: (0, '{"status": "deployed"}')
+    names = [f"shop-{number}" for number in range(6)]
+    for name in names:
+        bundle(name, approval=ON_RISK)
+    operator = await run()
+    for name in names:
+        await deployed(cluster, name)
+        assert "missingPermissions" not in plan(cluster, name)
+    await eventually(lambda: not open_reviews(), "reviews end")
+    assert operator.client.outage is None
+    asked = len(cluster.asked)
+    assert 1 <= asked <= 2 * len(names)  # of a plan and of its baseline, which replaced it
+    refresh(cluster, name="shop-0")
+    await eventually(lambda: cluster.status("shop-0").get("lastHandledPlan") == "now")
+    await eventually(lambda: plan(cluster, "shop-0")["outcome"] == "Planned")
+    await idle(operator)
+    assert len(cluster.asked) == asked
+
+
+async def test_reviews_end_with_the_operator_and_with_the_bundle(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.reviews_fault = held(cluster, asyncio.Event())
+    bundle(approval=ALWAYS)
+    bundle("other", approval=ALWAYS)
+    operator = await run()
+    await eventually(lambda: len(cluster.asked) == 1, "one at a time for a namespace")
+    await waits(cluster)
+    await waits(cluster, name="other")
+    assert open_reviews() == 2
+    lose(cluster, "bundles", "other")
+    await eventually(lambda: open_reviews() == 1, "the other one's end")
+    await operator.stop()
+    assert open_reviews() == 0
+
+
+async def test_reviews_under_way_are_not_begun_again(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    gate = asyncio.Event()
+    cluster.reviews_fault, cluster.permits = held(cluster, gate), everything
+    bundle(approval=ALWAYS)
+    await run(timer_interval=1.0)
+    await waits(cluster)
+    await eventually(lambda: cluster.asked)
+    polls = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    assert len(cluster.asked) == 1
+    gate.set()
+    await reviewed(cluster)
+    assert len(cluster.asked) == RELEASE + 1
+
+
+async def test_after_a_restart_a_plan_that_waits_is_asked_about(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.reviews_fault = held(cluster, asyncio.Event())
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    await eventually(lambda: cluster.asked)
+    await operator.stop(0)
+    cluster.reviews_fault, cluster.permits = None, all_but("get secrets")
+    operator = await run()
+    await reviewed(cluster, missingPermissions=1)
+    asked = len(cluster.asked)
+    await operator.stop()
+    operator = await run(timer_interval=1.0)  # what is known isn't asked again
+    await waits(cluster)
+    await idle(operator)
+    assert len(cluster.asked) == asked
+
+
+async def test_operations_that_can_not_be_read_back_are_tried_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    found = await waits(cluster)
+    await operator.stop()
+    secret = f"{found['job']}-operations"
+    lose(cluster, "secrets", secret)
+    cluster.permits = everything
+    cluster.asked.clear()
+    operator = await run(timer_interval=1.0)
+    reads = lambda: [one for one in cluster.seen if one.path.endswith(secret)]  # noqa: E731
+    await eventually(lambda: len(reads()) >= 1)
+    polls = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    await idle(operator)
+    assert len([one for one in reads() if one.verb == "get"]) == 1
+    assert cluster.asked == []
+
+
+async def test_what_was_found_and_is_not_kept_is_not_asked_again(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """An older CRD drops fields that it doesn't know."""
+    cluster.permits = everything
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await reviewed(cluster)
+    asked = len(cluster.asked)
+    cluster.change("bundles", "shop", status={"plan": {"missingPermissions": None}})
+    await eventually(lambda: "missingPermissions" not in plan(cluster))
+    await idle(operator)
+    assert len(cluster.asked) == asked
+
+
+async def test_a_plan_that_was_replaced_meanwhile_gets_no_findings_of_the_former(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    gate = asyncio.Event()
+    cluster.reviews_fault = held(cluster, gate)
+    cluster.permits = all_but("get secrets")
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    await eventually(lambda: cluster.asked)
+    cluster.permits = everything
+    werf.holds_plans = True
+    refresh(cluster)
+    await eventually(lambda: plan(cluster)["outcome"] == "Running")
+    gate.set()
+    await idle(operator)
+    assert "missingPermissions" not in plan(cluster)
+    werf.finish(cluster.jobs("plan")[-1])
+    await reviewed(cluster, number=2, missingPermissions=0)
+
+
+async def test_a_huge_plan_costs_a_limited_number_of_reviews(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.permits = lambda asked: False
+    many = [f"create ns-{number}::ConfigMap:a" for number in range(PLAN_OPERATIONS)]
+    werf.todo = lambda _: many
+    bundle(approval=ALWAYS)
+    await run()
+    found = await reviewed(cluster)
+    assert len(cluster.asked) == RELEASE + 7 * PERMISSION_KINDS
+    assert len(found["missing"]) == 20
+    assert found["missingPermissions"] == len(cluster.asked)
+    assert found["unreviewed"] == PLAN_OPERATIONS - PERMISSION_KINDS

@@ -1,0 +1,187 @@
+"""How long a version has stood in a Bundle: what counts, what ends it, and what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.promoting import (
+    CONSENT,
+    annotate,
+    deployed,
+    gate_of,
+    promoted_from,
+    soak_of,
+    started,
+    waits,
+    waits_for_text,
+)
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.seen_time import Gap, SeenTime
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+
+async def test_the_evidence_of_a_version_stays_when_the_source_moves_up_and_goes_when_down(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging", version="1.0.0", metadata={"annotations": CONSENT})
+    await run(timer_interval=1.0)
+    await deployed(cluster, "staging", "1.0.0")
+    registry.put("app", "1.1.0", "next")
+    cluster.change("bundles", "staging", spec={"version": "1.1.0"})
+    await deployed(cluster, "staging", "1.1.0")
+    assert [bool(one.get("longest")) for one in soak_of(cluster, "staging")] == [True, False]
+    cluster.change("bundles", "staging", spec={"version": "1.0.0"})
+    await deployed(cluster, "staging", "1.0.0")
+    down, there = soak_of(cluster, "staging")
+    assert (down["version"], down["until"] is not None) == ("1.1.0", True)
+    assert "longest" not in down
+    assert (there["version"], there.get("until")) == ("1.0.0", None)
+    bundle("production", version="1.1.0", promoteFrom=promoted_from("staging"))
+    assert "no longer counts in Bundle team/staging" in await waits(cluster, "NotPromoted")
+
+
+async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
+    message = await waits(cluster, "PromotionHeld")
+    assert "Bundle team/staging is held: load test failed [31m!!" in message
+    assert len(message) < 400
+    assert "until" not in gate_of(cluster)
+    (record,) = soak_of(cluster, "staging")
+    assert record["brokenBy"].startswith("it was held: load test failed")
+    assert "longest" not in record
+    assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
+    annotate(cluster, "staging", hold=None)
+    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun", 20)
+    (record,) = soak_of(cluster, "staging")
+    assert "brokenBy" not in record
+    await deployed(cluster, "production", "1.0.0")
+    since = datetime.fromisoformat(record["since"])
+    assert started(cluster, "production") >= since + timedelta(seconds=4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text"),
+    [("Healthy", "False", "wasn't healthy"), ("Drifted", "True", "drifted")],
+    ids=["health", "drift"],
+)
+async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
+    cluster: BundleCluster, run: Run, bundle: Make, kind: str, status: str, text: str
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    bad = {"type": kind, "status": status, "reason": "Bad", "lastTransitionTime": "2026-01-01"}
+    conditions = cluster.status("staging")["conditions"]
+    cluster.change("bundles", "staging", status={"conditions": [*conditions, bad]})
+    message = await waits_for_text(cluster, "no longer counts in Bundle team/staging")
+    assert text in message
+    (record,) = soak_of(cluster, "staging")
+    assert "longest" not in record
+    cluster.change("bundles", "staging", status={"conditions": conditions})
+    await eventually(lambda: gate_of(cluster).get("until"), "it stands again", 20)
+
+
+async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging", version="1.*", retry={"limit": 0}, metadata={"annotations": CONSENT})
+    await run(timer_interval=1.0)
+    await deployed(cluster, "staging", "1.0.0")
+    cluster.ends = fail
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: cluster.reason("staging") == "Quarantined", seconds=20)
+    (record,) = soak_of(cluster, "staging")
+    assert record["brokenBy"] == "a deploy of 1.1.0 failed"
+    assert "longest" not in record
+    cluster.ends = succeed
+    bundle("production", version="1.0.0", promoteFrom=promoted_from("staging"))
+    assert "a deploy of 1.1.0 failed" in await waits(cluster, "NotPromoted")
+
+
+async def test_edited_values_begin_the_soak_anew_and_the_longest_stretch_counts(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    bundle("staging", values="values", metadata={"annotations": CONSENT})
+    await run()
+    await eventually(lambda: soak_of(cluster, "staging"), seconds=20)
+    (before,) = soak_of(cluster, "staging")
+    later = datetime.fromisoformat(before["since"]) + timedelta(seconds=2)
+    await eventually(lambda: datetime.now(UTC) > later, seconds=20)
+    cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
+    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2, seconds=20)
+    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"), seconds=20)
+    (after,) = soak_of(cluster, "staging")
+    assert after["since"] > before["since"]
+    assert int(after["longest"].removesuffix("s")) >= 1
+
+
+async def test_time_that_no_operator_saw_does_not_count_and_is_said(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
+    gaps: list[Gap] = []
+    seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
+    operator = await run(seen_time=seen)
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    writes = len(cluster.statuses["staging"])
+    await operator.stop()
+    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
+    gaps.append(Gap(since + timedelta(seconds=1), since + timedelta(seconds=3)))
+    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3), seconds=20)
+    await run(seen_time=seen)
+    await waits_for_text(cluster, "(2s without an operator don't count)")
+    await deployed(cluster, "production", "1.0.0")
+    assert started(cluster, "production") >= since + timedelta(seconds=6)
+    assert len(cluster.statuses["staging"]) == writes, "a gap costs its source no write"
+
+
+async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="3s"))
+    operator = await run(ahead=timedelta(seconds=3))
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
+    operator.ahead = timedelta()
+    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
+    assert datetime.now(UTC) >= since + timedelta(seconds=3)
+    await deployed(cluster, "production", "1.0.0")
+    assert len(cluster.jobs()) == 2
+
+
+async def test_a_source_that_is_created_again_has_to_stand_anew(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging", deletionPolicy="Orphan")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    status = dict(cluster.status("staging"))
+    cluster.drop(path_of("bundles", "staging"))
+    assert "Bundle team/staging doesn't exist" in await waits_for_text(cluster, "doesn't exist")
+    await eventually(lambda: cluster.look("bundles", "staging") is None, seconds=20)
+    status["soak"] = [{**status["soak"][0], "since": "2020-01-01T00:00:00Z", "longest": "9h"}]
+    body = bundle("other")
+    body["metadata"] |= {"name": "staging", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    cluster.write(path_of("bundles", "staging"), {**body, "status": status})
+    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew", 20)
+    (record,) = soak_of(cluster, "staging")
+    assert "longest" not in record

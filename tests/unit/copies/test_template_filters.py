@@ -1,0 +1,227 @@
+"""The filters of our own, by themselves: what each says of a value that it can't take."""
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from jinja2.runtime import Undefined
+from tests.unit.copies.test_pem_and_docker import certificate
+from tests.unit.copies.test_template_prices import Bill
+
+from copyrator.copies.policy import template_filters as filters
+from copyrator.copies.policy.template_meter import Findings, Meter, Scope, TemplateError
+from copyrator.copies.policy.template_values import source_set
+
+HALF = "\ud800"
+BINARY = base64.b64encode(b"\xff\xfe").decode()
+NO_TYPE = "takes maps, lists, texts, numbers, true, false and none"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("b64decode", "%", "a value isn't base64"),
+        ("b64decode", "é", "a value isn't base64"),
+        ("b64decode", BINARY, "a value isn't text in UTF-8 after b64decode"),
+        ("b64decode", 1, "b64decode takes a text; a value is none"),
+        ("b64encode", HALF, "a value has half of a character"),
+        ("b64encode", 1, "b64encode takes a text; a value is none"),
+        ("from_json", "{", "a value isn't JSON"),
+        ("from_json", HALF, "a value isn't JSON"),
+        ("from_json", 1, "from_json takes a text; a value is none"),
+        ("to_json", [HALF], "a value can't be written as JSON"),
+        ("to_json", {1: 2}, "to_json: the keys of a map must be texts"),
+        ("to_json", [Undefined()], "to_json: a value in it is undefined"),
+        ("to_json", [object()], f"to_json {NO_TYPE}"),
+        ("to_yaml", [HALF], "a value can't be written as YAML"),
+        ("to_yaml", {1: 2}, "to_yaml: the keys of a map must be texts"),
+        ("to_yaml", [Undefined()], "to_yaml: a value in it is undefined"),
+        ("to_yaml", [object()], f"to_yaml {NO_TYPE}"),
+        ("merge_dockerconfig", Undefined(), "takes a source, a text, or a list of them"),
+        ("merge_dockerconfig", 1, "takes a source, a text, or a list of them"),
+        (
+            "merge_dockerconfig",
+            [1],
+            "merge_dockerconfig takes Secrets of spec.sources; a value is none",
+        ),
+        ("merge_dockerconfig", "[]", "a value: .dockerconfigjson has no map auths"),
+        ("merge_dockerconfig", "[", "a value: .dockerconfigjson isn't JSON"),
+        ("merge_dockerconfig", HALF, "a value: .dockerconfigjson isn't JSON"),
+        (
+            "merge_dockerconfig",
+            '{"auths": {"a": {}, "b": 1}}',
+            "a value: an entry of auths in .dockerconfigjson isn't a map",
+        ),
+        ("pem_bundle", [1], "pem_bundle takes sources, and texts of certificates"),
+        ("pem_bundle", [], "pem_bundle: there is no certificate that could be written"),
+        (
+            "pem_bundle",
+            "\n# x\nx",
+            "a value, line 3: only certificates in PEM may be in a bundle",
+        ),
+        (
+            "pem_bundle",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-",
+            "a value, line 3: isn't a line of a certificate in PEM",
+        ),
+        (
+            "pem_bundle",
+            "-----BEGIN CERTIFICATE-----\nAAAA",
+            "a value: the last certificate has no end",
+        ),
+        (
+            "pem_bundle",
+            "-----BEGIN CERTIFICATE-----\nAAA=\nAAAA\nAAAAA\n-----END CERTIFICATE-----",
+            "a value: the certificate up to line 5 isn't base64",
+        ),
+        (
+            "pem_bundle",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+            "a value: a certificate can't be read",
+        ),
+    ],
+)
+def test_what_a_filter_says_of_a_value_that_it_cannot_take(name: str, value: Any, said: str):
+    with pytest.raises(TemplateError) as caught:
+        filters.FILTERS[name](Meter(), value)
+    assert str(caught.value) == said
+
+
+def test_arguments_of_a_bundle():
+    for arguments, said in (
+        ({"drop_expired": True}, "pem_bundle(drop_expired=true) needs spec.sources"),
+        ({"key": 1}, "pem_bundle: key must be a string"),
+    ):
+        with pytest.raises(TemplateError) as caught:
+            filters.pem_bundle(Meter(), [], **arguments)
+        assert str(caught.value) == said
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {
+        "kind": "Secret",
+        "metadata": {"namespace": "infra", "name": "creds"},
+        "data": {key.replace("_", "."): value for key, value in data.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "data", "said"),
+    [
+        (
+            "merge_dockerconfig",
+            {},
+            {},
+            (
+                "source a (infra/creds) has no key .dockerconfigjson; it must be of the type "
+                "kubernetes.io/dockerconfigjson"
+            ),
+        ),
+        (
+            "merge_dockerconfig",
+            {},
+            {"_dockerconfigjson": BINARY},
+            "source a (infra/creds): .dockerconfigjson isn't text in base64",
+        ),
+        (
+            "pem_bundle",
+            {},
+            {},
+            "pem_bundle needs the key of source a (infra/creds): pem_bundle(key='ca.crt')",
+        ),
+        ("pem_bundle", {"key": "x"}, {}, "source a (infra/creds) has no key x"),
+        (
+            "pem_bundle",
+            {"key": "x"},
+            {"x": BINARY},
+            "source a (infra/creds), key x isn't text in base64",
+        ),
+        (
+            "pem_bundle",
+            {"key": "x"},
+            {"x": "%"},
+            "source a (infra/creds), key x isn't text in base64",
+        ),
+    ],
+)
+def test_what_a_filter_says_of_a_source(
+    name: str, arguments: dict[str, str], data: dict[str, str], said: str
+):
+    meter = Meter()
+    meter.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), reveals=True)
+    value = source_set({"a": secret(**data)}, clear=True)["a"]
+    with pytest.raises(TemplateError) as caught:
+        filters.FILTERS[name](meter, value, **arguments)
+    assert str(caught.value) == said
+
+
+def test_without_sources_texts_are_merged_as_well():
+    both = ['{"auths":{"a.io":{"auth":"1"}}}', '{"auths":{"a.io":{"auth":"2"},"b.io":{}}}', None]
+    assert filters.merge_dockerconfig(Meter(), both) == (
+        '{"auths":{"a.io":{"auth":"1"},"b.io":{}}}'
+    )
+
+
+DOCKER = '{"auths":{"a":{},"b":{}}}'
+PEM = certificate("a")
+DER = len(base64.b64decode("".join(PEM.splitlines()[1:-1])))
+
+
+def of(kind: str, **data: str) -> Any:
+    return source_set({"a": secret(**data) | {"kind": kind}}, clear=True)["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key", "entries"),
+    [
+        ("b64decode", "eHg=", None, [8]),
+        ("b64encode", "xx", None, [4]),
+        ("from_json", '{"a":1}', None, [(10, 42), "weigh 8"]),
+        ("to_json", {"a": [1, "x"]}, None, ["weigh 17", (10, 102), *[(1, 0)] * 4]),
+        ("merge_dockerconfig", DOCKER, None, [(1, 0), (10, 75), (10, 0), "weigh 14"]),
+        (
+            "merge_dockerconfig",
+            of("Secret", _dockerconfigjson=base64.b64encode(DOCKER.encode()).decode()),
+            None,
+            [(1, 0), (10, 72), (10, 75), (10, 0), "weigh 14"],
+        ),
+        ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER]),
+        (
+            "pem_bundle",
+            of("ConfigMap", x=PEM, y=""),
+            "x",
+            [(1, 0), (1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER],
+        ),
+        (
+            "pem_bundle",
+            of("ConfigMap", x=PEM, y=""),
+            "*",
+            [(1, 0), (2, 0), (10, 4 * len(PEM)), (40, 0), (10, 0), 2 * DER],
+        ),
+        (
+            "pem_bundle",
+            of("Secret", x=base64.b64encode(PEM.encode()).decode()),
+            "x",
+            [
+                *((1, 0), (1, 0), (10, 2 * len(base64.b64encode(PEM.encode())))),
+                *((10, 4 * len(PEM)), (40, 0), 2 * DER),
+            ],
+        ),
+    ],
+)
+def test_a_filter_of_our_own_has_its_price(
+    name: str, value: Any, key: str | None, entries: list[Any]
+):
+    bill = Bill()
+    bill.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), reveals=True)
+    filters.FILTERS[name](bill, value, **({"key": key} if key else {}))
+    assert bill.entries == entries
+
+
+def test_yaml_costs_more():
+    bill = Bill()
+    filters.to_yaml(bill, {"a": [1, "x"]})
+    weight, (steps, characters), *each = bill.entries
+    assert (weight, steps, each) == ("weigh 17", 10, [(20, 0)] * 4)
+    assert characters in (17 * 12, 17 * 200)  # with libyaml, and without
