@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, in_environment, synced_and_failing
+from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret, synced_and_failing
 from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
