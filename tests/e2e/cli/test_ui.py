@@ -280,7 +280,7 @@ async def test_odd_names_that_the_api_server_takes_have_their_pages(
             why = html.unescape(await browser.page(link))
             assert f"It is up to date with the rule {home}/{name}." in why
             assert f"{place}/{copy} exists" in why
-    shown = stage.types("top --once")
+    shown = await asyncio.to_thread(stage.types, "top --once")
     assert all(len(line) <= 80 for line in shown.splitlines())
     for name in (long, f"{word}.role"):
         stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=60s")
