@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -18,6 +18,7 @@ from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.cli.objects import MANAGED, copy_kinds
 from copyrator.cli.rows import annotation, rule_kind
+from copyrator.cli.seen import Copies, Snapshot
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
@@ -56,58 +57,6 @@ def _version(body: dict[str, Any]) -> _Version:
     return _Version(body["metadata"]["resourceVersion"])
 
 
-class Copies:
-    """The copies of each rule in each namespace, by kind and name."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, dict[str, set[tuple[str, str]]]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def of(self, rule: str) -> Mapping[str, set[tuple[str, str]]]:
-        """Kind and name of a rule's copies (``namespace/name``), by namespace."""
-        return self._found.get(rule, {})
-
-    def rules(self) -> Iterable[str]:
-        """The rules that have copies."""
-        return self._found
-
-    def add(self, rule: str, kind: str, name: ObjectName) -> None:
-        """A copy appeared."""
-        found = self._found.setdefault(rule, {}).setdefault(name.namespace, set())
-        self._count += (kind, name.name) not in found
-        found.add((kind, name.name))
-
-    def remove(self, rule: str, kind: str, name: ObjectName) -> None:
-        """A copy is gone, or is another rule's now."""
-        places = self._found.get(rule, {})
-        found = places.get(name.namespace, set())
-        self._count -= (kind, name.name) in found
-        found.discard((kind, name.name))
-        if not found:
-            places.pop(name.namespace, None)
-        if not places:
-            self._found.pop(rule, None)
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """What is known now; its parts change until it is read again."""
-
-    rules: Mapping[ObjectName, Body]
-    bundles: Mapping[ObjectName, Body]
-    copies: Copies
-    namespaces: Sequence[str]
-    faults: Sequence[str] = ()
-    """Why it may be out of date."""
-    denied: Sequence[str] = ()
-    """What the user may not list."""
-    loading: Sequence[str] = ()
-    """Kinds that are still being listed: their copies aren't all known yet."""
-
-
 @dataclass(slots=True)
 class Live:
     """Watches what `client` may see, in one namespace or (None) in all; `home` is the user's own.
@@ -131,6 +80,8 @@ class Live:
     """The kinds that the rules named when discovery was asked last."""
     _denied: dict[str, None] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _finds_kinds: bool = True
+    """Until the kinds of copies are known for the first time."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     version: int = 0
     """Grows with each change."""
@@ -141,9 +92,11 @@ class Live:
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
         await self._synced()
-        await self._watch_copies()
         if self.patient:
+            await self._watch_all_copies()
             await self._synced()
+        else:
+            self._start(self._watch_all_copies())
         self._start(self._look_for_faults())
         return self
 
@@ -168,12 +121,15 @@ class Live:
             namespaces=sorted(self._places or self._places_of_copies()),
             faults=list(self._faults()),
             denied=list(self._denied),
-            loading=[
-                status.spec.resource.kind
-                for status in self._informers.statuses()
-                if not (status.synced or status.failure)
-            ],
+            loading=list(self._loading()),
         )
+
+    def _loading(self) -> Iterator[str]:
+        if self._finds_kinds:
+            yield "copies"
+        for status in self._informers.statuses():
+            if not (status.synced or status.failure):
+                yield status.spec.resource.kind
 
     async def wait(self, seen: int, seconds: float) -> int:
         """Return the version when it isn't the one that was seen, or after so many seconds."""
@@ -247,8 +203,13 @@ class Live:
 
     def _look_for_kinds(self) -> None:
         """Rules may name kinds that aren't watched yet."""
-        if self._kinds:
+        if not self._finds_kinds:
             self._start(self._watch_copies())
+
+    async def _watch_all_copies(self) -> None:
+        await self._watch_copies()
+        self._finds_kinds = False
+        self.tell()
 
     async def _watch_copies(self) -> None:
         kinds: list[Resource] = []

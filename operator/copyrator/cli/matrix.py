@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api.globs import Globs, is_wild
-from copyrator.cli.live import Snapshot
 from copyrator.cli.overview import ORDER, Row, State, rule_row
+from copyrator.cli.seen import Snapshot
 
 ROWS: Final = 50
 COLUMNS: Final = 100

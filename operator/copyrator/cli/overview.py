@@ -11,7 +11,7 @@ from typing import Any, Final
 from copyrator.api.conditions import ConditionStatus
 from copyrator.cli import rollout_state, rows, rule_rows
 from copyrator.cli.certificate_state import CertificateRow, first_rows, is_expired
-from copyrator.cli.live import Snapshot
+from copyrator.cli.seen import Snapshot
 
 CERTIFICATES: Final = 10
 """Certificates of the overview."""

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from copyrator.cli.certificate_state import Validity
 from copyrator.cli.cluster import Target, cluster_options, run
-from copyrator.cli.live import Live, Snapshot
+from copyrator.cli.live import Live
 from copyrator.cli.objects import SINGULAR
 from copyrator.cli.output import console, printable
 from copyrator.cli.overview import Overview, Row, State, overview
+from copyrator.cli.seen import Snapshot
 
 LOOK: Final = 1.0
 """Seconds between two updates, at least; ages are updated as often while nothing changes."""

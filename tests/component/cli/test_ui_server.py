@@ -12,8 +12,8 @@ from tests.unit.cli.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.cluster import Target
-from copyrator.cli.live import Copies
 from copyrator.cli.overview import overview
+from copyrator.cli.seen import Copies
 from copyrator.cli.ui import actions, server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server

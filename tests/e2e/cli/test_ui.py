@@ -1,6 +1,7 @@
 """`copyrator ui`, `report` and `top` on a cluster where the operator runs."""
 
 import asyncio
+import html
 import os
 import pty
 import re
@@ -11,10 +12,11 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, in_environment, synced_and_failing
+from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret, synced_and_failing
 from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
@@ -234,3 +236,51 @@ def test_a_port_in_use_is_named(stage):
         taken.listen()
         port = taken.getsockname()[1]
         assert f"can't listen on 127.0.0.1:{port}" in stage.types(f"ui --port {port}", code=1)
+
+
+async def test_odd_names_that_the_api_server_takes_have_their_pages(
+    stage, word, namespace, session
+):
+    """A long name with dots, a Role's with colons and braces, keys with every character."""
+    place, home = namespace(f"{word}-team"), stage.home
+    long = f"{word}." + ".".join(["a-" * 30 + "b"] * 3) + ".0"
+    role = f"{word}:read {{all}}?&<b>"
+    labels = {"shared": word}
+    keys = ("ca.crt", "A_b-c..d", "-._")
+    stage.apply(
+        secret(home, long, *keys),
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": role, "namespace": home, "labels": labels},
+            "rules": [],
+        },
+        rule(
+            home,
+            long,
+            source={"kind": "Secret", "name": long},
+            targets={"namespaces": [place]},
+        ),
+        rule(
+            home,
+            f"{word}.role",
+            source={"kind": "Role", "selector": {"matchLabels": labels}},
+            targets={"namespaces": [place]},
+        ),
+    )
+    for name in (long, f"{word}.role"):
+        stage.wait_reason(RULES.format(home), name, "Synced")
+    with serving(stage) as url:
+        browser = await opened(session, url)
+        for name, copy in ((long, long), (f"{word}.role", role)):
+            path = f"/rules/{home}/{name}"
+            text = await browser.until(path, 'href="/copies/')
+            link = html.unescape(re.search(r'href="(/copies/[^"]+)"', text)[1])
+            assert unquote(link).endswith(f"/{copy}")
+            why = html.unescape(await browser.page(link))
+            assert f"It is up to date with the rule {home}/{name}." in why
+            assert f"{place}/{copy} exists" in why
+    shown = await asyncio.to_thread(stage.types, "top --once")
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    for name in (long, f"{word}.role"):
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=60s")

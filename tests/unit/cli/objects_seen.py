@@ -3,7 +3,7 @@
 from typing import Any
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.live import Copies, Snapshot
+from copyrator.cli.seen import Copies, Snapshot
 
 
 def seen(

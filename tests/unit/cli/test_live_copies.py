@@ -1,7 +1,7 @@
 """Copies by rule and namespace, as they come and go."""
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.live import Copies
+from copyrator.cli.seen import Copies
 
 A, B = ObjectName("team-a", "creds"), ObjectName("team-b", "creds")
 

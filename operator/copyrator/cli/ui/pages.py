@@ -26,11 +26,11 @@ from copyrator.cli import rows
 from copyrator.cli.describe import bundle_lines, condition_lines, rule_lines
 from copyrator.cli.events import last_seen, times
 from copyrator.cli.installation import Installation
-from copyrator.cli.live import Snapshot
 from copyrator.cli.matrix import Matrix
 from copyrator.cli.output import printable
 from copyrator.cli.overview import Overview, State, bundle_row, rule_row
 from copyrator.cli.plan_state import awaits_decision, said
+from copyrator.cli.seen import Snapshot
 from copyrator.cli.why_bundle import explain_bundle
 
 LISTED: Final = 100

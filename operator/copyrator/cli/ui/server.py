@@ -44,6 +44,8 @@ QUIET: Final = 20.0
 SETTLE: Final = 1.0
 """Seconds between two updates of a page, at least."""
 _ASSETS: Final = Path(__file__).parent / "assets"
+_KEY: Final = "{namespace}/{name:[^/]+}"
+"""Of an object in a path; by default aiohttp takes no braces."""
 _TYPES: Final = {"style.css": "text/css", "live.js": "text/javascript"}
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; "
@@ -91,12 +93,12 @@ class Server:
             [
                 web.get("/", self._overview),
                 web.get("/matrix", self._matrix),
-                web.get("/rules/{namespace}/{name}", self._rule),
-                web.get("/bundles/{namespace}/{name}", self._bundle),
-                web.get("/bundles/{namespace}/{name}/log", self._log),
-                web.get("/copies/{namespace}/{kind}/{name}", self._copy),
-                web.get("/do/{verb}/{what}/{namespace}/{name}", self._ask),
-                web.post("/do/{verb}/{what}/{namespace}/{name}", self._act),
+                web.get(f"/rules/{_KEY}", self._rule),
+                web.get(f"/bundles/{_KEY}", self._bundle),
+                web.get(f"/bundles/{_KEY}/log", self._log),
+                web.get("/copies/{namespace}/{kind}/{name:[^/]+}", self._copy),
+                web.get(f"/do/{{verb}}/{{what}}/{_KEY}", self._ask),
+                web.post(f"/do/{{verb}}/{{what}}/{_KEY}", self._act),
                 web.get("/events", self._events),
                 web.get("/assets/{name}", self._asset),
             ]
