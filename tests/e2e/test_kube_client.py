@@ -373,12 +373,16 @@ async def test_a_short_watch_ends_with_a_bookmark(
     """What `Timing.doubt` relies on: a stream shorter than a minute proves itself to be alive."""
     ns = namespace()
     pages = [page async for page in client.list_pages(CONFIGMAPS, ns)]
-    started = time.monotonic()
     version = pages[-1].resource_version
-    stream = client.watch(CONFIGMAPS, ns, resource_version=version, timeout=8)
-    events = [event.type async for event in stream]
+    events: list[str] = []
+    for _ in range(5):  # it is sent in the last two seconds, which a server that is starved misses
+        started = time.monotonic()
+        stream = client.watch(CONFIGMAPS, ns, resource_version=version, timeout=8)
+        events += [event.type async for event in stream]
+        assert 6 <= time.monotonic() - started < 60  # without the timeout half an hour at least
+        if events:
+            break
     assert "BOOKMARK" in events
-    assert 6 <= time.monotonic() - started < 60  # without the timeout half an hour at least
 
 
 async def test_a_watch_pool_sees_what_others_do(

@@ -561,7 +561,7 @@ def test_a_pod_of_the_same_name_can_follow(place: Place) -> None:
 
 
 def test_a_pod_past_its_deadline_is_ended_and_failed(place: Place, cluster: Cluster) -> None:
-    place.run(shell("sleep 1000"), activeDeadlineSeconds=1)
+    place.run(shell("sleep 1000"), activeDeadlineSeconds=8)  # time to start it
 
     pod = place.ended()
 

@@ -42,6 +42,7 @@ from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation, find_installation
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -52,10 +53,10 @@ NOT_JUDGED = "NotJudged"
 _VERSION = (skip_digests.GATE, age.GATE, promotion.GATE)
 _MOMENT = (depends_on.GATE, freeze.gate(lambda _: True), windows.GATE)
 _NO_KEYS = (
-    "say who is trusted by the options of `copyrator verify`; the keys that the Bundle and the "
-    "operator's policy name aren't read"
+    "say who is trusted by the options of {verify}; the keys that the Bundle and the operator's "
+    "policy name aren't read"
 )
-_NO_PLAN = "it is about the plan of the deploy: `copyrator plan bundle` shows it"
+_NO_PLAN = "it is about the plan of the deploy: {plan} shows it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +95,9 @@ class BundleGates:
 
     def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
         if self.spec.verify and not signed:
-            yield signature.NAME, _NO_KEYS
+            yield signature.NAME, _NO_KEYS.format(verify=hint("verify"))
         if self.spec.approval.is_asked:
-            yield approval.GATE.name, _NO_PLAN
+            yield approval.GATE.name, _NO_PLAN.format(plan=hint("plan", "bundle"))
         yield from self.unread
 
     def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[Result, ...]:

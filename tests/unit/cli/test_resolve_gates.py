@@ -77,11 +77,11 @@ def rows(found: BundleGates, *, signed: bool = False) -> dict[str, tuple[str, st
 
 
 def test_a_young_version_waits_and_an_old_one_passes() -> None:
-    seen = {"candidates": [{"version": "1.1.0", "digest": NEW, "firstSeen": ago(60)}]}
-    (result,) = gates(bundle(status=seen, minAge="2m")).versions(CHOSEN)
+    seen = {"candidates": [{"version": "1.1.0", "digest": NEW, "firstSeen": ago(3600)}]}
+    (result,) = gates(bundle(status=seen, minAge="5h")).versions(CHOSEN)
     assert isinstance(result.verdict, Waiting)
-    assert result.verdict.until == NOW + timedelta(seconds=60)
-    (result,) = gates(bundle(status=seen, minAge="30s")).versions(CHOSEN)
+    assert result.verdict.until == NOW + timedelta(hours=4)
+    (result,) = gates(bundle(status=seen, minAge="30m")).versions(CHOSEN)
     assert not result.objects
 
 
@@ -93,7 +93,7 @@ def staging(since: int, **annotations: str) -> dict[str, Any]:
 PROMOTED = {"promoteFrom": {"bundles": [{"name": "staging"}], "soak": "1h"}}
 
 
-@pytest.mark.parametrize(("since", "state"), [(3000, "Waiting"), (4000, "Passed")])
+@pytest.mark.parametrize(("since", "state"), [(60, "Waiting"), (4000, "Passed")])
 def test_the_soak_in_the_other_bundle_is_judged(since: int, state: str) -> None:
     found = gates(bundle(**PROMOTED), bundles_staging=staging(since))
     assert rows(found)["promotion"][0] == state
@@ -150,8 +150,8 @@ def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
         ("freeze", "NotJudged"),
         ("approval", "NotJudged"),
     ]
-    assert "by the options of `copyrator verify`" in said["signature"][2]
-    assert "`copyrator plan bundle` shows it" in said["approval"][2]
+    assert "by the options of copyrator verify" in said["signature"][2]
+    assert "copyrator plan bundle shows it" in said["approval"][2]
     assert said["freeze"][2] == "get namespaces is forbidden"
     assert "signature" not in rows(found, signed=True)
 

@@ -19,7 +19,7 @@ from tests.unit.signatures.notary import make_ca
 
 from copyrator.cli import cli
 from copyrator.cli.faults import Fault
-from copyrator.cli.resolve import _first_signed
+from copyrator.cli.resolve import _first_passing
 from copyrator.cli.trust_options import Judge, asked_by
 from copyrator.cli.verify import Verified, lines, parse_reference
 from copyrator.oci.client import RegistryClient
@@ -227,16 +227,16 @@ def test_each_way_to_trust_is_an_entry_of_which_one_is_enough(files):
     assert identity.trusted_root == (files / "root.json").read_bytes()
 
 
-def first_signed(registry, tags, files):
+def first_passing(registry, tags, files):
     asked = asked_by({**NO_TRUST, "keys": (files / "cosign.pub",)})
     judge = Judge(registry, Repository("r.example.com", "app"), None, asked)
-    return asyncio.run(_first_signed(judge, tags, "1.*"))
+    return asyncio.run(_first_passing(judge, tags, "1.*", None))
 
 
 def test_resolve_judges_the_50_highest_tags_and_says_when_it_stops(files):
     tags = [f"1.0.{number}" for number in range(51, 0, -1)]
     registry = Registry("1.0.51")
-    found = first_signed(registry, tags, files)
+    found = first_passing(registry, tags, files)
     assert registry.asked == tags[:50]
     assert [one["tag"] for one in found.rejected] == tags[1:50]
     assert "; only the 50 highest were judged, as the operator does" in found.why
@@ -245,7 +245,7 @@ def test_resolve_judges_the_50_highest_tags_and_says_when_it_stops(files):
         "reason": "VerificationUnavailable",
         "message": "set --auth-file",
     }
-    assert "highest were judged" not in first_signed(registry, tags[:50], files).why
+    assert "highest were judged" not in first_passing(registry, tags[:50], files).why
 
 
 def test_a_file_is_read_once_so_that_it_can_be_a_pipe(files, monkeypatch):

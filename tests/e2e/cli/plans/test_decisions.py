@@ -64,7 +64,7 @@ def test_who_may_not_approve_is_told_which_role_is_missing(planned, user):
 @pytest.mark.parametrize(
     ("plan", "command", "said"),
     [
-        ({}, "approve 0123 --yes", f"has the plan {PLAN}, not 0123; look at it"),
+        ({}, "approve 0123 --yes", f"has the plan {PLAN}, not 0123; check it"),
         ({"expiresAt": stamp(-DAY)}, "approve --yes", f"plan {PLAN} expired 24h ago"),
         ({"id": None}, "approve --yes", "has a plan without an ID in its status"),
         ({}, "approve", "add --yes to approve the plan"),
