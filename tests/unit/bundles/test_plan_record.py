@@ -142,16 +142,24 @@ def test_an_approval_carries_over_to_a_retry_that_does_no_more(
 UPDATE = operation(OperationType.UPDATE, "", "a")
 
 
+@pytest.mark.parametrize("approved", [0, 1], ids=["approved before it", "approved after it"])
 @pytest.mark.parametrize("outcome", ["Failed", "Interrupted", "Succeeded", "Running", None])
 @pytest.mark.parametrize("digest", ["sha256:b", "sha256:a"])
 def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
-    outcome: str | None, digest: str
+    outcome: str | None, digest: str, approved: int
 ) -> None:
-    before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
-    attempted = Attempted(outcome=outcome, digest=digest, values_hash="v", spec_hash="s")
+    at = format_time(NOW + timedelta(seconds=approved))
+    before = ApprovedPlan(id="id-0", by="ann", at=at, job="shop-plan-0", seal="seal-0")
+    attempted = Attempted(
+        outcome=outcome,
+        digest=digest,
+        values_hash="v",
+        spec_hash="s",
+        started_at=format_time(NOW),
+    )
     running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
     plan = plan_record.planned(running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW).plan
-    tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted")
+    tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted") and not approved
     assert plan.decision == ("Approved" if tried else None)
 
 

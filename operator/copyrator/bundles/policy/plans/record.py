@@ -205,7 +205,15 @@ def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> b
         whole = effects(approved, made.missing_namespace)
         if _id(status.plan, approved.revision, whole) == status.plan.approved.id:
             operations = whole
-    return covers(operations, found) if _is_tried(status) else set(found) <= set(operations)
+    if _is_tried(status) and _is_approved_before(status):
+        return covers(operations, found)
+    return set(found) <= set(operations)
+
+
+def _is_approved_before(status: BundleStatus) -> bool:
+    """Whether the approval is no newer than the last attempt, which then was made with it."""
+    started, at = parse_time(status.attempted.started_at), parse_time(status.plan.approved.at)
+    return started is not None and at is not None and at <= started
 
 
 def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> str:
