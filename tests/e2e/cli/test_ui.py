@@ -60,7 +60,7 @@ class Browser:
         raise AssertionError(f"{path} doesn't show {shows!r}:\n{text}")
 
 
-# Commands that run in this process leave TLS transports for the garbage collector (cause not found).
+# Commands in this process leave TLS transports for the garbage collector; cause not found yet.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
