@@ -60,10 +60,6 @@ class Browser:
         raise AssertionError(f"{path} doesn't show {shows!r}:\n{text}")
 
 
-# Commands in this process leave TLS transports for the garbage collector; cause not found yet.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
 @pytest.fixture
 async def session():
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:

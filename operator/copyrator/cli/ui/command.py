@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import webbrowser
 from contextlib import suppress
 
@@ -41,26 +42,34 @@ def ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
 
 
 async def _ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
+    with _listener(port) as listener:  # first: nothing is asked of the API server in vain
+        await _show(target, home, listener, browse=browse)
+
+
+async def _show(target: Target, home: str | None, listener: socket.socket, *, browse: bool) -> None:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         user = await username(client)
         pages = Pages(cluster=client.connection.endpoint.host, user=user)
         async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
             server = Server(target, client, live, pages, installation, home)
-            await _serve(server, port, browse=browse)
+            await _serve(server, listener, browse=browse)
 
 
-async def _serve(server: Server, port: int, *, browse: bool) -> None:
+def _listener(port: int) -> socket.socket:
+    try:
+        return socket.create_server((ADDRESS, port))
+    except OSError as error:
+        raise Fault(
+            f"can't listen on {ADDRESS}:{port} ({error.strerror}); choose another --port"
+        ) from None
+
+
+async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> None:
     runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, ADDRESS, port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise Fault(
-                f"can't listen on {ADDRESS}:{port} ({error.strerror}); choose another --port"
-            ) from None
+        await web.SockSite(runner, listener).start()
         server.port = runner.addresses[0][1]
         click.echo(f"Serving on {server.url} until Ctrl-C.")
         if browse:

@@ -197,7 +197,13 @@ class Transport:
             finally:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
-            yield response.content
+            try:
+                yield response.content
+            finally:
+                # If it hasn't ended by itself: a TLS connection would wait for the server's
+                # close_notify, even after the session is closed.
+                if (unread := response.connection) and unread.transport:
+                    unread.transport.abort()
 
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()
