@@ -6,11 +6,12 @@ its own namespace, which are trusted. Those never wait for tenants.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+
+from copyrator.workqueue.line import Line
 
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 
@@ -43,7 +44,7 @@ class FairLimit:
         self._together = together
         self._held: Counter[str] = Counter()
         self._total = 0
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, Line] = {}
         self._turns: dict[str, None] = {}
         """Those that wait and are below their limit, the next one first."""
 
@@ -68,16 +69,11 @@ class FairLimit:
         """Wait for a slot; `release` must follow."""
         if namespace is None or self.try_acquire(namespace):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(namespace, deque()).append(turn)
+        line = self._waiting.setdefault(namespace, Line())
+        turn = line.join()
         if self._may_have(namespace):
             self._turns.setdefault(namespace)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release(namespace)
-            raise
+        await line.wait(turn, lambda: self.release(namespace))
 
     def release(self, namespace: str | None) -> None:
         """Release a slot."""
@@ -112,11 +108,8 @@ class FairLimit:
             namespace = next(iter(self._turns))
             del self._turns[namespace]
             waiting = self._waiting[namespace]
-            while waiting and waiting[0].done():  # was cancelled
-                waiting.popleft()
-            if waiting:
+            if waiting.call():
                 self._take(namespace)
-                waiting.popleft().set_result(None)
             if not waiting:
                 del self._waiting[namespace]
             elif self._may_have(namespace):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from statistics import median
 from types import TracebackType
 
 from copyrator.workqueue.fairness import tenant
+from copyrator.workqueue.line import Line
 
 START = 32
 """The knee of an API server on two cores (docs/adr/0011); where it is lower, the limit is cut
@@ -76,8 +76,8 @@ class AdaptiveLimit:
         self._most = most
         self._clock = clock
         self._sleep = sleep
-        self._trusted: deque[asyncio.Future[None]] = deque()
-        self._tenants: deque[asyncio.Future[None]] = deque()
+        self._trusted = Line()
+        self._tenants = Line()
         self._trusted_run = 0
         """Slots given to work without a tenant since the last one for a tenant."""
         self._latencies: list[float] = []
@@ -115,7 +115,8 @@ class AdaptiveLimit:
             self.in_flight += 1
         else:
             self._was_full = True
-            await self._turn()
+            line = self._trusted if tenant() is None else self._tenants
+            await line.wait(line.join(), self._leave)
         try:
             await self.pause()
         except BaseException:
@@ -135,33 +136,18 @@ class AdaptiveLimit:
             self._judge(now)
         self._leave()
 
-    async def _turn(self) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line = self._trusted if tenant() is None else self._tenants
-        line.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()
-            elif turn in line:  # else who left in the same turn of the loop has taken it out
-                line.remove(turn)
-            raise
-
     def _leave(self) -> None:
         self.in_flight -= 1
         while self.waiting and self.in_flight < self.limit:
-            turn = self._next()
-            if not turn.done():
+            if self._next().call():
                 self.in_flight += 1
-                turn.set_result(None)
 
-    def _next(self) -> asyncio.Future[None]:
+    def _next(self) -> Line:
         if self._tenants and (not self._trusted or self._trusted_run >= TRUSTED_SHARE):
             self._trusted_run = 0
-            return self._tenants.popleft()
+            return self._tenants
         self._trusted_run += 1
-        return self._trusted.popleft()
+        return self._trusted
 
     def _judge(self, now: float) -> None:
         """End a window: if slower than normal, halve the limit; else it may grow."""

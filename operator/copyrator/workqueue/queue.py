@@ -10,10 +10,11 @@ import asyncio
 import heapq
 import random
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from copyrator.workqueue.line import Line
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.ready_keys import Group, Ready, ReadyKeys
 
@@ -70,7 +71,7 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, Priority] = {}
         self._serial = 0
         self._closed = False
-        self._getters: deque[asyncio.Future[None]] = deque()
+        self._getters = Line()
         self._timer: asyncio.TimerHandle | None = None
         self._served_since = clock()
         self._paused = False
@@ -114,7 +115,7 @@ class WorkQueue(Generic[K]):
         """Return keys (again), and count waiting times from now on."""
         self._paused = False
         self._served_since = self._clock()
-        self._wake()
+        self._getters.call()
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -187,19 +188,11 @@ class WorkQueue(Generic[K]):
             key = self.poll()
             if key is not None:
                 if self._ready:
-                    self._wake()
+                    self._getters.call()
                 return key
-            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._getters.append(getter)
+            getter = self._getters.join()
             self._arm()
-            try:
-                await getter
-            except asyncio.CancelledError:
-                if getter.done() and not getter.cancelled():
-                    self._wake()  # it was woken for a key; wake another
-                elif getter in self._getters:  # else `_wake` has passed over it in the meantime
-                    self._getters.remove(getter)
-                raise
+            await self._getters.wait(getter, self._getters.call)
         raise QueueShutDownError
 
     def done(self, key: K) -> None:
@@ -218,7 +211,7 @@ class WorkQueue(Generic[K]):
         if self._timer:
             self._timer.cancel()
         while self._getters:
-            self._wake()
+            self._getters.call()
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -228,7 +221,7 @@ class WorkQueue(Generic[K]):
             group = self._group(key)
             entry = self._ready[key] = (known[0] if known else since, priority, key, group)
             (self._trusted if group is None else self._tenants).put(entry)
-            self._wake()
+            self._getters.call()
 
     def _delay(self, key: K, due: float, priority: Priority) -> None:
         known = self._due.get(key)
@@ -283,14 +276,7 @@ class WorkQueue(Generic[K]):
         if not self._busy[group]:
             del self._busy[group]
         if self._ready:
-            self._wake()
-
-    def _wake(self) -> None:
-        while self._getters:
-            getter = self._getters.popleft()
-            if not getter.done():
-                getter.set_result(None)
-                return
+            self._getters.call()
 
     def _arm(self) -> None:
         """Set the timer to the next due time, where a `get` waits for it."""
@@ -299,4 +285,4 @@ class WorkQueue(Generic[K]):
             self._timer = None
         if self._delayed and self._getters and not self._paused:
             delay = max(self._delayed[0][0] - self._clock(), 0.0)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._getters.call)

@@ -11,11 +11,11 @@ import asyncio
 import copy
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from copyrator.kube.errors import ApiError, NotLeading
+from copyrator.workqueue.line import Line
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class CircuitBreaker:
         self._opened_at: float | None = None
         self._pause = 0.0
         self._probing = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = Line()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -125,18 +125,13 @@ class CircuitBreaker:
         return Permit(self, caller or object())
 
     async def _wait(self, patience: float) -> None:
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        turn = self._waiting.join()
         self._arm()
         try:
             async with asyncio.timeout(patience):
-                await waiting
-        except (asyncio.CancelledError, TimeoutError) as error:
-            if waiting.done() and not waiting.cancelled():
-                self.abandoned()
-            elif waiting in self._waiting:  # else `_release` has passed over it
-                self._waiting.remove(waiting)
-            if isinstance(error, TimeoutError) and self._last:
+                await self._waiting.wait(turn, self.abandoned)
+        except TimeoutError:
+            if self._last:
                 raise copy.copy(self._last) from None
             raise
 
@@ -167,7 +162,7 @@ class CircuitBreaker:
             log.info("the API server serves %s again after %.0f s", self._what, seconds)
             self._opened_at = None
             while self._waiting:
-                self._release()
+                self._waiting.call()
             self.on_close()
 
     def abandoned(self) -> None:
@@ -181,13 +176,4 @@ class CircuitBreaker:
 
     def _probe(self) -> None:
         self._timer = None
-        self._probing = self._release()
-
-    def _release(self) -> bool:
-        """Let the first go on that still waits; False if nobody does."""
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return True
-        return False
+        self._probing = self._waiting.call()
