@@ -6,7 +6,7 @@ The chart grants them by switches of their own: `bundles.health.enabled`, `rules
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,26 +87,30 @@ FEATURES: Final = (
 
 async def workloads(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
     """A check of each feature that a Bundle or a rule uses."""
+    objects: dict[str, list[Mapping[str, Any]]] = {}
     for feature in FEATURES:
+        kind = feature.users
         try:
-            check = await _check(client, installation, feature)
+            if kind.key not in objects:
+                scopes = installation.settings.scopes
+                objects[kind.key] = [
+                    body for scope in scopes for body in await listed(client, kind, scope)
+                ]
+            using = [body for body in objects[kind.key] if feature.asks(body)]
+            check = await _check(client, installation, feature, using) if using else None
         except errors.ApiError as error:
             check = Check(feature.what, None, f"can't be checked: {error.message}")
         if check is not None:
             yield check
 
 
-async def _check(client: KubeClient, installation: Installation, feature: Feature) -> Check | None:
-    scopes = installation.settings.scopes
-    using = [
-        f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-        for scope in scopes
-        for body in await listed(client, feature.users, scope)
-        if feature.asks(body)
-    ]
-    if not using:
-        return None
-    user = installation.user
+async def _check(
+    client: KubeClient,
+    installation: Installation,
+    feature: Feature,
+    using: Sequence[Mapping[str, Any]],
+) -> Check:
+    user, scopes = installation.user, installation.settings.scopes
     missing = [
         (kind, verb, scope)
         for scope in scopes
@@ -115,9 +119,10 @@ async def _check(client: KubeClient, installation: Installation, feature: Featur
         if not await allowed(client, (kind, "", verb, scope), user)
     ]
     more = f" and {len(using) - 1} more" if using[1:] else ""
-    "ask" if using[1:] else "asks"
     asks = "ask" if using[1:] else "asks"
-    who, whose = user or "you", f"{feature.users.kind} {using[0]}{more}"
+    first = using[0]["metadata"]
+    who = user or "you"
+    whose = f"{feature.users.kind} {first['namespace']}/{first['name']}{more}"
     if not missing:
         return Check(feature.what, True, f"{feature.field} of {whose}: granted to {who}")
     kind, verb, scope = missing[0]

@@ -35,6 +35,11 @@ RESOURCES: Mapping[str, Resource] = {"rules": RULES, "bundles": BUNDLES}
 SINGULAR = {"rules": "rule", "bundles": "bundle", "copies": "copy"}
 
 
+def means(value: str, word: str) -> bool:
+    """Whether a user's word is a spelling of ``rules``, ``bundles`` or another."""
+    return value.lower() in _ALIASES[word]
+
+
 class What(click.ParamType[str]):
     """``rules``, ``bundles`` or ``copies``, in any of their spellings."""
 
@@ -46,7 +51,7 @@ class What(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The plural form."""
         for word in self.allowed:
-            if str(value).lower() in _ALIASES[word]:
+            if means(str(value), word):
                 return word
         return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
 

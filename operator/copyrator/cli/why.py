@@ -25,7 +25,7 @@ from copyrator.cli.installation import (
     find_installation,
     operator_namespace_option,
 )
-from copyrator.cli.objects import RESOURCES, listed, one
+from copyrator.cli.objects import RESOURCES, listed, means, one
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.rows import annotation
 from copyrator.cli.why_bundle import explain_bundle
@@ -39,8 +39,6 @@ from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
 
 _NAMING = ("values", "valuesFrom", "auth", "caSecret")
 """Fields of a Bundle that name a ConfigMap or Secret."""
-_RULE = ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule")
-"""Kinds that mean a rule."""
 _GUESSES = ("Secret", "ConfigMap")
 """Kinds that are tried where none is named."""
 
@@ -106,7 +104,7 @@ async def answer(
     """
     async with target.connect() as client:
         installation = await find_installation(client, home)
-        if kind is None or kind.lower() in ("bundle", "bundles"):
+        if kind is None or means(kind, "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
@@ -116,7 +114,7 @@ async def answer(
                 return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
-        if kind is not None and kind.lower() in _RULE:
+        if kind is not None and means(kind, "rules"):
             rule = await one(client, "rules", namespace, name)
             lines = list(explain_rule(rule, datetime.now(UTC)))
             return Answer(lines, _subject(RULES, namespace, name) | {"because": lines})

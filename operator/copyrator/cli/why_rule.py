@@ -30,7 +30,7 @@ def explain_rule(body: Body, now: datetime) -> Iterator[str]:
 def _details(body: Body, now: datetime) -> Iterator[str]:
     spec, status = body.get("spec"), body.get("status") or {}
     if isinstance(spec, Mapping) and spec.get("suspend"):
-        yield f"It is suspended; to go on: {hint_about('resume', 'rule', body)}"
+        yield f"It is suspended; to resume it: {hint_about('resume', 'rule', body)}"
     yield f"Copies: {rows.copies(body)} are as wanted."
     if made_of := rule_rows.composed_of(body):
         yield f"They are made from {made_of}."

@@ -82,17 +82,20 @@ async def _verdict_in(asked: Question, place: Namespace) -> str:
     if plan.why is Cause.UNWANTED:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
     said = broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
-    return f"{said} It is made from {made_of}." if (made_of := composed_of(asked)) else said
+    return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
 
 
 def composed_of(asked: Question) -> str:
     """The sources of the template that makes it: ``hub, private (3)``; empty where it has none."""
     if asked.resource.key not in asked.dry_run.context.home.kinds:
         return ""
-    winner = asked.dry_run.context.plan(asked.key).winner
-    if winner is None or winner.binding.composition is None:
+    return _composed_of(asked.dry_run.context.plan(asked.key))
+
+
+def _composed_of(plan: Plan[CopyRequest]) -> str:
+    if plan.winner is None or plan.winner.binding.composition is None:
         return ""
-    return origin_of(winner.binding)
+    return origin_of(plan.winner.binding)
 
 
 def _broken(asked: Question, place: Namespace) -> str | None:

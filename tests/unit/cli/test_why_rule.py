@@ -34,7 +34,7 @@ def test_what_holds_a_rule_up_and_the_certificates_in_its_copies_are_named():
     body["spec"]["suspend"] = True
     assert list(explain_rule(body, NOW)) == [
         "The rule infra/creds is Ready=False for 60m, RolloutStopped: it is stopped",
-        "  It is suspended; to go on: copyrator resume rule infra/creds",
+        "  It is suspended; to resume it: copyrator resume rule infra/creds",
         "  Copies: 1/3 are as wanted.",
         "  They are made from hub, private (3).",
         "  Rollout: step 1 of 4, stopped: Deployment a/web: 0/1",
