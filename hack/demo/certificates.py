@@ -3,16 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from demo.objects import Manifest, condition
 from demo.rules import SECONDS
 from demo.screen import Rows
 from demo.stage import Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
+from localcluster.certificates import self_signed
 
 FILE = "rules/certificate.yaml"
 NAME = "soon.example.com"
@@ -69,20 +66,8 @@ def _manifest(kind: str) -> Manifest:
 
 def _certificate(valid: timedelta) -> str:
     """A certificate in PEM, without its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
     now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + valid)
-        .sign(key, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(NAME, begins=now - timedelta(days=1), ends=now + valid)
 
 
 CHAPTER = Chapter(

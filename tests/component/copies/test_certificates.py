@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
 from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import conditions_by_type
 from copyrator.api.times import format_time
 from copyrator.kube.events import EventRecorder
+from localcluster.certificates import PRIVATE, self_signed
 
 DAY = 86400.0
-KEY = ec.generate_private_key(ec.SECP256R1())
-PRIVATE = KEY.private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-).decode()
 METRIC = "copyrator_certificate_expiry_timestamp_seconds"
 
 
@@ -30,18 +25,7 @@ def in_seconds(seconds: float) -> datetime:
 
 
 def certificate(name: str, ends: datetime) -> str:
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=365))
-        .not_valid_after(ends)
-        .sign(KEY, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(name, begins=ends - timedelta(days=365), ends=ends)
 
 
 def period(ends: datetime) -> dict[str, str]:

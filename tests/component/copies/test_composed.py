@@ -9,13 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from tests.component.copies.conftest import HOME, Operator, counts, make_rule, reason
 from tests.component.kube.fake_api import until
 
 from copyrator.copies import composer
+from localcluster.certificates import self_signed
 
 TARGETS = [f"team-{number:02}" for number in range(12)]
 SPACES = {"targets": {"namespaces": ["team-*"]}}
@@ -411,22 +409,11 @@ async def test_many_names_share_a_watch(cluster, operator):
 
 
 async def test_a_certificate_that_ends_is_dropped_without_any_change(cluster, operator):
-    key = ec.generate_private_key(ec.SECP256R1())
-
     def certificate(name: str, seconds: float) -> str:
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(1)
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(seconds=seconds))
-            .sign(key, hashes.SHA256())
+        return self_signed(
+            name, begins=now - timedelta(days=1), ends=now + timedelta(seconds=seconds)
         )
-        return made.public_bytes(serialization.Encoding.PEM).decode()
 
     lasting, ending = certificate("lasting", 9_999), certificate("ending", 4)
     cluster.namespace("team-00")

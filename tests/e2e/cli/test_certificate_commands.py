@@ -3,30 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from tests.e2e.cli.conftest import rule
 from tests.e2e.installation import RULES
 
-KEY = ec.generate_private_key(ec.SECP256R1())
+from localcluster.certificates import self_signed
 
 
 def certificate(name: str, begins: float, ends: float) -> str:
     """In PEM; both times in days from now."""
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + timedelta(days=begins))
-        .not_valid_after(now + timedelta(days=ends))
-        .sign(KEY, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(name, begins=now + timedelta(days=begins), ends=now + timedelta(days=ends))
 
 
 @pytest.fixture

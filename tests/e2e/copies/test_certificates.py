@@ -4,31 +4,14 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from tests.e2e.copies.conftest import encoded, restart, wait_quiet, within
 
-KEY = ec.generate_private_key(ec.SECP256R1())
-PRIVATE = KEY.private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-).decode()
+from localcluster.certificates import PRIVATE, self_signed
 
 
 def certificate(name: str, days: float) -> str:
     ends = datetime.now(UTC) + timedelta(days=days)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=365))
-        .not_valid_after(ends)
-        .sign(KEY, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(name, begins=ends - timedelta(days=365), ends=ends)
 
 
 @pytest.fixture

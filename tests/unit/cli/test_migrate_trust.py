@@ -4,33 +4,19 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.migrate_trust import bundle_rules, imported
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.rendering import Tree
+from localcluster.certificates import self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def certificate(name: str) -> str:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(NOW)
-        .not_valid_after(NOW + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(name, begins=NOW, ends=NOW + timedelta(days=1))
 
 
 A, B, C, D = map(certificate, "abcd")

@@ -6,35 +6,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copyrator.copies.policy.certificates import certificates_in
 from copyrator.settings import limits
+from localcluster.certificates import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-KEY = ec.generate_private_key(ec.SECP256R1())
-PRIVATE = KEY.private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-).decode()
 
 
 def certificate(*names: str, days: float = 10, begins: datetime = NOW - timedelta(days=100)) -> str:
     """In PEM; with one common name for each of the names."""
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(NOW + timedelta(days=days))
-        .sign(KEY, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(*names, begins=begins, ends=NOW + timedelta(days=days))
 
 
 A, B = certificate("a"), certificate("b", days=20)

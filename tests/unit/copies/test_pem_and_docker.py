@@ -5,9 +5,6 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,29 +12,13 @@ from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.docker_config import shown_host
 from copyrator.copies.policy.rendering import Tree
 from copyrator.copies.policy.template_meter import TemplateError
+from localcluster.certificates import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-KEY = ec.generate_private_key(ec.SECP256R1())
-PRIVATE = KEY.private_bytes(
-    serialization.Encoding.PEM,
-    serialization.PrivateFormat.PKCS8,
-    serialization.NoEncryption(),
-).decode()
 
 
 def certificate(name: str, *, days: int = 10, begins: int = -100) -> str:
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(NOW + timedelta(days=begins))
-        .not_valid_after(NOW + timedelta(days=days))
-        .sign(KEY, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return self_signed(name, begins=NOW + timedelta(days=begins), ends=NOW + timedelta(days=days))
 
 
 A, B, FUTURE = certificate("a"), certificate("b", days=20), certificate("f", begins=5)
