@@ -29,7 +29,8 @@ HOME = "copyrator"
 """Where the chart is installed, so where the Lease is."""
 
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Asks without a proxy, whatever the environment says."""
 _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 
 
@@ -130,7 +131,7 @@ class OperatorProcess:
                 return 0, "doesn't listen yet"
             self._port = int(said[-1])
         try:
-            with _DIRECT.open(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+            with DIRECT.open(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

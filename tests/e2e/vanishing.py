@@ -9,6 +9,8 @@ import json
 import urllib.request
 from collections.abc import Collection, Iterable
 
+from tests.e2e.operator_process import DIRECT
+
 from localcluster import Cluster
 
 _PREFIX = "/registry/"
@@ -16,7 +18,6 @@ _OURS = ("/registry/flant.com/", "/registry/operator.werf.dev/")
 _NAMESPACES = "/registry/namespaces/"
 _OPERATIONS = 128
 """That etcd takes in one transaction."""
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def vanish(cluster: Cluster, namespaces: Collection[str]) -> None:
@@ -71,7 +72,7 @@ def _ask(cluster: Cluster, what: str, body: dict) -> dict:
     port = cluster.supervisor.plan.state.ports["etcd"]
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v3/kv/{what}", data)
-    with _DIRECT.open(request, timeout=30) as answer:
+    with DIRECT.open(request, timeout=30) as answer:
         return json.load(answer)
 
 

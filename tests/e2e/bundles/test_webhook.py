@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
+from tests.e2e.operator_process import DIRECT
 
 from localcluster import Api, Cluster
 from localcluster.build import Programs
 from localcluster.bundle import push
 
 SECRET = "only-they-know"
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def talking(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 def answers(url: str) -> bool:
     try:
-        with _DIRECT.open(url, timeout=2) as answer:
+        with DIRECT.open(url, timeout=2) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -104,7 +104,7 @@ def call(url: str, body: object, secret: str = SECRET) -> int:
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     try:
-        with _DIRECT.open(request, timeout=30) as answer:
+        with DIRECT.open(request, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

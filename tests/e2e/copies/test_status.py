@@ -1,17 +1,15 @@
 """What a person and a Prometheus see of a rule: conditions, samples, Events and metrics."""
 
 import re
-import urllib.request
 
 from tests.e2e.copies.conftest import within
-
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+from tests.e2e.operator_process import DIRECT
 
 
 def metrics(operator):
     """Samples by name and labels, as the health port shows them."""
     port = re.findall(r"Health and metrics on http://127\.0\.0\.1:(\d+)", operator.log.read_text())
-    with _DIRECT.open(f"http://127.0.0.1:{port[-1]}/metrics", timeout=30) as answer:
+    with DIRECT.open(f"http://127.0.0.1:{port[-1]}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.installation import install, uninstall
-from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
+from tests.e2e.operator_process import DIRECT, KOPF_RUN, RUN, OperatorProcess, until
 
 from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent, Requests
-
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 ACCOUNTS = {"copyrator": RUN, "second": KOPF_RUN}
 """The replicas' service accounts, and how they run."""
@@ -97,7 +95,7 @@ class Replica(OperatorProcess):
         headers = {"Authorization": f"Bearer {SECRET}"}
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         try:
-            with _DIRECT.open(request, timeout=30) as answer:
+            with DIRECT.open(request, timeout=30) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

@@ -14,7 +14,7 @@ from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, answers
 from tests.e2e.installation import install
-from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.operator_process import DIRECT, OperatorProcess, until
 from tests.long import LONG
 
 from localcluster import Cluster
@@ -128,7 +128,7 @@ def compact(cluster: Cluster) -> None:
 def etcd(cluster: Cluster, action: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
     url = f"{cluster.supervisor.plan.url('etcd', 'http')}/v3/kv/{action}"
     request = urllib.request.Request(url, json.dumps(body).encode())
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+    with DIRECT.open(request) as answer:
         found: dict[str, dict[str, str]] = json.load(answer)
     return found
 
