@@ -103,6 +103,8 @@ async def test_plans_that_wait_go_first(
     for name in ("planned1", "planned2", "planned3"):
         bundle(name, approval=ALWAYS)
     await eventually(lambda: len(running(cluster, "plan")) == 1)
+    for name in ("planned1", "planned2", "planned3"):  # else the next check may come first
+        await eventually(lambda name=name: pending(cluster, name) == "Planning", name)  # type: ignore[misc]
     werf.finish(running(cluster, "drift")[0])
     await eventually(lambda: len(running(cluster, "plan")) == 2, "it gets the check's place")
     assert running(cluster, "drift") == []

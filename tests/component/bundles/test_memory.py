@@ -62,8 +62,8 @@ async def test_a_bundle_more_keeps_at_most_eight_and_a_half_kilobytes(
                 del history[field]
             history["deployed"]["namespace"] = TEAM
             cluster.change("bundles", name, status=history)
-        await eventually(lambda: all(map(polled, numbers)), "all are polled", 60)
-        await eventually(lambda: not operator.queue.working and not len(operator.queue), "", 60)
+        await eventually(lambda: all(map(polled, numbers)), "all are polled")
+        await eventually(lambda: not operator.queue.working and not len(operator.queue))
         unpack_status.cache_clear()  # a fixed number of statuses, perhaps those of another test
         gc.collect()
         found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")

@@ -18,7 +18,8 @@ class Timing:
 
     stream: float = 46.0
     """Requested timeout of a watch, plus or minus a tenth. The server sends a bookmark every 60 s
-    and 2 s before the end: a longer watch could be silent for a minute and still be healthy."""
+    and 2 s before the end, if an object of the kind has changed since the last one: a longer watch
+    could be silent for a minute and more and still be healthy."""
     silence: float = 55.0
     """Without a byte for so long the stream counts as dead."""
     doubt: float = 16.0
