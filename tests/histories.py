@@ -79,7 +79,7 @@ def status(i: int) -> dict[str, Any]:
 
 
 def soak(i: int) -> list[dict[str, Any]]:
-    """How long the versions of that history have stood."""
+    """How long the versions of that history have been deployed."""
     return [
         {
             "version": f"1.{j}.{i}",

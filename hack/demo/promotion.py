@@ -1,4 +1,4 @@
-"""Promotion on screen: a second Bundle takes a version once it has stood in the first one."""
+"""Promotion on screen: a second Bundle takes a version after its soak in the first one."""
 
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows

@@ -52,7 +52,7 @@ class Newcomers:
 def waits(
     events: Iterable[AuditEvent], names: Iterable[str], user: str, copies: Mapping[str, int]
 ) -> dict[str, float]:
-    """Seconds from the answer to a namespace's creation until all its copies stood.
+    """Seconds from the answer to a namespace's creation until all its copies existed.
 
     Times are the API server's own, from the audit log: the client's don't count.
 

@@ -207,7 +207,7 @@ class BundleSpec:
     min_age: float = 0.0
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
     promote_from: PromoteFrom = NO_PROMOTION
-    """Bundles where a digest must have stood before it is deployed."""
+    """Bundles where a digest must have been deployed before it is deployed."""
     skip_digests: tuple[str, ...] = ()
     """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()

@@ -20,7 +20,7 @@ MAX_GATES: Final = 10
 MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status lists."""
 MAX_SOAKS: Final = 10
-"""Versions of which a status says how long they have stood."""
+"""Versions of which a status says how long they have been deployed."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -64,7 +64,7 @@ class BundleReason(StrEnum):
     TOO_YOUNG = "TooYoung"
     """spec.minAge has not passed since the version was seen first."""
     NOT_PROMOTED = "NotPromoted"
-    """It hasn't stood long enough in a Bundle of spec.promoteFrom."""
+    """It hasn't been deployed for long enough in a Bundle of spec.promoteFrom."""
     PROMOTION_NOT_ALLOWED = "PromotionNotAllowed"
     """A Bundle of spec.promoteFrom doesn't exist, or doesn't allow it."""
     PROMOTION_HELD = "PromotionHeld"
@@ -243,7 +243,7 @@ class CandidateStatus(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoakStatus(Record):
-    """How long a version has stood here: evidence for the Bundles that are promoted from this."""
+    """How long a version has been deployed here: evidence for promotion from it."""
 
     version: str | None = None
     digest: str | None = None

@@ -26,7 +26,7 @@ NO_REASON: Final = "no reason is given"
 
 @dataclass(frozen=True, slots=True)
 class PromoteFrom:
-    """Where a version must have stood before it is deployed."""
+    """Where a version must have been deployed before it is deployed."""
 
     bundles: tuple[BundleKey, ...] = ()
     soak: float = DEFAULT_SOAK

@@ -30,7 +30,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.memory import Memory
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
-from copyrator.bundles.policy.policy import refusal
+from copyrator.bundles.policy.restrictions import refusal
 from copyrator.bundles.policy.schedule import interval_of, question_of
 from copyrator.bundles.policy.slots import Slot, Slots
 from copyrator.kube.events import ObjectRef

@@ -273,7 +273,7 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
         case.status,
         gates=gates.recorded(results),
         candidates=age.remembered(
-            case.status, case.spec, resolution.seen, case.now, resolution.stood
+            case.status, case.spec, resolution.seen, case.now, resolution.soaked
         ),
     )
     if resolution.unresolved is not None or not resolution.tag:

@@ -23,7 +23,7 @@ SOAK_BROKEN: Final = "SoakBroken"
 
 
 def with_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-    """A status that is going to be written, with how long its versions have stood."""
+    """A status that is going to be written, with how long its versions have been deployed."""
     if not promotions.is_kept(context.bundles, entry):
         return status
     around = Surroundings(
@@ -37,7 +37,7 @@ def with_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> Bun
 
 
 def tell(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
-    """Emit an Event where a version that stood, or had, doesn't count any more."""
+    """Emit an Event where a version that is, or was, deployed there doesn't count any more."""
     if not soak or soak == entry.status.soak:
         return
     counted = {one.digest for one in entry.status.soak if _counts(one)}

@@ -179,7 +179,7 @@ class StatusWriter:
         return written
 
     async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
-        """Write how long what is deployed has stood, if that changed by what isn't in the status.
+        """Write how long what is deployed has been so, if that changed by what isn't in the status.
 
         Raises:
             StaleError: as ``write``.

@@ -14,7 +14,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.policy.policy import refusal
+from copyrator.bundles.policy.restrictions import refusal
 from copyrator.bundles.references.open_watches import needed
 from copyrator.bundles.references.reader import references_of
 from copyrator.bundles.references.scopes import Ref, Scope, decide, waiting

@@ -32,7 +32,7 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
     if records:
         yield "Soak:"
     for one in reversed(records):
-        yield f"  {said(one.version):<12} {rows.digest(one.digest)}  {_stood(one, now)}"
+        yield f"  {said(one.version):<12} {rows.digest(one.digest)}  {_deployed_for(one, now)}"
 
 
 def why_lines(body: Body, now: datetime) -> Iterator[str]:
@@ -42,18 +42,18 @@ def why_lines(body: Body, now: datetime) -> Iterator[str]:
     found = (one for one in status.soak if one.digest == status.deployed.digest)
     record = next(found, None)
     if record is not None:
-        yield f"For Bundles that are promoted from this one, it {_stood(record, now)}."
+        yield f"For Bundles that are promoted from this one, it {_deployed_for(record, now)}."
     if ANN_HOLD in annotations:
         text = said(shown_hold(str(annotations[ANN_HOLD]))).rstrip(".")
         yield f"It is held: {text}. To end that: {hint_about('unhold', 'bundle', body)}"
 
 
-def _stood(record: SoakStatus, now: datetime) -> str:
+def _deployed_for(record: SoakStatus, now: datetime) -> str:
     longest = f"; {said(record.longest)} before" if record.longest else ""
     if record.until is None:
         since = said(record.since)
-        return f"has stood since {since}, for {rows.age(record.since, now)}{longest}"
+        return f"has been deployed since {since}, for {rows.age(record.since, now)}{longest}"
     why = f" ({said(record.broken_by)})" if record.broken_by else ""
     if record.longest is None:
         return f"doesn't count since {said(record.until)}{why}"
-    return f"stood for {said(record.longest)} at most, until {said(record.until)}{why}"
+    return f"was deployed for {said(record.longest)} at most, until {said(record.until)}{why}"

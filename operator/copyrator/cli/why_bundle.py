@@ -43,7 +43,7 @@ _REJECTED = {
     "VerificationUnavailable": "has signatures that can't be read or judged now",
     "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
     "TooYoung": "was seen first too short a time ago",
-    "NotPromoted": "hasn't stood long enough in the Bundles of spec.promoteFrom",
+    "NotPromoted": "hasn't been deployed for long enough in the Bundles of spec.promoteFrom",
     "PromotionNotAllowed": "may not be promoted from a Bundle of spec.promoteFrom",
     "PromotionHeld": "is held in a Bundle of spec.promoteFrom",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",

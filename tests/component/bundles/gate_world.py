@@ -86,7 +86,7 @@ class Account:
 
 
 class Standing:
-    """For how long each digest has stood in staging at a stretch while an operator looked."""
+    """How long each digest was deployed in staging without a break, an operator looking."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -520,8 +520,8 @@ class World:
             return
         if not self.consents.may_be(True):
             yield "staging doesn't allow it"
-        if (stood := self.standing.of(digest)) < SOAK - RACE:
-            yield f"it stood in staging for {stood} s only"
+        if (soaked := self.standing.of(digest)) < SOAK - RACE:
+            yield f"it was deployed in staging for {soaked} s only"
         if self.accounts["staging"].deployed == digest and not self.held.may_be(False):
             yield "staging is held"
 

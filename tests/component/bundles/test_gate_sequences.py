@@ -123,7 +123,7 @@ def test_no_job_is_made_whose_gates_do_not_pass(gates: frozenset[str], steps: li
 
 BROKEN: list[tuple[ModuleType, str, list[Step], str]] = [
     (age, "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
-    (promotion, "", [("wait", 30)], "it stood in staging for"),
+    (promotion, "", [("wait", 30)], "it was deployed in staging for"),
     (depends_on, "", [("wait", 7)], "staging isn't Ready"),
     (windows, "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
     (approval, "approval", [("wait", 100)], "nobody approved it"),

@@ -103,8 +103,8 @@ async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_wait
     await deployed(cluster, "production", "1.0.0")
     registry.put("app", "1.1.0", "next")
     await deployed(cluster, "staging", "1.1.0")
-    stood = datetime.fromisoformat(soak_of(cluster, "staging")[-1]["since"])
-    await eventually(lambda: datetime.now(UTC) > stood + timedelta(seconds=SOAK - 1), seconds=20)
+    soaked = datetime.fromisoformat(soak_of(cluster, "staging")[-1]["since"])
+    await eventually(lambda: datetime.now(UTC) > soaked + timedelta(seconds=SOAK - 1), seconds=20)
     registry.put("app", "1.2.0", "newest")
     await deployed(cluster, "staging", "1.2.0")
     record = soak_of(cluster, "staging")[1]

@@ -1,4 +1,4 @@
-"""How long a version has stood in a Bundle: what counts, what ends it, and what is shown."""
+"""The soak of a version in a Bundle: what counts, what ends it, and what is shown."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Release:
     uid: str
     tag: str
     digests: list[str]
-    """Pushed to the tag since the Bundle was made, in this order; what stood there comes first."""
+    """Pushed to the tag since the Bundle was made, in order; what was deployed comes first."""
     text: str
     follows_tags: bool = False
     """The Bundle takes the highest tag, so a push may be of a new one."""

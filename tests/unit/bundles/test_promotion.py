@@ -189,7 +189,8 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             at(59),
             Waiting(
                 "NotPromoted",
-                f"{SHOWN} has stood in Bundle staging/shop since 2026-05-04T12:00:00Z, {ASKED}",
+                f"{SHOWN} has been deployed in Bundle staging/shop since 2026-05-04T12:00:00Z, "
+                f"{ASKED}",
                 at(60),
             ),
         ),
@@ -204,7 +205,7 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             at(600),
             Waiting(
                 "NotPromoted",
-                f"{SHOWN} stood in Bundle staging/shop for 30m at most, until "
+                f"{SHOWN} was deployed in Bundle staging/shop for 30m at most, until "
                 f"2026-05-04T12:30:00Z (a deploy of 1.5.0 began), {ASKED}",
             ),
         ),
@@ -213,7 +214,7 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             at(600),
             Waiting(
                 "NotPromoted",
-                f"{SHOWN} stood in Bundle staging/shop for 30m at most, until "
+                f"{SHOWN} was deployed in Bundle staging/shop for 30m at most, until "
                 f"2026-05-04T12:30:00Z, {ASKED}",
             ),
         ),

@@ -1,4 +1,4 @@
-"""How long versions have stood in a Bundle, by events with a fake clock."""
+"""How long versions have been deployed in a Bundle, by events with a fake clock."""
 
 from __future__ import annotations
 
@@ -413,8 +413,8 @@ class Observer:
         drifted = {"type": "Drifted", "status": "True"} in now.status.conditions
         bad = drifted or now.around.hold is not None or outcome == Outcome.FAILED
         if self.start is not None and (bad or outcome != Outcome.SUCCEEDED):
-            stood = max(before_now - self.start, timedelta())
-            self.longest[was] = max(self.longest.get(was) or timedelta(), stood)
+            soaked = max(before_now - self.start, timedelta())
+            self.longest[was] = max(self.longest.get(was) or timedelta(), soaked)
             self.start = None
         down = outcome == Outcome.RUNNING and (now.status.attempted.version or "") < there
         if there in self.longest and (bad or down):
@@ -472,7 +472,7 @@ SPEC = BundleSpec(
 
 
 def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
-    """A version passes exactly when it has stood long enough, and a wait ends as it says."""
+    """A version passes exactly when its soak has ended, and a wait ends as it says."""
 
     def judged(now: datetime) -> Verdict:
         source = Source(
@@ -486,12 +486,12 @@ def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
         return GATE.judge(SPEC, Candidate(version, digest(version)), facts, now)
 
     goes_on = observer.start if version == bundle.status.deployed.version else None
-    stood = max(
+    soaked = max(
         observer.longest.get(version) or timedelta(),
         timedelta() if goes_on is None else bundle.now - goes_on,
     )
     verdict = judged(bundle.now)
-    assert isinstance(verdict, Passed) == (stood >= SOAK)
+    assert isinstance(verdict, Passed) == (soaked >= SOAK)
     if isinstance(verdict, Waiting):
         assert verdict.until == (None if goes_on is None else goes_on + SOAK)
         if verdict.until is not None:

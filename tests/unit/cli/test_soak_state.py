@@ -40,10 +40,10 @@ def test_each_version_is_described_the_newest_first() -> None:
         "Promoted to:   prod*",
         "Held:          x; copyrator unhold bundle staging/shop",
         "Soak:",
-        "  1.4.2        aaaaaaaaaaaa  has stood since 2026-01-02T09:00:00Z, for 3h",
+        "  1.4.2        aaaaaaaaaaaa  has been deployed since 2026-01-02T09:00:00Z, for 3h",
         (
-            "  1.4.1        bbbbbbbbbbbb  stood for 23h at most, until 2026-01-02T08:00:00Z (a "
-            "deploy of 1.4.2 began)"
+            "  1.4.1        bbbbbbbbbbbb  was deployed for 23h at most, until 2026-01-02T08:00:00Z "
+            "(a deploy of 1.4.2 began)"
         ),
     ]
 
@@ -51,8 +51,8 @@ def test_each_version_is_described_the_newest_first() -> None:
 def test_why_says_it_of_what_is_deployed() -> None:
     assert list(why_lines(body(ENDED, {**OPEN, "longest": "5h"}), NOW)) == [
         (
-            "For Bundles that are promoted from this one, it has stood since 2026-01-02T09:00:00Z, "
-            "for 3h; 5h before."
+            "For Bundles that are promoted from this one, it has been deployed since "
+            "2026-01-02T09:00:00Z, for 3h; 5h before."
         )
     ]
     broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}

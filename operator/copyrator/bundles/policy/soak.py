@@ -1,4 +1,4 @@
-"""How long versions have stood in a Bundle: evidence for those that are promoted from it. Pure.
+"""How long versions have been deployed in a Bundle: evidence for promotion from it. Pure.
 
 A version stands from its successful deploy until another attempt begins, or it drifts, isn't
 healthy or is held. ``status.soak`` follows from the rest of the status, and is written with it.
@@ -52,7 +52,7 @@ class _Break:
 
     text: str
     withdraws: bool = False
-    """What it has stood before doesn't count either."""
+    """The time it was deployed before doesn't count either."""
 
 
 def soaked(
@@ -203,7 +203,7 @@ def _is_down(
     record: SoakStatus,
     records: Sequence[SoakStatus],
 ) -> bool:
-    """Whether a version is lower than that of the record, or, of equal ones, stood before it."""
+    """Whether a version is lower than the record's, or, of equal ones, was deployed before it."""
     if version and record.version and version != record.version:
         if is_below(version, record.version):
             return True

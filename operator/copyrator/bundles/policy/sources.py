@@ -23,7 +23,7 @@ class Source:
     soak: tuple[SoakStatus, ...] = ()
 
     def record_of(self, digest: str) -> SoakStatus | None:
-        """How long a digest has stood there; None where that isn't known."""
+        """How long a digest has been deployed there; None where that isn't known."""
         return next((one for one in self.soak if one.digest == digest), None)
 
 

@@ -60,7 +60,7 @@ class Judge:
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution, with what is true now of what is deployed and what a plan waits for."""
         if self._spec.promote_from:
-            found = self._with_promotion(replace(found, stood=self.sources.digests))
+            found = self._with_promotion(replace(found, soaked=self.sources.digests))
         return self._with_trust(found) if self.asked else found
 
     def _facts(self, candidate: Candidate) -> Facts:

@@ -42,5 +42,5 @@ class Resolution:
     """The version of the plan that waits isn't trusted any more."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were judged and that tags name now."""
-    stood: frozenset[str] = frozenset()
-    """Digests that stand, or have stood, in Bundles of ``spec.promoteFrom``."""
+    soaked: frozenset[str] = frozenset()
+    """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""

@@ -149,12 +149,12 @@ class Resolutions:
         return _is_past(at, now) and (last is None or (at is not None and last < at))
 
     def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
-        """Whether another version has stood long enough since; a new process finds it out."""
+        """Whether another version's soak has ended since; a new process finds it out."""
         sources = promotions.sources(self._context.bundles, spec, self._context.seen())
         return last is None or promotion.has_ended(spec, sources, last, now)
 
     def next_promotion(self, spec: BundleSpec, now: datetime) -> datetime | None:
-        """When the next version has stood long enough in the Bundles that are named."""
+        """When the next version has been deployed for long enough in the Bundles that are named."""
         sources = promotions.sources(self._context.bundles, spec, self._context.seen())
         return promotion.next_end(spec, sources, now)
 

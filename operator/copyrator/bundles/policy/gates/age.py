@@ -59,7 +59,7 @@ def remembered(
     spec: BundleSpec,
     seen: Iterable[Candidate],
     now: datetime,
-    stood: Collection[str] = (),
+    soaked: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
     """What ``status.candidates`` is after a poll; empty where nothing has to become old enough.
 
@@ -71,7 +71,7 @@ def remembered(
         spec: must admit a version for it to be remembered.
         seen: what the registry has, in any order.
         now: when it was seen.
-        stood: digests that stand, or have stood, in Bundles of ``spec.promoteFrom``.
+        soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
     """
     if not spec.min_age and not spec.promote_from:
         return ()
@@ -86,7 +86,7 @@ def remembered(
             )
         )
         if len(kept) > MAX_CANDIDATES:
-            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in stood]
+            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in soaked]
             del kept[others[-1] if others else -2]
     return tuple(kept)
 

@@ -1,4 +1,4 @@
-"""The gate of ``spec.promoteFrom``: a digest must have stood in other Bundles for some time. Pure.
+"""The gate of ``spec.promoteFrom``: a digest must have soaked in other Bundles. Pure.
 
 It is the digest that counts: those Bundles may take it from another repository, under another tag.
 """
@@ -57,19 +57,19 @@ def is_waiting(status: BundleStatus) -> bool:
 
 
 def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
-    """When a digest has stood long enough everywhere, or had; None where that isn't known."""
+    """When a digest's soak ends, or ended, everywhere; None where that isn't known."""
     moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
     known = [moment for moment in moments if moment is not None]
     return max(known) if known and len(known) == len(moments) else None
 
 
 def next_end(spec: BundleSpec, sources: Sources, now: datetime) -> datetime | None:
-    """When the next of all digests has stood long enough; None where none will by itself."""
+    """When the next soak of all digests ends; None where none does by itself."""
     return min((end for end in _ends(spec, sources) if end > now), default=None)
 
 
 def has_ended(spec: BundleSpec, sources: Sources, last: datetime, now: datetime) -> bool:
-    """Whether a digest has come to stand long enough since the gates were asked last."""
+    """Whether the soak of a digest has ended since the gates were asked last."""
     return any(last < end <= now for end in _ends(spec, sources))
 
 
@@ -150,21 +150,23 @@ def _objection(
         text = f"{what} hasn't been deployed in {name}, where {asked}"
         return _Objection(BundleReason.NOT_PROMOTED, text)
     return _Objection(
-        BundleReason.NOT_PROMOTED, f"{what} {_stood(record, name, seen, now)}, and {asked}", end
+        BundleReason.NOT_PROMOTED,
+        f"{what} {_deployed_for(record, name, seen, now)}, and {asked}",
+        end,
     )
 
 
-def _stood(record: SoakStatus, name: str, seen: SeenTime, now: datetime) -> str:
-    """How long it has stood in a Bundle: equal as long as nothing changes but the time."""
+def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) -> str:
+    """How long it has been deployed in a Bundle: equal as long as nothing changes but the time."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
         lost = format_duration(seen.unseen(since, now).total_seconds())
-        text = f"has stood in {name} since {record.since}"
+        text = f"has been deployed in {name} since {record.since}"
         return text + (f" ({lost} without an operator don't count)" if lost != "0s" else "")
     why = f" ({record.broken_by})" if record.broken_by else ""
     if record.longest is None:
         return f"no longer counts in {name} since {record.until}{why}"
-    return f"stood in {name} for {record.longest} at most, until {record.until}{why}"
+    return f"was deployed in {name} for {record.longest} at most, until {record.until}{why}"
 
 
 GATE: Final = Gate(

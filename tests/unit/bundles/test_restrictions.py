@@ -14,7 +14,7 @@ from copyrator.api.bundle_spec import (
     Verify,
 )
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.policy.policy import image_repository, refusal
+from copyrator.bundles.policy.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 IMAGES = ("registry.werf.io/werf/werf",)
