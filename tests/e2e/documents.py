@@ -31,6 +31,10 @@ DOCUMENTS = (
     "docs/installation.md",
     "docs/guides.md",
     "docs/signatures.md",
+    "docs/approval.md",
+    "docs/drift.md",
+    "docs/health.md",
+    "docs/promotion.md",
     "charts/copyrator/README.md",
 )
 

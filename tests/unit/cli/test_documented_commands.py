@@ -1,5 +1,6 @@
 """Every command of ours that a document or an example shows is one that the program takes."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +16,16 @@ FILES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.yaml")),
 ]
+
+
+def _of_blocks(text: str) -> list[str]:
+    """Our commands in the blocks of a document, without comments and what they are piped to."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines if line.startswith("copyrator ")]
+    return [shlex.join(itertools.takewhile(lambda word: word != "|", each)) for each in words]
+
+
 SHOWN = sorted(
     {
         command.strip()
@@ -22,6 +33,7 @@ SHOWN = sorted(
         for command in (
             *re.findall(r"`(copyrator [^`…]+)`", path.read_text()),
             *re.findall(r"(?:by|first): (copyrator .+)$", path.read_text(), re.MULTILINE),
+            *_of_blocks(path.read_text()),
         )
     }
 )
