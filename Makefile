@@ -10,7 +10,7 @@
 
 RUN := hack/run
 WORKERS ?= 8
-TESTS ?= tests --ignore tests/node
+TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON
 
@@ -33,7 +33,7 @@ format: ## Format the code and apply ruff's fixes.
 # A tenth of the processor time of the control planes would be collecting garbage, and another one
 # waking threads: with several control planes on each core, none gains by using two (GOMAXPROCS).
 test: export GOGC := 400
-test: check ## Run check, then all tests, on a real control plane (built once, minutes).
+test: check ## Run check, then all tests but those of test-node and test-ui (first time: builds, minutes).
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql referrers
 	@GOMAXPROCS=1 $(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
