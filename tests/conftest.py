@@ -30,29 +30,32 @@ gc.disable()  # until all tests are collected: none of what that makes is garbag
 HERE = Path(__file__).parent
 SLOWEST = (
     "e2e/faults/test_faults.py",
-    "e2e/rights/test_missing_rights.py",
-    "e2e/bundles/test_life.py",
+    "e2e/bundles/test_drift.py",
+    "e2e/test_operator_process.py",
     "e2e/test_demo.py",
+    "e2e/approval_policy/test_approval_policy.py",
+    "e2e/rights/test_missing_rights.py",
+    "e2e/cli/test_rule_commands.py",
+    "e2e/bundles/test_life.py",
+    "e2e/bundles/test_approval.py",
     "e2e/bundles/test_first_slice.py",
+    "e2e/test_chart.py",
+    "e2e/bundles/test_permissions.py",
+    "e2e/test_chart_rights.py",
+    "e2e/bundles/test_references.py",
+    "e2e/faults/test_two_replicas.py",
+    "component/bundles/test_approval_crashes.py",
     "e2e/copies/test_conflicts.py",
     "e2e/faults/test_supervision.py",
-    "component/bundles/test_approval_crashes.py",
-    "e2e/test_localcluster.py",
-    "e2e/faults/test_two_replicas.py",
-    "e2e/test_operator_process.py",
-    "e2e/bundles/test_approval.py",
-    "e2e/hostile/test_hostile_neighbours.py",
-    "e2e/bundles/test_deletion.py",
 )
-"""A minute and more each, two side by side."""
-MIXED, LAST = ("e2e", "component"), "unit"
+"""Over a minute and a half each, eight side by side."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is alone with it at the end.
 
-    Then e2e and component tests in turn: the latter mostly wait, while e2e tests alone would keep
-    all cores busy. Unit tests are last: they are short.
+    Then all kinds in turn, files of each spread evenly: component tests mostly wait, unit tests
+    never do.
     """
     files = {item.path: item.path.relative_to(HERE).as_posix() for item in items}
     parts: dict[str, list[str]] = {}
@@ -64,9 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         part = file.partition("/")[0]
         if file in SLOWEST:
             return (0, SLOWEST.index(file), file)
-        if part in MIXED:
-            return (1, parts[part].index(file) / len(parts[part]), file)
-        return (3 if part == LAST else 2, 0.0, file)
+        return (1, parts[part].index(file) / len(parts[part]), file)
 
     items.sort(key=rank)
 
