@@ -118,7 +118,7 @@ def expiring(
     )
 
 
-def seconds_until_news(
+def seconds_until_transition(
     certificates: Iterable[Certificate], now: datetime, warning: float
 ) -> float | None:
     """When the condition changes although no source does; None: it doesn't."""

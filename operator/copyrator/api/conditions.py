@@ -100,13 +100,13 @@ class FurtherCondition:
 
 def build_conditions(
     previous: Any,
-    verdict: ReadyCondition,
+    ready: ReadyCondition,
     *,
     generation: int,
     now: datetime,
     further: Mapping[ConditionType, FurtherCondition | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Build the three conditions from a verdict, and the ``further`` ones that aren't None.
+    """Build the three conditions from a ReadyCondition, and the ``further`` ones that aren't None.
 
     ``previous`` is the status's present list. A condition whose status is unchanged keeps its
     ``lastTransitionTime``, so building again from unchanged input gives an equal list.
@@ -114,8 +114,8 @@ def build_conditions(
     before = conditions_by_type(previous)
     stamp = format_time(now)
     states = [
-        (kind, status, str(verdict.reason), verdict.message)
-        for kind, status in zip(_ALWAYS, _STATUSES[verdict.health], strict=True)
+        (kind, status, str(ready.reason), ready.message)
+        for kind, status in zip(_ALWAYS, _STATUSES[ready.health], strict=True)
     ]
     states += (
         (kind, one.status, str(one.reason), one.message)

@@ -36,7 +36,7 @@ class TagFilter:
         try:
             self._pattern = re2.compile(pattern, options)
         except (re2.error, UnicodeEncodeError) as error:
-            raise FilterError(_said(error)) from None
+            raise FilterError(_error_text(error)) from None
         if self._pattern.programsize > limits.TAG_FILTER_STEPS:
             raise FilterError(
                 f"it takes too long for each tag ({self._pattern.programsize} steps, at most "
@@ -58,7 +58,7 @@ def compile_filter(pattern: str) -> TagFilter:
     return TagFilter(pattern)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """RE2's own message, which names the fault and the position; it is bytes."""
     said = error.args[0]
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)

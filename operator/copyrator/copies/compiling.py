@@ -44,7 +44,7 @@ class _Fault:
 
     uid: str
     generation: int
-    verdict: ReadyCondition
+    condition: ReadyCondition
     until: float
     """Loop time."""
 
@@ -68,7 +68,7 @@ class RuleCompiler:
             and (fault.uid, fault.generation) == (rule.uid, rule.generation)
             and self._context.monotonic() < fault.until
         ):
-            return fault.verdict
+            return fault.condition
         self._faults.pop(rule.key, None)
         until = math.inf
         try:

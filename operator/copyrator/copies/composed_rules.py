@@ -86,7 +86,7 @@ async def compose(context: CopyContext, state: RuleState) -> None:
         check(composition)
         await _render(context, binding)
     except ComposeError as error:
-        composition.fault = f"{error.verdict.reason}: {error.verdict.message}"
+        composition.fault = f"{error.condition.reason}: {error.condition.message}"
         raise
     composition.fault = None
 

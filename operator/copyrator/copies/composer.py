@@ -45,7 +45,7 @@ class ComposeError(Exception):
 
     def __init__(self, reason: RuleReason, message: str, *, waits: bool = False) -> None:
         super().__init__(message)
-        self.verdict = ReadyCondition(Health.RETRYING, reason, message)
+        self.condition = ReadyCondition(Health.RETRYING, reason, message)
         self.waits = waits
         """Whether it may succeed later although no source changes."""
 

@@ -59,7 +59,7 @@ class Consumers:
         self._context = context
         self._lists = asyncio.Semaphore(CONSUMER_LISTS)
 
-    async def look(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[Seen]:
+    async def find(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[Seen]:
         """Read the consumers that matter in some namespaces: a list of each kind and namespace.
 
         Raises:
@@ -70,10 +70,10 @@ class Consumers:
         found: list[Seen] = []
         places = list(namespaces)
         for start in range(0, len(places), TOGETHER):
-            found += await self._look_in(compiled, places[start : start + TOGETHER])
+            found += await self._find_together(compiled, places[start : start + TOGETHER])
         return found
 
-    async def _look_in(self, compiled: CompiledRule, namespaces: Sequence[str]) -> list[Seen]:
+    async def _find_together(self, compiled: CompiledRule, namespaces: Sequence[str]) -> list[Seen]:
         tasks = [
             asyncio.ensure_future(self._list(copies, namespace, resource))
             for namespace, copies in ((one, self._copies(compiled, one)) for one in namespaces)

@@ -20,7 +20,7 @@ from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.composer import Composer
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.notices import NoticeLimits
-from copyrator.copies.policy.planning import Hold, Plan, TargetState, Unmanaged, plan_copy
+from copyrator.copies.policy.planning import OwnerState, Plan, TargetState, Unmanaged, plan_copy
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
@@ -98,7 +98,7 @@ class CopyContext:
         namespace = cluster.namespaces.get(key.namespace)
         record = cluster.record(key)
         requests = self.index.requests(key.kind, namespace, key.name) if namespace else []
-        hold = Hold.GONE
+        owner_state = OwnerState.GONE
         deletion = DeletionPolicy.DELETE
         if (
             record
@@ -107,7 +107,11 @@ class CopyContext:
         ):
             owner = self.rules.by_owner(record.owner)
             home = record.owner.partition("/")[0]
-            hold = self._hold(owner, key) if owner or self.knows_rules(home) else Hold.KEEPS
+            owner_state = (
+                self._owner_state(owner, key)
+                if owner or self.knows_rules(home)
+                else OwnerState.KEEPS
+            )
             if owner is not None and owner.orphans:
                 deletion = DeletionPolicy.ORPHAN
         return plan_copy(
@@ -115,7 +119,7 @@ class CopyContext:
                 requests=requests,
                 existing=record,
                 open=namespace is not None and not namespace.terminating,
-                hold=hold,
+                owner_state=owner_state,
                 deletion=deletion,
                 unmanaged=unmanaged,
                 satisfied=cluster.unmanaged.satisfied(key),
@@ -142,15 +146,15 @@ class CopyContext:
                 return rule
         return None
 
-    def _hold(self, owner: Rule | None, key: CopyKey) -> Hold:
+    def _owner_state(self, owner: Rule | None, key: CopyKey) -> OwnerState:
         if owner is None:
-            return Hold.GONE
+            return OwnerState.GONE
         state = self.rule_states.get(owner.key)
         if state is None or state.phase in (RulePhase.INCOMPLETE, RulePhase.FROZEN):
-            return Hold.KEEPS
+            return OwnerState.KEEPS
         if state.phase is RulePhase.DELETING or key in state.condemned:
-            return Hold.CONDEMNED
-        return Hold.RELEASED
+            return OwnerState.CONDEMNED
+        return OwnerState.RELEASED
 
     # --- limits ----------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ class CopyController:
         known = self._context.rules.get(key)
         if not self._context.rules.put(rule):
             return
-        if known is None or not known.says_the_same(rule):
+        if known is None or not known.is_equivalent_to(rule):
             # Urgent: this may supersede keys that are queued for its copies.
             self._context.requeue_rule(key, Priority.URGENT)
 
@@ -207,7 +207,7 @@ class CopyController:
             return None
         return context.index.tenant_at(*place) or owner or key.namespace
 
-    def ask_for_rules(self, knows: Callable[[str], bool]) -> None:
+    def set_rules_known(self, knows: Callable[[str], bool]) -> None:
         """Set the function that returns whether all rules of a namespace are known."""
         self._context.knows_rules = knows
 

@@ -22,7 +22,7 @@ from copyrator.copies.copy_failures import (
     reason_of,
     unsealed_message,
 )
-from copyrator.copies.notices import tell_owner
+from copyrator.copies.notices import notify_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Plan, Unmanaged
@@ -132,7 +132,7 @@ class _Attempt:
     async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
         if plan.act is Action.NOTHING and plan.why in (Cause.UNMANAGED, Cause.SATISFIED):
-            return await self._in_the_way(plan)
+            return await self._keep_unmanaged(plan)
         if plan.act is Action.RESEAL and self._is_refused(plan):
             return self._not_as_wanted()
         if plan.act in (Action.NOTHING, Action.ASK_OWNER):
@@ -161,12 +161,12 @@ class _Attempt:
         if unmanaged.is_gone(self._key):
             unmanaged.forget(self._key)
         else:
-            await self._look()
+            await self._read_metadata()
         return self._plan()
 
-    async def _look(self) -> None:
+    async def _read_metadata(self) -> None:
         """Read the target's current state."""
-        await self._writer.look()
+        await self._writer.read_metadata()
         if self._writer.unmanaged is None:
             self._cluster.unmanaged.forget(self._key)
 
@@ -186,7 +186,7 @@ class _Attempt:
         except errors.NotFound as error:
             if is_place_gone(error):
                 raise
-            await self._look()
+            await self._read_metadata()
             return self._plan()
         except ApiError:
             drift.suspect(self._key)
@@ -228,11 +228,11 @@ class _Attempt:
         except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
             if is_place_gone(error):
                 raise
-            await self._look()
+            await self._read_metadata()
             return False
         except REFUSED:
             with suppress(ApiError):
-                await self._look()
+                await self._read_metadata()
             if plan.act is not Action.CREATE or self._writer.unmanaged is None:
                 raise
             return False
@@ -251,13 +251,13 @@ class _Attempt:
 
     # --- objects that aren't ours ----------------------------------------------------------------
 
-    async def _in_the_way(self, plan: Plan[CopyRequest]) -> Outcome:
+    async def _keep_unmanaged(self, plan: Plan[CopyRequest]) -> Outcome:
         """The object isn't changed: right where it has the wanted content, else a conflict."""
         unmanaged, winner, found = self._cluster.unmanaged, plan.winner, self._writer.unmanaged
         assert winner is not None
         known = unmanaged.get(self._key)
         if found is not None:
-            known = unmanaged.met(self._key, self._view.resource, found, winner)
+            known = unmanaged.record(self._key, self._view.resource, found, winner)
             if known.terms != winner.terms and not await self._compared(known, found, winner):
                 unmanaged.forget(self._key)
                 return RequeueAfter(AGAIN)
@@ -328,7 +328,7 @@ class _Attempt:
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
         if winner := self._plan().winner:
-            tell_owner(self._context, winner.rule, self._view.resource, failure)
+            notify_owner(self._context, winner.rule, self._view.resource, failure)
         if self._context.problems.get(self._key) != failure:
             self._context.problems[self._key] = failure
             self._touch(self._plan())

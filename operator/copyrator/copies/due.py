@@ -34,13 +34,13 @@ class DueWork:
             wake.clear()
             while line:
                 pending = next(iter(line.values()))
-                if self._goes_on(pending, turn):
+                if self._process_slice(pending, turn):
                     line[pending.tenant] = line.pop(pending.tenant)  # to the end of the line
                 else:
                     del line[pending.tenant]
                 await turn.pause()
 
-    def _goes_on(self, pending: Pending, turn: TimeSlice) -> bool:
+    def _process_slice(self, pending: Pending, turn: TimeSlice) -> bool:
         """Work for a slice; whether anything is left."""
         while not turn.spent:
             if pending.work is None:
@@ -83,7 +83,7 @@ class DueWork:
             if moved.more and is_target:
                 state.trace.namespace_changed(name)
                 for binding in list(context.index.of_rule(state.compiled.rule.owner).values()):
-                    self._look(binding, name, Priority.URGENT)
+                    self._enqueue_if_due(binding, name, Priority.URGENT)
                     yield
 
     def _of_binding(self, binding: SourceBinding) -> Iterator[None]:
@@ -93,10 +93,10 @@ class DueWork:
                 is not binding
             ):
                 return  # a later state of the source follows
-            self._look(binding, name, Priority.NORMAL)
+            self._enqueue_if_due(binding, name, Priority.NORMAL)
             yield
 
-    def _look(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
+    def _enqueue_if_due(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
         """Queue one copy if it is due; one that failed before is retried at once."""
         summary = RuleSummary()
         alone = self._context.index.is_alone(binding)

@@ -129,7 +129,7 @@ class SharedWatch:
             listener(name, None, wanted.record)
         if place.synced:
             on_synced()
-        wanted.look()
+        wanted.refresh()
         return place
 
     def leave(self, wanted: _Wanted, place: NamedSubscription) -> None:
@@ -151,11 +151,11 @@ class SharedWatch:
             return
         if new is None:
             wanted.take(None)
-        wanted.look()
+        wanted.refresh()
 
     def _synced(self) -> None:
         for wanted in list(self._wanted.values()):
-            wanted.look()
+            wanted.refresh()
             wanted.announce()
 
 
@@ -183,7 +183,7 @@ class _Wanted:
             return True
         return not self.record.whole and self.shared.share.has_room(self.record.size)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read the object if the watch has another version."""
         if self.is_stale and self._task is None:
             self._task = asyncio.create_task(self._read(), name=f"read source {self.name}")

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from copyrator.copies.context import CopyContext
 
 
-def tell_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
     """Templates that can't be rendered; other failures are reported when a write fails."""
     if state.phase is not RulePhase.SERVING or state.compiled is None:
         return
     resource = context.home.kinds[state.compiled.resource].resource
     for sample in summary.samples:
         if sample.reason is FailureReason.TEMPLATE_ERROR:
-            tell_owner(context, rule, resource, sample)
+            notify_owner(context, rule, resource, sample)
 
 
-def tell_owner(context: CopyContext, rule: Rule, resource: Resource, failure: Failure) -> None:
+def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: Failure) -> None:
     """Record an Event about a copy that can't be written, within the limits."""
     namespace = failure.namespace
     if failure.reason is FailureReason.NOT_ACCEPTED or namespace == rule.key.namespace:

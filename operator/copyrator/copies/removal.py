@@ -99,8 +99,8 @@ class RuleRemover:
         for key in left:
             context.queue.add(key, Priority.NORMAL, respect_backoff=True)
         problems = [context.problems[key] for key in left if key in context.problems]
-        verdict = ready_conditions.removing(len(left), (problem.message for problem in problems))
-        await write_status(context, state, rule, verdict, RuleFacts(failures=problems))
+        condition = ready_conditions.removing(len(left), (problem.message for problem in problems))
+        await write_status(context, state, rule, condition, RuleFacts(failures=problems))
         return RequeueAfter(SAFETY_NET)
 
     def _others_turn(self, rule: Rule) -> float:

@@ -24,13 +24,13 @@ from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy import rollout as policy
-from copyrator.copies.policy.consumers import Occasion, Seen, hurt, unhealthy
+from copyrator.copies.policy.consumers import Occasion, Seen, newly_unhealthy, unhealthy
 from copyrator.copies.rollout_targets import Found, compare, content_of
 from copyrator.copies.rule_state import RuleState
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class RolloutActions:
     """What a rollout acts through."""
 
     consumers: Consumers
@@ -42,21 +42,21 @@ AT_ONCE: Final = 0.0
 """In place of seconds: the content has changed meanwhile."""
 FAULT_SECONDS: Final = 15.0
 """Seconds before consumers that couldn't be read or restarted are read again."""
-LOOK_SECONDS: Final = 30.0
+CONSUMER_READ_SECONDS: Final = 30.0
 """Seconds between two looks at the consumer that stopped a rollout."""
 UNSAVED: Final = 1.0
 """Seconds before a step is begun again whose state couldn't be written."""
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Decision:
     """One decision about one rule."""
 
     context: CopyContext
     state: RuleState
     compiled: CompiledRule
     spec: Rollout
-    means: Means
+    actions: RolloutActions
 
     @property
     def gate(self) -> RolloutGate:
@@ -129,8 +129,8 @@ class _Turn:
             if found.unwritten:
                 return None  # each write is followed by a look at the rule
             occasion = Occasion(self.compiled.rule.owner, content, back=interrupted is not None)
-            seen = await self.means.consumers.look(self.compiled, places)
-            await self.means.consumers.restart(occasion, seen)
+            seen = await self.actions.consumers.find(self.compiled, places)
+            await self.actions.consumers.restart(occasion, seen)
             if content_of(self.context, self.compiled) != content:
                 self.gate.close()
                 return AT_ONCE
@@ -144,7 +144,7 @@ class _Turn:
         if state.step == 1:
             self.gate.close()
         if self.spec.health:
-            seen = await self._look(state, found)
+            seen = await self._read_consumers(state, found)
             state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
         if not await self._persist(state):
             return UNSAVED
@@ -160,7 +160,7 @@ class _Turn:
         before, written = self.state.rollout, False
         self.state.rollout = state
         try:
-            written = await self.means.persist()
+            written = await self.actions.persist()
         finally:
             if not written:
                 self.state.rollout = before
@@ -176,9 +176,9 @@ class _Turn:
             if any(name in self.gate for name in found.unwritten):
                 return None  # each write is followed by a look at the rule
             if self.spec.restart is Restart.CONSUMERS:
-                seen = await self._look(state, found)
+                seen = await self._read_consumers(state, found)
                 occasion = Occasion(self.compiled.rule.owner, state.content)
-                await self.means.consumers.restart(occasion, seen)
+                await self.actions.consumers.restart(occasion, seen)
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
             self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
@@ -188,7 +188,7 @@ class _Turn:
         if left > 0:
             return left
         if self.spec.health and self.compiled.rule.resume != state.ticket:
-            one = hurt(state, await self._look(state, found))
+            one = newly_unhealthy(state, await self._read_consumers(state, found))
             if one is not None:
                 return self._stop(state, one)
         return await self._end_step(state, found)
@@ -213,45 +213,45 @@ class _Turn:
 
     # --- health ----------------------------------------------------------------------------------
 
-    async def _look(self, state: RolloutState, found: Found) -> list[Seen]:
+    async def _read_consumers(self, state: RolloutState, found: Found) -> list[Seen]:
         """Read the consumers in the namespaces whose turn a step is."""
         if self.gate.step == state.step:
             places: Sequence[str] = self.gate.portion
         else:
             places = policy.portion(self.spec, state.step, found.ordered)
-        return await self.means.consumers.look(self.compiled, places)
+        return await self.actions.consumers.find(self.compiled, places)
 
     def _stop(self, state: RolloutState, one: Seen) -> float:
         """Write nothing more, but what doesn't exist."""
         self.gate.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
         self.state.report_at_once()
-        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
+        self.state.next_consumer_read = self.context.monotonic() + CONSUMER_READ_SECONDS
         self._count("stopped")
-        return LOOK_SECONDS
+        return CONSUMER_READ_SECONDS
 
     async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
         """Continue when a user requests it, or when the consumer has recovered."""
         self.gate.stop()
         if self.compiled.rule.resume == state.ticket:
             return await self._end_step(state, found)
-        left = self.state.next_look - self.context.monotonic()
+        left = self.state.next_consumer_read - self.context.monotonic()
         if left > 0:
             return left
-        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
-        seen = await self.means.consumers.read(self.compiled, stopped.consumer)
+        self.state.next_consumer_read = self.context.monotonic() + CONSUMER_READ_SECONDS
+        seen = await self.actions.consumers.read(self.compiled, stopped.consumer)
         if seen is not None and not seen.healthy:
-            return LOOK_SECONDS
-        one = hurt(state, await self._look(state, found))
+            return CONSUMER_READ_SECONDS
+        one = newly_unhealthy(state, await self._read_consumers(state, found))
         if one is not None:
             self.state.rollout = dataclasses.replace(
                 state, stopped=Stopped(one.consumer, one.lacks)
             )
-            return LOOK_SECONDS
+            return CONSUMER_READ_SECONDS
         return await self._end_step(state, found)
 
 
-async def advance(context: CopyContext, state: RuleState, means: Means) -> float | None:
+async def advance(context: CopyContext, state: RuleState, actions: RolloutActions) -> float | None:
     """Decide where a rule's changed content is written now.
 
     Returns:
@@ -269,4 +269,4 @@ async def advance(context: CopyContext, state: RuleState, means: Means) -> float
     if not context.rollouts:
         compiled.gate.open()
         return None
-    return await _Turn(context, state, compiled, spec, means).take()
+    return await _Decision(context, state, compiled, spec, actions).take()

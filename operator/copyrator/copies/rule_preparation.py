@@ -40,16 +40,16 @@ KIND_AGAIN = 15.0
 
 
 class StoppedError(Exception):
-    """The rule can't be served (now); without a verdict, its status isn't changed."""
+    """The rule can't be served (now); without a condition, its status isn't changed."""
 
     def __init__(
         self,
-        verdict: ReadyCondition | None,
+        condition: ReadyCondition | None,
         again: float | None = None,
         facts: RuleFacts | None = None,
     ) -> None:
-        super().__init__(verdict and verdict.message)
-        self.verdict = verdict
+        super().__init__(condition and condition.message)
+        self.condition = condition
         self.again = again
         self.facts = facts or RuleFacts()
 
@@ -82,10 +82,10 @@ class RulePreparation:
         return spec
 
     def _accepted_spec(self, rule: Rule) -> RuleSpec:
-        verdict = refusal(rule, self._context.settings, self._kinds)
-        if verdict is not None:
+        condition = refusal(rule, self._context.settings, self._kinds)
+        if condition is not None:
             self._remover.freeze(rule)
-            raise StoppedError(verdict)
+            raise StoppedError(condition)
         assert not isinstance(rule.spec, InvalidSpec)
         return rule.spec
 
@@ -197,10 +197,10 @@ class RulePreparation:
         watches = [*state.sources, view.registration, context.home.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
-            verdict = ready_conditions.watch_fault(watches)
-            if verdict is None and not compiled.rule.is_observed:
-                verdict = ready_conditions.reading()
-            raise StoppedError(verdict, RECHECK_SECONDS)
+            condition = ready_conditions.watch_fault(watches)
+            if condition is None and not compiled.rule.is_observed:
+                condition = ready_conditions.reading()
+            raise StoppedError(condition, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
             state.pause()
@@ -233,4 +233,6 @@ class RulePreparation:
             state.pause()
             state.freeze()
             again = ROOM_AGAIN if error.waits else None
-            raise StoppedError(error.verdict, again, facts_before(self._context, state)) from error
+            raise StoppedError(
+                error.condition, again, facts_before(self._context, state)
+            ) from error

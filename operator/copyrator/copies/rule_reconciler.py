@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copyrator.api.certificates import read_certificates, seconds_until_news
+from copyrator.api.certificates import read_certificates, seconds_until_transition
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
@@ -13,17 +13,17 @@ from copyrator.copies.consumers import Consumers
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
-from copyrator.copies.notices import tell_owners
+from copyrator.copies.notices import notify_owners
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
-from copyrator.copies.rollouts import Means, advance
+from copyrator.copies.rollouts import RolloutActions, advance
 from copyrator.copies.rule_preparation import RECHECK_SECONDS, RulePreparation, StoppedError
 from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.status import (
     delay_first_status,
-    say_failed,
-    say_forbidden,
+    report_failed,
+    report_forbidden,
     write_status,
 )
 from copyrator.copies.summarize import RuleSummary, summarize_rule
@@ -56,10 +56,10 @@ class RuleReconciler:
             return RequeueAfter(0.2)  # the rule has changed: its event is on the way
         except ApiError as error:
             if isinstance(error, errors.Forbidden):
-                await say_forbidden(self._context, rule, error)
+                await report_forbidden(self._context, rule, error)
             return Failed(error)
         except Exception as error:
-            await say_failed(self._context, rule, error)
+            await report_failed(self._context, rule, error)
             return Failed(error)
 
     async def _reconcile(self, rule: Rule) -> Outcome:
@@ -72,7 +72,7 @@ class RuleReconciler:
 
     def _until_certificate(self, rule: Rule, outcome: Outcome) -> Outcome:
         """Reconcile the rule again no later than a certificate begins to be warned of, or ends."""
-        wait = seconds_until_news(
+        wait = seconds_until_transition(
             read_certificates(rule.status),
             self._context.clock(),
             self._context.settings.certificate_warning,
@@ -86,8 +86,8 @@ class RuleReconciler:
             await self._judge_edit(state, rule, spec)
             wait = await self._advance(state, rule)
         except StoppedError as stopped:
-            if stopped.verdict:
-                await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
+            if stopped.condition:
+                await write_status(self._context, state, rule, stopped.condition, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
         return sooner(await self._summarize(state, rule), wait)
 
@@ -116,7 +116,7 @@ class RuleReconciler:
             stored = read_rollout_state(rule.status)
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
-        wait = await advance(self._context, state, Means(self._consumers, persist))
+        wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
         if state.rollout is not None and state.rollout.running:
             state.forget_lag()  # its copies are late on purpose
         return wait
@@ -132,7 +132,7 @@ class RuleReconciler:
                 context.problems.pop(key, None)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
-        tell_owners(context, state, rule, summary)
+        notify_owners(context, state, rule, summary)
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
         fresh = state.summarized != rule.generation

@@ -31,7 +31,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
         refused = sum(len(watch.store) for watch in state.sources) - sources
     assert context.home.namespace_watch is not None
-    verdict = ready_conditions.watch_fault(
+    condition = ready_conditions.watch_fault(
         [
             *state.sources,
             context.home.kinds[compiled.resource].registration,
@@ -54,7 +54,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
             overridden=tuple(composition.overridden),
             composed_of=composition.to_string(),
         )
-    await write_status(context, state, rule, verdict, found)
+    await write_status(context, state, rule, condition, found)
 
 
 async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:

@@ -44,7 +44,7 @@ class RuleState:
         had: copies that the rule had before this generation wrote anything.
         rollout: what the status is to say of the rollout; None while it isn't known.
         rollout_fault: why a rollout can't continue now: a message.
-        next_look: loop time before which the consumer that stopped a rollout isn't read again.
+        next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
         trace: what caused the latest writes, for the log and the Events.
         recalled: whether the status was read for what an earlier process decided.
         source_changed: loop time of the first change of a source that not all copies have yet.
@@ -65,7 +65,7 @@ class RuleState:
     recalled: bool = False
     rollout: RolloutState | None = None
     rollout_fault: str | None = None
-    next_look: float = 0.0
+    next_consumer_read: float = 0.0
     trace: RuleTrace = field(default_factory=RuleTrace)
     source_changed: float | None = None
     next_status: float = 0.0

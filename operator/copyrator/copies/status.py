@@ -45,24 +45,24 @@ def delay_first_status(context: CopyContext, state: RuleState) -> None:
 
 
 async def write_status(
-    context: CopyContext, state: RuleState, rule: Rule, verdict: ReadyCondition, facts: RuleFacts
+    context: CopyContext, state: RuleState, rule: Rule, condition: ReadyCondition, facts: RuleFacts
 ) -> None:
     """Write the status if it changed; at most once a second for a rule.
 
     Raises:
         ApiError: it can't be written.
     """
-    context.rule_metrics.note(rule.key, verdict.reason, facts.copies)
-    if verdict.reason not in _NOT_NEWS:
+    context.rule_metrics.note(rule.key, condition.reason, facts.copies)
+    if condition.reason not in _NOT_NEWS:
         facts = dataclasses.replace(facts, request=rule.requested)
     facts = dataclasses.replace(
         facts,
-        unconfirmed=_unconfirmed(state, rule, verdict),
+        unconfirmed=_unconfirmed(state, rule, condition),
         warning=context.settings.certificate_warning,
         steps=_steps(rule),
     )
     status = build_rule_status(
-        rule.status, verdict, facts, generation=rule.generation, now=context.clock()
+        rule.status, condition, facts, generation=rule.generation, now=context.clock()
     )
     context.rule_metrics.note_certificates(rule.key, read_certificates(status))
     if _is_known(status, rule.status):
@@ -94,20 +94,20 @@ async def write_status(
     except (errors.NotFound, errors.ConflictError):
         return  # gone, or another one of the same name: its event is on the way
     rule.status = status
-    if ready_reason(known) != verdict.reason and verdict.reason not in _NOT_NEWS:
-        good = verdict.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
-        _tell(context, rule, verdict.reason, verdict.message, good=good)
-    _tell_of_certificates(context, rule, known)
+    if ready_reason(known) != condition.reason and condition.reason not in _NOT_NEWS:
+        good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
+        _record_event(context, rule, condition.reason, condition.message, good=good)
+    _record_certificate_event(context, rule, known)
 
 
-async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
+async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
     """Report a missing permission in the status, unless it is the one to write the status."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(errors.ApiError):
         await write_status(context, state, rule, ready_conditions.forbidden(error), RuleFacts())
 
 
-async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
+async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
     """Report an internal error that keeps a rule from being served."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(Exception):  # the first error matters, and the worker logs it
@@ -126,13 +126,13 @@ def _steps(rule: Rule) -> int | None:
     return len(rule.spec.rollout.steps) if rule.spec.rollout else 0
 
 
-def _unconfirmed(state: RuleState, rule: Rule, verdict: ReadyCondition) -> UnconfirmedEdit | None:
+def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> UnconfirmedEdit | None:
     """What the status keeps of an edit whose deletions aren't allowed (yet).
 
     Not of a rule that is paused: it deletes nothing before another edit.
     """
     last = confirmed_generation(rule.status)
-    paused = verdict.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
+    paused = condition.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
     if paused or rule.generation in (state.confirmed, last):
         return None
     edit = state.unconfirmed
@@ -142,7 +142,7 @@ def _unconfirmed(state: RuleState, rule: Rule, verdict: ReadyCondition) -> Uncon
     return known or (UnconfirmedEdit(last) if last else None)
 
 
-def _tell_of_certificates(context: CopyContext, rule: Rule, known: Any) -> None:
+def _record_certificate_event(context: CopyContext, rule: Rule, known: Any) -> None:
     """Once when a certificate begins to be warned of, and once when it ends."""
     kind = ConditionType.CERTIFICATE_EXPIRING
     before, after = (
@@ -150,10 +150,12 @@ def _tell_of_certificates(context: CopyContext, rule: Rule, known: Any) -> None:
     )
     same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
     if after.get("status") == ConditionStatus.TRUE and not same:
-        _tell(context, rule, after["reason"], after["message"], good=False)
+        _record_event(context, rule, after["reason"], after["message"], good=False)
 
 
-def _tell(context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool) -> None:
+def _record_event(
+    context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool
+) -> None:
     context.recorder.record(
         ObjectRef(
             names.RULE_API_VERSION,

@@ -65,18 +65,18 @@ class UnmanagedObjects:
 
     Args:
         informers: for the watches; None where nothing is to be watched.
-        look_again: makes a key due in so many seconds.
+        requeue: makes a key due in so many seconds.
         monotonic: the clock.
     """
 
     def __init__(
         self,
         informers: InformerFactory | None,
-        look_again: Callable[[CopyKey, float, Priority], None],
+        requeue: Callable[[CopyKey, float, Priority], None],
         monotonic: Callable[[], float],
     ) -> None:
         self.watches = UnmanagedWatches(informers, self._changed)
-        self._look_again = look_again
+        self._requeue = requeue
         self._now = monotonic
         self._known: dict[CopyKey, UnmanagedObject] = {}
 
@@ -105,7 +105,7 @@ class UnmanagedObjects:
         """Whether the object's watch shows that it doesn't exist."""
         return self.watches.version(key) == ""
 
-    def met(
+    def record(
         self, key: CopyKey, resource: Resource, found: Unmanaged, winner: CopyRequest
     ) -> UnmanagedObject:
         """An object was found at the target of a rule."""
@@ -131,7 +131,7 @@ class UnmanagedObjects:
         """A rule isn't served any more: requeue the targets of its conflicts."""
         for key, known in self._known.items():
             if known.owner == owner:
-                self._look_again(key, 0.0, Priority.RESYNC)
+                self._requeue(key, 0.0, Priority.RESYNC)
 
     def close(self) -> None:
         """Drop everything, for good."""
@@ -143,7 +143,7 @@ class UnmanagedObjects:
         if known is None or version == known.version:
             return
         wait = known.looked_at + FIRST_REREAD - self._now() if version else 0.0
-        self._look_again(key, max(wait, 0.0), Priority.NORMAL)
+        self._requeue(key, max(wait, 0.0), Priority.NORMAL)
 
 
 def compares(winner: CopyRequest) -> bool:

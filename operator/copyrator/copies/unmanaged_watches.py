@@ -30,11 +30,11 @@ class _Followed:
 
 
 class UnmanagedWatches:
-    """Calls ``on_news`` for every change of the objects that it watches."""
+    """Calls ``on_change`` for every change of the objects that it watches."""
 
-    def __init__(self, informers: InformerFactory | None, on_news: OnNews) -> None:
+    def __init__(self, informers: InformerFactory | None, on_change: OnNews) -> None:
         self._informers = informers
-        self._on_news = on_news
+        self._on_change = on_change
         self._followed: dict[CopyKey, _Followed] = {}
         each = limits.UNMANAGED_WATCHES
         self._trusted = FairLimit(each=each, together=limits.TRUSTED_UNMANAGED_WATCHES)
@@ -67,11 +67,11 @@ class UnmanagedWatches:
         )
 
         def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._on_news(key, new.resource_version if new else "")
+            self._on_change(key, new.resource_version if new else "")
 
         def synced() -> None:
             if self.version(key) == "":
-                self._on_news(key, "")
+                self._on_change(key, "")
 
         registration = self._informers.acquire(spec, changed, on_synced=synced)
         self._followed[key] = _Followed(registration, places, namespace)

@@ -16,7 +16,7 @@ from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.policy.adoption import kept_extras
 from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_object
-from copyrator.copies.policy.merging import is_as_it_stands, merge_into
+from copyrator.copies.policy.merging import is_unchanged, merge_into
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.ownership_claim import claimed_fields
 from copyrator.copies.policy.planning import Action, Plan, Unmanaged
@@ -47,7 +47,7 @@ class CopyWriter:
         """What `read` returned, so that a write needn't read again."""
         self._exact = view.resource.kind in EXACT_KINDS
 
-    async def look(self) -> None:
+    async def read_metadata(self) -> None:
         """Read the target's metadata.
 
         Raises:
@@ -133,7 +133,7 @@ class CopyWriter:
         else:
             live = await self._live(record.uid)
             body = self._merged(winner, live)
-            if is_as_it_stands(live, body):  # others wrote it, too, and it is right
+            if is_unchanged(live, body):  # others wrote it, too, and it is right
                 self._settle(winner, self._view.reader(live))
                 return
         whole, self._whole = self._whole, None

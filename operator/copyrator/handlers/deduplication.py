@@ -99,9 +99,9 @@ class EventDeduplicator:
             return
         else:
             self._versions[name] = version
-        self._hand_over(name, body, gone=kind == "DELETED")
+        self._deliver_one(name, body, gone=kind == "DELETED")
 
-    def _hand_over(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
+    def _deliver_one(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
         """Deliver one object; an exception is logged as this object's fault."""
         try:
             # The API leaves the type out of the items of a list.
@@ -169,7 +169,7 @@ class EventDeduplicator:
         if self._versions.pop(name, None) is not None:
             log.info("%s %s was deleted; its deletion event was missed", self.resource.kind, name)
             gone = {"metadata": {"namespace": name.namespace, "name": name.name}}
-            self._hand_over(name, gone, gone=True)
+            self._deliver_one(name, gone, gone=True)
 
     async def _list(
         self, reader: Reader, namespace: str | None, field_selector: str | None = None

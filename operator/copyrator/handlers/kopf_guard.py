@@ -134,7 +134,7 @@ class _Exchange:
         if first:
             self.path.page_size = LONGEST_PAGE
         while True:
-            self._ask_for(self.path.page_size)
+            self._limit_page(self.path.page_size)
             try:
                 response = await self._try(whole=True)
                 if self.path.spec and response.status != 404:
@@ -143,14 +143,14 @@ class _Exchange:
                 self.path.page_size = fewer(self.path.page_size)
                 continue
             except ApiError as error:
-                self.path.note(error, everywhere=self.connection.fails_everybody)
+                self.path.note(error, everywhere=self.connection.breaker_is_open)
                 if isinstance(error, Gone):
                     raise aiohttp.ClientPayloadError("the list's page has expired") from error
                 continue
             self.path.answered()
             return response
 
-    def _ask_for(self, most: int) -> None:
+    def _limit_page(self, most: int) -> None:
         """Limit the number of objects in a page."""
         url = self.request.url
         if self.path.spec and int(url.query.get("limit", LONGEST_PAGE)) > most:
@@ -172,7 +172,7 @@ class _Exchange:
             try:
                 response = await self._try(whole=False)
             except ApiError as error:
-                lost = self.path.broke(error, everywhere=self.connection.fails_everybody)
+                lost = self.path.broke(error, everywhere=self.connection.breaker_is_open)
                 if self.refusal is None or not lost:
                     continue
                 response, self.refusal.status = self.refusal, 200
@@ -203,7 +203,7 @@ class _Exchange:
             if tls or isinstance(error, Unauthorized):
                 await self.connection.renew(generation)
             raise
-        self.path.heard = self.path.clock()
+        self.path.last_contact = self.path.clock()
         return response
 
     async def _send(self, *, whole: bool) -> aiohttp.ClientResponse:

@@ -38,7 +38,7 @@ class KopfPath:
 
     Attributes:
         spec: what is listed and watched here; None for discovery.
-        heard: `clock` at the server's last answer.
+        last_contact: `clock` at the server's last answer.
         page_size: limit of objects in the list's next page.
         on_refused: called for every RBAC 403.
         on_listed: called with the names in a complete list.
@@ -51,7 +51,7 @@ class KopfPath:
         self.spec = spec
         self.timing = timing
         self.clock = clock
-        self.heard = clock()
+        self.last_contact = clock()
         self.page_size = LONGEST_PAGE
         self.on_refused: OnRefused = _ignore
         self.on_listed: OnListed = lambda _spec, _names: None
@@ -70,7 +70,7 @@ class KopfPath:
             objects=0,
             failure=self._faults.current,
             failing_for=self._faults.seconds,
-            unheard_for=self.clock() - self.heard,
+            silent_for=self.clock() - self.last_contact,
         )
 
     async def rest(self) -> None:
@@ -93,7 +93,7 @@ class KopfPath:
         report, restart = self.health.broke(error, opened=opened)
         if report:
             silent = report.reason == "WatchSilent"
-            self.note(report, since=self.heard if silent else None, everywhere=everywhere)
+            self.note(report, since=self.last_contact if silent else None, everywhere=everywhere)
             if silent and not doubted:
                 self.on_silent()
         return bool(restart)
@@ -162,7 +162,7 @@ class GuardedEvents:
         try:
             async with aclosing(lines(self._chunks())) as found:
                 async for line in found:
-                    yield self._judged(line) + b"\n"
+                    yield self._checked(line) + b"\n"
             path.ended(path.clock() - opened)
         except ApiError as error:
             if path.clock() - opened >= path.timing.stable:
@@ -184,12 +184,12 @@ class GuardedEvents:
                 raise BrokenAnswer("the watch was interrupted") from error
             if not chunk:
                 return
-            path.heard = path.clock()
+            path.last_contact = path.clock()
             if path.health.doubt:
                 path.recover()
             yield chunk
 
-    def _judged(self, line: bytes) -> bytes:
+    def _checked(self, line: bytes) -> bytes:
         """Check an event and convert it to kopf's form.
 
         Raises:

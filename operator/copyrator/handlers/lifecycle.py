@@ -84,7 +84,7 @@ async def _end_watches() -> None:
         await asyncio.wait(watches, timeout=WATCH_ENDS_SECONDS)
 
 
-def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log uncaught exceptions, except of a watch of kopf's that is stopped within an event.
 
     Its generator is closed only when the loop ends, which is too late.
@@ -129,7 +129,7 @@ async def run_kopf(
     SIGTERM and SIGINT set both events.
     """
     others = asyncio.all_tasks()
-    asyncio.get_running_loop().set_exception_handler(_complain)
+    asyncio.get_running_loop().set_exception_handler(_log_exception)
     registry = kopf.OperatorRegistry()
     lifecycle.register(registry)
     settings = kopf.OperatorSettings()

@@ -79,7 +79,7 @@ class ObjectRef:
 
 
 @dataclass(slots=True)
-class _News:
+class _PendingEvent:
     """One Event and the number of its repetitions."""
 
     regarding: ObjectRef
@@ -125,10 +125,10 @@ class EventRecorder:
         self._clock = clock
         self._now = now
         self._metrics = metrics
-        self._news: OrderedDict[tuple[ObjectRef, str, str, str], _News] = OrderedDict()
+        self._news: OrderedDict[tuple[ObjectRef, str, str, str], _PendingEvent] = OrderedDict()
         self._buckets: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
         self._terminating: dict[str, float] = {}
-        self._queue: FairQueue[_News] = FairQueue(QUEUE)
+        self._queue: FairQueue[_PendingEvent] = FairQueue(QUEUE)
 
     def record(
         self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
@@ -149,7 +149,9 @@ class EventRecorder:
             if not self._allowed(regarding):
                 return self._drop("rate_limit")
             now = self._now()
-            news = self._news[key] = _News(regarding, type_, reason, message, first=now, last=now)
+            news = self._news[key] = _PendingEvent(
+                regarding, type_, reason, message, first=now, last=now
+            )
             if len(self._news) > MEMORY:
                 self._news.popitem(last=False)
         else:
@@ -178,7 +180,7 @@ class EventRecorder:
         except TimeoutError:
             log.info("Events not written before shutdown: %d", len(self._queue))
 
-    async def _write(self, news: _News) -> None:
+    async def _write(self, news: _PendingEvent) -> None:
         news.queued = False
         if not self._speaks_in(news.namespace):
             return self._drop("out_of_scope")
@@ -209,7 +211,7 @@ class EventRecorder:
                 self._metrics.events_recorded.labels(news.type, news.reason).inc()
         return None
 
-    async def _create(self, news: _News, count: int) -> None:
+    async def _create(self, news: _PendingEvent, count: int) -> None:
         try:
             await self._client.create(EVENTS, news.namespace, self._body(news, count))
         except AlreadyExists:
@@ -220,7 +222,7 @@ class EventRecorder:
             count += said
             await self._raise_count(news, count)
 
-    async def _raise_count(self, news: _News, count: int) -> None:
+    async def _raise_count(self, news: _PendingEvent, count: int) -> None:
         patch = {"count": count, "lastTimestamp": _stamp(news.last)}
         try:
             await self._client.patch(EVENTS, news.namespace, news.name, patch)
@@ -229,7 +231,7 @@ class EventRecorder:
                 raise
             await self._client.create(EVENTS, news.namespace, self._body(news, count))
 
-    def _body(self, news: _News, count: int) -> dict[str, Any]:
+    def _body(self, news: _PendingEvent, count: int) -> dict[str, Any]:
         about = news.regarding
         involved = {
             "apiVersion": about.api_version,

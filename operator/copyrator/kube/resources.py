@@ -135,7 +135,7 @@ class Discovery:
         self._patience = patience
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._asked_at: float | None = None
+        self._discovered_at: float | None = None
         self._by_kind: dict[str, list[Resource]] = {}
 
     async def resolve(self, kind: str, api_version: str | None = None) -> Resource:
@@ -176,7 +176,7 @@ class Discovery:
     async def _found_anew(self, kind: str, api_version: str | None = None) -> list[Resource]:
         """The kind by a discovery made now, or just before."""
         async with self._lock:
-            if self._may_ask():
+            if self._may_discover():
                 await self.refresh()
         return self._lookup(kind, api_version)
 
@@ -188,14 +188,14 @@ class Discovery:
             for res in _resources(answer.get("items") or ()):
                 by_kind.setdefault(res.kind, []).append(res)
         self._by_kind = by_kind
-        self._asked_at = self._clock()
+        self._discovered_at = self._clock()
 
     def _lookup(self, kind: str, api_version: str | None = None) -> list[Resource]:
         found = self._by_kind.get(kind, [])
         return [res for res in found if api_version in (None, res.api_version)]
 
-    def _may_ask(self) -> bool:
-        return self._asked_at is None or self._clock() - self._asked_at >= self._patience
+    def _may_discover(self) -> bool:
+        return self._discovered_at is None or self._clock() - self._discovered_at >= self._patience
 
 
 def _of_group(found: Iterable[Resource], group: str) -> Resource | None:

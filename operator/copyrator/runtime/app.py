@@ -92,7 +92,7 @@ class App:
         try:
             await self.health.start()
             parts, background = await self._prepare()
-            await self._win(parts)
+            await self._wait_for_leadership(parts)
             await self._work(parts, background)
         except (ListenError, WebhookError) as error:
             raise lifecycle.StartError(str(error)) from None
@@ -117,7 +117,7 @@ class App:
         parts.permissions.on_granted = self._retry_refused
         self.kopf_guard.on_refused = parts.permissions.refused
         self.kopf_guard.on_silent = parts.informers.suspect
-        parts.copying.ask_for_rules(self._rules.knows)
+        parts.copying.set_rules_known(self._rules.knows)
         background.start(
             parts.permissions.review_for_ever(client), "the review of missing permissions"
         )
@@ -130,14 +130,16 @@ class App:
         self._observe_watches(parts, background)
         for controller in (parts.copying, parts.deploying):
             self._stack.push_async_callback(controller.stop)
-        await prerequisites.patiently(
+        await prerequisites.retry_until_done(
             parts.copying.prepare, waiting, "copy rules can't be served yet"
         )
-        await prerequisites.patiently(parts.deploying.start, waiting, "Bundles can't be served yet")
+        await prerequisites.retry_until_done(
+            parts.deploying.start, waiting, "Bundles can't be served yet"
+        )
         await self._start_webhook(parts)
         return parts, background
 
-    async def _win(self, parts: Parts) -> None:
+    async def _wait_for_leadership(self, parts: Parts) -> None:
         """Return when this replica leads. A standby is ready: it could take over at once."""
         elector, queue = parts.elector, parts.queue
         if elector is None:
@@ -145,13 +147,13 @@ class App:
             return
         self.metrics.leader.set_function(lambda: elector.leads)
         self.health.ready.add("lead", lambda: elector.fault)
-        await prerequisites.win(elector, self.waiting, lambda: self._list(parts))
+        await prerequisites.wait_for_leadership(elector, self.waiting, lambda: self._list(parts))
         elector.keep(lambda leads: queue.serve() if leads else queue.pause(), self._step_down)
 
     async def _list(self, parts: Parts) -> None:
         """List all rules and Bundles."""
         for deduplicator in (self._rules, self._bundles):
-            await prerequisites.patiently(
+            await prerequisites.retry_until_done(
                 lambda deduplicator=deduplicator: deduplicator.resync(parts.client),  # type: ignore[misc]
                 self.waiting,
                 f"{deduplicator.resource.key} can't be listed",
@@ -160,7 +162,7 @@ class App:
     async def _work(self, parts: Parts, background: watchdog.Background) -> None:
         """List everything again, then start the workers."""
         waiting = self.waiting
-        await prerequisites.patiently(
+        await prerequisites.retry_until_done(
             parts.copying.start, waiting, "copy rules can't be served yet"
         )
         await self._list(parts)

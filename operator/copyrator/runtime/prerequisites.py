@@ -69,7 +69,7 @@ class Waiting:
         self.reason = reason
 
 
-async def patiently(
+async def retry_until_done(
     attempt: Callable[[], Awaitable[T]],
     waiting: Waiting,
     what: str,
@@ -87,7 +87,7 @@ async def patiently(
         delay = min(delay * 2, LONGEST_DELAY)
 
 
-async def win(
+async def wait_for_leadership(
     elector: Candidate,
     waiting: Waiting,
     warm_up: Callable[[], Awaitable[object]],
@@ -99,7 +99,7 @@ async def win(
     """
     what = f"the Lease {elector.lease} can't be acquired"
     warm = False
-    while not await patiently(elector.attempt, waiting, what, sleep):
+    while not await retry_until_done(elector.attempt, waiting, what, sleep):
         if not warm:
             await warm_up()
         warm = True
@@ -120,7 +120,7 @@ async def wait_for_crds(
     """
     delay = FIRST_DELAY
     while True:
-        missing = await patiently(
+        missing = await retry_until_done(
             lambda: missing_crds(reader, readable=readable),
             waiting,
             "no response from the API server",

@@ -79,7 +79,7 @@ class StallMeter:
         original = getattr(asyncio.Handle, "_run", None)
         slots = getattr(asyncio.Handle, "__slots__", ())
         if original is None or not {"_callback", "_context"} <= set(slots):
-            self._say_off()
+            self._log_disabled()
             return
         self._original = original
         self._measured = self._around(original)
@@ -124,7 +124,7 @@ class StallMeter:
             self._observe(seconds)
             if seconds > LOGGED_SECONDS and self._may_log():
                 # A copy: the callback's own context may be entered elsewhere.
-                handle._context.copy().run(self._tell, handle, seconds)
+                handle._context.copy().run(self._log_stall, handle, seconds)
         except Exception:
             log.exception("The event loop's stalls aren't measured any more")
             self.uninstall()
@@ -138,7 +138,7 @@ class StallMeter:
             self._suppressed += 1
         return self._lines <= LINES
 
-    def _tell(self, handle: Any, seconds: float) -> None:
+    def _log_stall(self, handle: Any, seconds: float) -> None:
         work = " ".join(f"{key}={value}" for key, value in self._in_work().items())
         suppressed, self._suppressed = self._suppressed, 0
         log.warning(
@@ -153,9 +153,9 @@ class StallMeter:
         """Turn the meter off if this very callback didn't run through it."""
         if self.on and not self._seen:
             self.uninstall()
-            self._say_off()
+            self._log_disabled()
 
-    def _say_off(self) -> None:
+    def _log_disabled(self) -> None:
         log.warning(
             "copyrator_event_loop_stall_seconds stays empty: this version of Python "
             "runs asyncio's callbacks in an unknown way"

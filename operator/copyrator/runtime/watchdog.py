@@ -27,7 +27,7 @@ STUCK_SECONDS = 900.0
 FAULT_SECONDS = 10.0
 """Shorter failures aren't reported."""
 
-UNHEARD_SECONDS = 57.0
+SILENT_SECONDS = 57.0
 """Longer silence means a fault: streams of a healthy watch last 50 s and end with a bookmark."""
 
 IDLE_SECONDS = 20.0
@@ -83,8 +83,8 @@ def failing_watches(statuses: list[WatchStatus]) -> str | None:
             continue
         if status.failure and status.failing_for > FAULT_SECONDS:
             failing.append(f"{_name(status)} for {status.failing_for:.0f} s ({status.failure})")
-        elif status.unheard_for > UNHEARD_SECONDS:
-            failing.append(f"{_name(status)} for {status.unheard_for:.0f} s (no event or bookmark)")
+        elif status.silent_for > SILENT_SECONDS:
+            failing.append(f"{_name(status)} for {status.silent_for:.0f} s (no event or bookmark)")
     if not failing:
         return None
     more = f", and {len(failing) - 3} more" if len(failing) > 3 else ""
@@ -113,7 +113,7 @@ async def probe_api_server(
     open.
     """
     while True:
-        wait = IDLE_SECONDS - client.unheard_for
+        wait = IDLE_SECONDS - client.silent_for
         if wait <= 0:
             wait = PULSE_SECONDS
             with contextlib.suppress(ApiError):  # the client records it: `outage`
@@ -135,7 +135,7 @@ class Client(Protocol):
         ...
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         """Seconds since the server last answered."""
         ...
 

@@ -70,7 +70,7 @@ class Listener:
         assert handlers is not None
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: _Door(handlers, self._peers),
+                lambda: _ConnectionLimit(handlers, self._peers),
                 self._address or None,
                 self.port,
                 reuse_address=True,
@@ -94,7 +94,7 @@ class Listener:
             await runner.cleanup()
 
 
-class _Door(asyncio.Protocol):
+class _ConnectionLimit(asyncio.Protocol):
     """Passes a new connection to the server, or aborts it if there are too many."""
 
     def __init__(self, handlers: web.Server, peers: Peers) -> None:

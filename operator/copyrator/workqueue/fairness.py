@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
-from copyrator.workqueue.line import Line
+from copyrator.workqueue.waiters import Waiters
 
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 
@@ -44,7 +44,7 @@ class FairLimit:
         self._together = together
         self._held: Counter[str] = Counter()
         self._total = 0
-        self._waiting: dict[str, Line] = {}
+        self._waiting: dict[str, Waiters] = {}
         self._turns: dict[str, None] = {}
         """Those that wait and are below their limit, the next one first."""
 
@@ -69,7 +69,7 @@ class FairLimit:
         """Wait for a slot; `release` must follow."""
         if namespace is None or self.try_acquire(namespace):
             return
-        line = self._waiting.setdefault(namespace, Line())
+        line = self._waiting.setdefault(namespace, Waiters())
         turn = line.join()
         if self._may_have(namespace):
             self._turns.setdefault(namespace)

@@ -76,7 +76,7 @@ class Isolated:
                 self._idle.cancel()
             try:
                 async with asyncio.timeout(WALL_SECONDS):
-                    done, result = await self._ask((function, args, kwargs))
+                    done, result = await self._exchange((function, args, kwargs))
             except (asyncio.IncompleteReadError, OSError):
                 await self.close()
                 raise IsolatedError(
@@ -104,7 +104,7 @@ class Isolated:
             self._kill()
             await child.wait()
 
-    async def _ask(self, work: tuple[Any, ...]) -> tuple[bool, Any]:
+    async def _exchange(self, work: tuple[Any, ...]) -> tuple[bool, Any]:
         child = await self._running()
         assert child.stdin is not None
         assert child.stdout is not None

@@ -15,7 +15,7 @@ from statistics import median
 from types import TracebackType
 
 from copyrator.workqueue.fairness import tenant
-from copyrator.workqueue.line import Line
+from copyrator.workqueue.waiters import Waiters
 
 START = 32
 """The knee of an API server on two cores (docs/adr/0011); where it is lower, the limit is cut
@@ -76,8 +76,8 @@ class AdaptiveLimit:
         self._most = most
         self._clock = clock
         self._sleep = sleep
-        self._trusted = Line()
-        self._tenants = Line()
+        self._trusted = Waiters()
+        self._tenants = Waiters()
         self._trusted_run = 0
         """Slots given to work without a tenant since the last one for a tenant."""
         self._latencies: list[float] = []
@@ -142,7 +142,7 @@ class AdaptiveLimit:
             if self._next().call():
                 self.in_flight += 1
 
-    def _next(self) -> Line:
+    def _next(self) -> Waiters:
         if self._tenants and (not self._trusted or self._trusted_run >= TRUSTED_SHARE):
             self._trusted_run = 0
             return self._tenants

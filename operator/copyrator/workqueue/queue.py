@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from copyrator.workqueue.line import Line
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.ready_keys import Group, Ready, ReadyKeys
+from copyrator.workqueue.waiters import Waiters
 
 K = TypeVar("K", bound=Hashable)
 
@@ -71,7 +71,7 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, Priority] = {}
         self._serial = 0
         self._closed = False
-        self._getters = Line()
+        self._getters = Waiters()
         self._timer: asyncio.TimerHandle | None = None
         self._served_since = clock()
         self._paused = False

@@ -65,7 +65,7 @@ class _Calls:
     """In place of ``kube.client.transport.Transport``."""
 
     outage = None
-    unheard_for = 0.0
+    silent_for = 0.0
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

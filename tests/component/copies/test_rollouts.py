@@ -539,7 +539,7 @@ def workload(cluster, namespace: str, name: str = "web", **more: Any) -> str:
 @pytest.fixture
 async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
     """A rollout with health."""
-    monkeypatch.setattr(rollouts, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(rollouts, "CONSUMER_READ_SECONDS", 0.1)
     for number in range(TARGETS):
         cluster.namespace(f"t{number}")
         workload(cluster, f"t{number}")

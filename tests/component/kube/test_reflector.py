@@ -416,7 +416,7 @@ async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
     api.put("a", data={"v": "1"})
     api.script("watch", stream(bookmark(101), then="silence"))
     reflector = reflect(timing=replace(QUICK, silence=3600.0))
-    await until(lambda: reflector.unheard_for > QUICK.settled and api.count("watch"), "silence")
+    await until(lambda: reflector.silent_for > QUICK.settled and api.count("watch"), "silence")
     api.put("a", data={"v": "2"})
     reflector.suspect()
     await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")

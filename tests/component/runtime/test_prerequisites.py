@@ -10,7 +10,13 @@ import pytest
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unreachable
 from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease
 from copyrator.kube.resources import BUNDLES, RULES, Resource
-from copyrator.runtime.prerequisites import Waiting, missing_crds, patiently, wait_for_crds, win
+from copyrator.runtime.prerequisites import (
+    Waiting,
+    missing_crds,
+    retry_until_done,
+    wait_for_crds,
+    wait_for_leadership,
+)
 
 CRDS = {"copyrators.flant.com": RULES, "bundles.operator.werf.dev": BUNDLES}
 
@@ -179,8 +185,8 @@ class Standby:
         self.candidate = Candidate(*answers)
         self.notes: list[str] = []
 
-    async def win(self) -> list[str]:
-        await win(self.candidate, self.waiting, self._warm_up, self._sleep)
+    async def wait_for_leadership(self) -> list[str]:
+        await wait_for_leadership(self.candidate, self.waiting, self._warm_up, self._sleep)
         return self.notes
 
     async def _warm_up(self) -> None:
@@ -192,18 +198,21 @@ class Standby:
 
 
 async def test_who_leads_at_once_warms_nothing_up() -> None:
-    assert await Standby().win() == []
+    assert await Standby().wait_for_leadership() == []
 
 
 async def test_a_standby_warms_up_once_and_is_ready_while_it_waits() -> None:
-    assert await Standby(False, False, False).win() == ["warm up", *["pause, ready"] * 3]
+    assert await Standby(False, False, False).wait_for_leadership() == [
+        "warm up",
+        *["pause, ready"] * 3,
+    ]
 
 
 async def test_a_standby_that_cannot_read_the_lease_is_not_ready_until_it_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     standby = Standby(Forbidden("no get"), False, *[Unreachable("away")] * 2, False)
-    assert await standby.win() == [
+    assert await standby.wait_for_leadership() == [
         "back off, not ready",
         "warm up",
         "pause, ready",
@@ -230,7 +239,7 @@ async def test_pauses_grow_and_obey_the_server() -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    assert await patiently(attempt, Waiting("starting"), "it fails", sleep) == "there"
+    assert await retry_until_done(attempt, Waiting("starting"), "it fails", sleep) == "there"
     assert pauses[0] < 0.7
     assert all(pause <= 12.0 for pause in pauses[:8])
     assert pauses[8] > 26.0

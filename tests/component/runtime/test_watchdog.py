@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from copyrator.handlers.lifecycle import KopfWatch, NoMemories, _complain
+from copyrator.handlers.lifecycle import KopfWatch, NoMemories, _log_exception
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
@@ -42,7 +42,7 @@ def status(
         objects=3,
         failure=failure,
         failing_for=seconds,
-        unheard_for=unheard,
+        silent_for=unheard,
     )
 
 
@@ -114,7 +114,7 @@ class Server:
         self.outage: tuple[ApiError, float] | None = None
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         return self.now - self.answered
 
     async def request(self, method: str, path: str, *, timeout: float) -> None:
@@ -254,9 +254,9 @@ async def test_only_a_watch_of_kopfs_that_cant_be_closed_is_passed_over(
 
     loop = asyncio.get_running_loop()
     for generator in (infinite_watch(), ours()):
-        _complain(loop, {"message": f"{generator} can't be closed", "asyncgen": generator})
+        _log_exception(loop, {"message": f"{generator} can't be closed", "asyncgen": generator})
         await generator.aclose()  # type: ignore[attr-defined]
-    _complain(loop, {"message": "nobody caught this"})
+    _log_exception(loop, {"message": "nobody caught this"})
     assert ["ours" in caplog.messages[0], *caplog.messages[1:]] == [True, "nobody caught this"]
 
 

@@ -11,7 +11,7 @@ from copyrator.api.certificates import (
     Certificate,
     expiring,
     read_certificates,
-    seconds_until_news,
+    seconds_until_transition,
     soonest,
 )
 from copyrator.api.conditions import Health, ReadyCondition, conditions_by_type
@@ -43,7 +43,7 @@ def test_the_condition_and_its_next_change(left, status, reason, news):
     condition = expiring(found, NOW, WARNING)
     assert (condition and condition.status) == status
     assert (condition and condition.reason) == reason
-    assert seconds_until_news(found, NOW, WARNING) == news
+    assert seconds_until_transition(found, NOW, WARNING) == news
 
 
 def test_messages():
@@ -76,13 +76,13 @@ LEFT = st.integers(-(10**7), 10**7)
 def test_nothing_changes_before_the_announced_moment_and_something_does_then(left, warning):
     found = soonest(map(ends, left))
     now, before = NOW, expiring(found, NOW, warning)
-    wait = seconds_until_news(found, NOW, warning)
+    wait = seconds_until_transition(found, NOW, warning)
     if wait is None:
         assert expiring(found, NOW + timedelta(days=10**5), warning) == before
         return
     almost = now + timedelta(seconds=wait - 0.001)
     assert expiring(found, almost, warning) == before
-    later = seconds_until_news(found, now + timedelta(seconds=wait), warning)
+    later = seconds_until_transition(found, now + timedelta(seconds=wait), warning)
     assert later is None or later > 0
 
 

@@ -77,7 +77,7 @@ def test_a_status_that_is_none_counts_as_empty(status):
     ],
 )
 def test_only_what_matters_is_news(other, same):
-    assert rule("1").says_the_same(other) is same
+    assert rule("1").is_equivalent_to(other) is same
 
 
 MANY = {"template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ x }}"}}}

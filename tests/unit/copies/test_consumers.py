@@ -13,8 +13,8 @@ from copyrator.api.rollout import Consumer, RolloutState
 from copyrator.copies.policy.consumers import (
     Occasion,
     Seen,
-    hurt,
     names_used,
+    newly_unhealthy,
     read_consumer,
     restart_patch,
     to_restart,
@@ -205,8 +205,11 @@ def test_only_consumers_that_were_healthy_before_stop_a_rollout() -> None:
         CONTENT, step=1, started_at=NOW, unhealthy_before=("team-a/Deployment/ill",)
     )
     late = NOW + timedelta(seconds=1)
-    assert hurt(state, [seen("well", healthy=True), seen("ill"), seen("new", created=late)]) is None
-    found = hurt(state, [seen("z"), seen("b", created=NOW), seen("ill")])
+    assert (
+        newly_unhealthy(state, [seen("well", healthy=True), seen("ill"), seen("new", created=late)])
+        is None
+    )
+    found = newly_unhealthy(state, [seen("z"), seen("b", created=NOW), seen("ill")])
     assert found is not None
     assert found.consumer.name == "b"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.copies.policy.merging import is_as_it_stands, merge_into, reference_marks
+from copyrator.copies.policy.merging import is_unchanged, merge_into, reference_marks
 from copyrator.copies.policy.ownership import Shapes
 
 
@@ -125,10 +125,10 @@ def test_the_references_that_we_write_are_named_in_an_annotation():
 
 def test_a_body_that_would_change_nothing_is_known():
     live = {"metadata": {"name": "x", "managedFields": [], "labels": {"a": "b"}}, "spec": 1}
-    assert is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}, "finalizers": []}, "spec": 1})
-    assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}, "spec": 2})
-    assert not is_as_it_stands(live, {"metadata": {"labels": {}}, "spec": 1})
-    assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}})
+    assert is_unchanged(live, {"metadata": {"labels": {"a": "b"}, "finalizers": []}, "spec": 1})
+    assert not is_unchanged(live, {"metadata": {"labels": {"a": "b"}}, "spec": 2})
+    assert not is_unchanged(live, {"metadata": {"labels": {}}, "spec": 1})
+    assert not is_unchanged(live, {"metadata": {"labels": {"a": "b"}}})
     for part in ("annotations", "finalizers", "ownerReferences"):
         other = {"metadata": {"labels": {"a": "b"}, part: ["x"]}, "spec": 1}
-        assert not is_as_it_stands(live, other)
+        assert not is_unchanged(live, other)

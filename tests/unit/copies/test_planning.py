@@ -11,7 +11,7 @@ from copyrator.copies.policy.ownership import Shapes
 from copyrator.copies.policy.planning import (
     Action,
     Cause,
-    Hold,
+    OwnerState,
     Plan,
     TargetState,
     Unmanaged,
@@ -102,7 +102,11 @@ def plan(requests=(), existing=None, **more):
         ({"requests": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
         # A rule that can't be rendered writes nothing, whosever the copy is.
         (
-            {"requests": [replace(A, content=None)], "existing": Copy("b"), "hold": Hold.GONE},
+            {
+                "requests": [replace(A, content=None)],
+                "existing": Copy("b"),
+                "owner_state": OwnerState.GONE,
+            },
             Action.NOTHING,
             Cause.BROKEN,
             replace(A, content=None),
@@ -135,7 +139,7 @@ def plan(requests=(), existing=None, **more):
             replace(TURN, paused=True),
         ),
         (
-            {"requests": [TURN], "existing": Copy("b"), "hold": Hold.RELEASED},
+            {"requests": [TURN], "existing": Copy("b"), "owner_state": OwnerState.RELEASED},
             Action.REPLACE,
             Cause.TAKEN_OVER,
             TURN,
@@ -255,26 +259,41 @@ def plan(requests=(), existing=None, **more):
         ),
         # A copy does whose rule doesn't claim it.
         (
-            {"requests": [A], "existing": Copy("x"), "hold": Hold.KEEPS},
+            {"requests": [A], "existing": Copy("x"), "owner_state": OwnerState.KEEPS},
             Action.NOTHING,
             Cause.OWNED_BY_OTHER,
             None,
         ),
-        ({"existing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
         (
-            {"requests": [A], "existing": Copy("x"), "hold": Hold.RELEASED},
+            {"existing": Copy("x"), "owner_state": OwnerState.KEEPS},
+            Action.NOTHING,
+            Cause.OWNED_BY_OTHER,
+            None,
+        ),
+        (
+            {"requests": [A], "existing": Copy("x"), "owner_state": OwnerState.RELEASED},
             Action.REPLACE,
             Cause.TAKEN_OVER,
             A,
         ),
         ({"requests": [A], "existing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
         ({"existing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
-        ({"existing": Copy("x"), "hold": Hold.RELEASED}, Action.ASK_OWNER, Cause.UNWANTED, None),
-        ({"existing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
+        (
+            {"existing": Copy("x"), "owner_state": OwnerState.RELEASED},
+            Action.ASK_OWNER,
+            Cause.UNWANTED,
+            None,
+        ),
+        (
+            {"existing": Copy("x"), "owner_state": OwnerState.CONDEMNED},
+            Action.DELETE,
+            Cause.UNWANTED,
+            None,
+        ),
         (
             {
                 "existing": Copy("x"),
-                "hold": Hold.CONDEMNED,
+                "owner_state": OwnerState.CONDEMNED,
                 "deletion": DeletionPolicy.ORPHAN,
             },
             Action.RELEASE,
@@ -282,7 +301,7 @@ def plan(requests=(), existing=None, **more):
             None,
         ),
         (
-            {"existing": Copy("x"), "hold": Hold.CONDEMNED, "open": False},
+            {"existing": Copy("x"), "owner_state": OwnerState.CONDEMNED, "open": False},
             Action.NOTHING,
             Cause.NAMESPACE_CLOSED,
             None,
@@ -313,7 +332,7 @@ def plan(requests=(), existing=None, **more):
             None,
         ),
         (
-            {"existing": Copy("", marks="a"), "hold": Hold.CONDEMNED},
+            {"existing": Copy("", marks="a"), "owner_state": OwnerState.CONDEMNED},
             Action.NOTHING,
             Cause.UNWANTED,
             None,
@@ -345,7 +364,7 @@ situations = st.builds(
         marks=st.sampled_from(["a", "b", "gone", ""]),
     ),
     open=st.booleans(),
-    hold=st.sampled_from(Hold),
+    owner_state=st.sampled_from(OwnerState),
     deletion=st.sampled_from(DeletionPolicy),
     unmanaged=st.none() | st.just(UNMANAGED),
     satisfied=st.none() | requests.map(lambda request: request.terms),
@@ -395,7 +414,7 @@ def holder(now: TargetState) -> Request | None:
     keeper = next((request for request in now.requests if request.owner == named), None)
     if keeper is not None:
         return None if existing.deleting else keeper
-    if existing and existing.owner and (existing.deleting or now.hold is Hold.KEEPS):
+    if existing and existing.owner and (existing.deleting or now.owner_state is OwnerState.KEEPS):
         return None
     heir = next((request for request in now.requests if not request.paused), None)
     if heir is None or (existing and existing.owner):
@@ -416,7 +435,7 @@ def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
 def assert_desired(now: TargetState, after: TargetState) -> None:
     winner = holder(now)
     if winner is None or winner.paused or winner.broken or winner.pending:
-        assert after == now or now.hold is Hold.CONDEMNED
+        assert after == now or now.owner_state is OwnerState.CONDEMNED
     else:
         assert (after.existing.owner, after.existing.content) == (winner.owner, winner.content)
 
@@ -429,7 +448,9 @@ def assert_desired(now: TargetState, after: TargetState) -> None:
 def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
     existing, requests, deletion
 ):
-    now = TargetState(requests, existing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
+    now = TargetState(
+        requests, existing, open=True, owner_state=OwnerState.CONDEMNED, deletion=deletion
+    )
     after = carried_out(now, plan_copy(now))
     assert after.existing is None
     assert (after.unmanaged is None) == (deletion is DeletionPolicy.DELETE)
@@ -456,7 +477,11 @@ def test_what_a_rule_holds_no_other_rule_takes(now):
     owner = now.existing.owner if now.existing else ""
     if owner and any(request.owner == owner for request in now.requests) and done.winner:
         assert done.winner.owner == owner
-    if owner and now.hold is Hold.KEEPS and all(request.owner != owner for request in now.requests):
+    if (
+        owner
+        and now.owner_state is OwnerState.KEEPS
+        and all(request.owner != owner for request in now.requests)
+    ):
         assert done.act is Action.NOTHING
 
 
@@ -476,5 +501,5 @@ def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
 def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
     done = plan_copy(now)
     if done.act in (Action.DELETE, Action.RELEASE):
-        assert now.hold is Hold.CONDEMNED
+        assert now.owner_state is OwnerState.CONDEMNED
         assert all(request.owner != now.existing.owner for request in now.requests)

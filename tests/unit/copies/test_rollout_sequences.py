@@ -32,7 +32,7 @@ from copyrator.copies.policy.planning import Action, Cause, TargetState, plan_co
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.policy.sources import SourceReader
-from copyrator.copies.rollouts import Means, advance
+from copyrator.copies.rollouts import RolloutActions, advance
 from copyrator.copies.rule_state import RuleState
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
@@ -168,8 +168,8 @@ class Operator:
 
     async def _advance(self) -> None:
         await self.compiled.targets.settle(TimeSlice())
-        means = Means(None, self.persist)  # type: ignore[arg-type]
-        await advance(self.context, self.state, means)  # type: ignore[arg-type]
+        actions = RolloutActions(None, self.persist)  # type: ignore[arg-type]
+        await advance(self.context, self.state, actions)  # type: ignore[arg-type]
 
     def copy(self, namespace: Namespace) -> None:
         """What copy_reconciler.py does about one copy."""

@@ -79,11 +79,13 @@ class Part:
         source = self.entry.source
         if source.name is not None:
             name = ObjectName(self.entry.namespace, source.name)
-            return {name: self._judged(name, store[name])} if name in store else {}
-        judged = ((name, self._judged(name, header)) for name, header in sorted(store.items()))
+            return {name: self._with_refusal(name, store[name])} if name in store else {}
+        judged = (
+            (name, self._with_refusal(name, header)) for name, header in sorted(store.items())
+        )
         return {name: header for name, header in judged if header.refused is None}
 
-    def _judged(self, name: ObjectName, header: SourceHeader) -> SourceHeader:
+    def _with_refusal(self, name: ObjectName, header: SourceHeader) -> SourceHeader:
         version, why = self._refused.get(name, ("", ""))
         return replace(header, refused=why) if version == header.resource_version else header
 
@@ -218,10 +220,10 @@ class Composition:
 
     def to_string(self) -> str:
         """``hub, private (3)``."""
-        return ", ".join(_told(part) for part in self.parts)
+        return ", ".join(_with_number(part) for part in self.parts)
 
 
-def _told(part: Part) -> str:
+def _with_number(part: Part) -> str:
     found = len(part.found())
     if not part.entry.single:
         return f"{part.entry.alias} ({found})"

@@ -63,7 +63,7 @@ class Rule:
         """Whether its status is of this spec: after a restart it is as true as it was before."""
         return bool(self.status.get("observedGeneration") == self.generation)
 
-    def says_the_same(self, other: Rule) -> bool:
+    def is_equivalent_to(self, other: Rule) -> bool:
         """Whether a later state of the rule has no relevant change (our own status, say)."""
         return (
             self.uid == other.uid

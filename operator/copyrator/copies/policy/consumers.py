@@ -118,7 +118,7 @@ def unhealthy(seen: Iterable[Seen]) -> tuple[str, ...]:
     return tuple(found[:UNHEALTHY_BEFORE])
 
 
-def hurt(state: RolloutState, seen: Iterable[Seen]) -> Seen | None:
+def newly_unhealthy(state: RolloutState, seen: Iterable[Seen]) -> Seen | None:
     """The first consumer that was healthy before the step and isn't now.
 
     One that was created after the rollout began wasn't healthy before.

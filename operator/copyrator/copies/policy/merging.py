@@ -43,7 +43,7 @@ def merge_into(live: Mapping[str, Any], body: dict[str, Any], shape: Shape) -> d
     return body
 
 
-def is_as_it_stands(live: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
+def is_unchanged(live: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
     """Whether writing a merged body would change nothing."""
     old, new = live["metadata"], body["metadata"]
     mine = ("labels", "annotations", "finalizers", "ownerReferences")

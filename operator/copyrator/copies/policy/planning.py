@@ -69,7 +69,7 @@ class Cause(StrEnum):
     """The wanted content isn't known before the template's sources are read."""
 
 
-class Hold(StrEnum):
+class OwnerState(StrEnum):
     """What is known of the rule that owns a copy but doesn't request it (now)."""
 
     GONE = "Gone"
@@ -152,7 +152,7 @@ class TargetState(Generic[W]):
     """Our copy there, or an object that has our marks and no valid seal."""
     open: bool
     """Its namespace exists and isn't Terminating."""
-    hold: Hold = Hold.GONE
+    owner_state: OwnerState = OwnerState.GONE
     """About ``existing``'s owner, where it has no request here."""
     deletion: DeletionPolicy = DeletionPolicy.DELETE
     """That owner's policy."""
@@ -232,16 +232,16 @@ def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
 
 def _plan_release(now: TargetState[W]) -> Plan[W]:
     """A copy exists whose owner doesn't request it."""
-    if now.hold is Hold.KEEPS:
+    if now.owner_state is OwnerState.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
     heir = _first_active(now.requests)
     if heir is not None and (heir.broken or heir.pending):
         return _unknown(heir)
     if heir is not None:
         return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
-    if now.hold is Hold.GONE:
+    if now.owner_state is OwnerState.GONE:
         return Plan(Action.NOTHING, Cause.ABANDONED)
-    if now.hold is Hold.RELEASED:
+    if now.owner_state is OwnerState.RELEASED:
         return Plan(Action.ASK_OWNER, Cause.UNWANTED)
     released = now.deletion is DeletionPolicy.ORPHAN
     return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)

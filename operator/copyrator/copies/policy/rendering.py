@@ -9,8 +9,8 @@ import jinja2
 
 from copyrator.api import syntax
 from copyrator.copies.policy.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
+from copyrator.copies.policy.template_messages import readable_message
 from copyrator.copies.policy.template_meter import Meter, TemplateError
-from copyrator.copies.policy.template_words import in_words
 from copyrator.settings.limits import RENDERED_TEXT
 
 _TEXT_STEPS: Final = 20
@@ -64,7 +64,7 @@ class Text:
             # may quote a key that was computed from one.
             told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
             if isinstance(error, jinja2.UndefinedError):
-                told = in_words(told, self.source, context, reveals=meter.reveals)
+                told = readable_message(told, self.source, context, reveals=meter.reveals)
             elif meter.reveals:
                 told = type(error).__name__
             raise TemplateError(f"{_shown(self.source)}: {told}") from None

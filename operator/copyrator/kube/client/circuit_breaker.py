@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from copyrator.kube.errors import ApiError, NotLeading
-from copyrator.workqueue.line import Line
+from copyrator.workqueue.waiters import Waiters
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class CircuitBreaker:
         self._opened_at: float | None = None
         self._pause = 0.0
         self._probing = False
-        self._waiting = Line()
+        self._waiting = Waiters()
         self._timer: asyncio.TimerHandle | None = None
 
     @property

@@ -104,9 +104,9 @@ class KubeClient:
             self._on_refused(refusal)
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         """Seconds since the server last answered a request; watch events don't count."""
-        return self._http.unheard_for
+        return self._http.silent_for
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
         """Read one object."""

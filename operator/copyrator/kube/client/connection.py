@@ -93,7 +93,7 @@ class Connection:
         return self.endpoint.ssl
 
     @property
-    def fails_everybody(self) -> bool:
+    def breaker_is_open(self) -> bool:
         """Whether a circuit breaker holds attempts back; it has logged that already."""
         return bool(self.requests.outage or self.watches.outage)
 

@@ -133,7 +133,7 @@ class Transport:
         return self.connection.requests.outage
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         """Seconds since the server last answered a request."""
         return time.monotonic() - self.connection.requests.answered_at
 
@@ -185,7 +185,7 @@ class Transport:
         await self._limit.pause()
         async with AsyncExitStack() as stack:
             if not reserved:
-                await stack.enter_async_context(self._watch_place())
+                await stack.enter_async_context(self._watch_slot())
             code = 0
             try:
                 async with self.connection.requests.attempt():
@@ -210,7 +210,7 @@ class Transport:
         return nullcontext() if reader is None else self._reads.place(reader)
 
     @asynccontextmanager
-    async def _watch_place(self) -> AsyncIterator[None]:
+    async def _watch_slot(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(WATCH_PATIENCE):
                 await self._watch_places.acquire()

@@ -29,7 +29,7 @@ _STILL = "the process was suspended"
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def awake_or_not() -> float:
+def boottime() -> float:
     """Monotonic seconds; on Linux they include the machine's suspend."""
     return time.clock_gettime(_CLOCK)
 
@@ -50,7 +50,7 @@ class Elector:
         name: str,
         identity: str,
         terms: Terms = DEFAULT_TERMS,
-        clock: Callable[[], float] = awake_or_not,
+        clock: Callable[[], float] = boottime,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.lease = Lease(namespace, name, identity, terms)
@@ -60,7 +60,7 @@ class Elector:
         self._now = now
         self.fault: str | None = None
         self._until = _NEVER
-        self._looked_at = clock()
+        self._read_at = clock()
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -80,9 +80,9 @@ class Elector:
         Raises:
             ApiError: it can't be read or written.
         """
-        before, looked_at = self.lease.holder, self._looked_at
-        await self._look()
-        if self._clock() - looked_at > self._terms.deadline:
+        before, read_at = self.lease.holder, self._read_at
+        await self._read()
+        if self._clock() - read_at > self._terms.deadline:
             # Without reads there is no evidence that it wasn't renewed, and the holder may have
             # been cut off too: an outage of the API server must not change the leader.
             self.lease.doubt(self._clock())
@@ -171,19 +171,19 @@ class Elector:
         try:
             await self._write(make)
         except (ConflictError, AlreadyExists, NotFound):
-            await self._look()
+            await self._read()
             if not self.lease.is_ours:
                 return False
             await self._write(make)  # it was deleted, or its metadata changed
         return True
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             body = await self._request("GET", self.lease.name)
         except NotFound:
             body = None
-        self._looked_at = self._clock()
-        self.lease.seen(body, self._looked_at)
+        self._read_at = self._clock()
+        self.lease.seen(body, self._read_at)
 
     async def _write(self, make: Callable[[datetime], Mapping[str, Any]]) -> None:
         sent, before = self._clock(), self.lease.seen_time
@@ -195,9 +195,9 @@ class Elector:
         self.lease.seen(answer, self._clock())
         if self.lease.is_ours:
             self._until = sent + self._terms.deadline
-            self._tell_gap(before)
+            self._log_gap(before)
 
-    def _tell_gap(self, before: SeenTime | None) -> None:
+    def _log_gap(self, before: SeenTime | None) -> None:
         """Log the time that nobody saw, which doesn't count for what has to stand for some time."""
         found = self.lease.seen_time
         if before is None or found is None or found.gaps == before.gaps or not found.gaps:

@@ -60,7 +60,7 @@ class WatchStatus:
     failure: ApiError | None
     failing_for: float
     """Seconds; 0 without a fault."""
-    unheard_for: float = 0.0
+    silent_for: float = 0.0
     """Seconds since the server's last answer or event."""
 
 
@@ -286,5 +286,5 @@ def _status(watch: _SharedInformer) -> WatchStatus:
         objects=len(reflector.store),
         failure=reflector.failure,
         failing_for=reflector.failing_for,
-        unheard_for=reflector.unheard_for,
+        silent_for=reflector.silent_for,
     )

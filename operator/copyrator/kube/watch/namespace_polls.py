@@ -88,7 +88,7 @@ class NamespacePolls:
         return self._faults.seconds
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         """Seconds since all of them were read."""
         return self._clock() - self._heard
 
@@ -129,7 +129,7 @@ class NamespacePolls:
             try:
                 await self._poll_all()
             except ApiError as error:
-                everywhere = self._client.connection.fails_everybody
+                everywhere = self._client.connection.breaker_is_open
                 self._faults.note(error, everywhere=everywhere)
                 pause = self._faults.next_delay()
             try:
@@ -142,7 +142,7 @@ class NamespacePolls:
         asked = self._asked.is_set() or self.lists == 0 or self.failure is not None
         self._asked.clear()
         for name in self.names:
-            await self._look(name)
+            await self._read(name)
         self.lists += 1
         self._heard = self._clock()
         self._faults.clear()
@@ -150,7 +150,7 @@ class NamespacePolls:
         for on_round in list(self._rounds) if asked else ():
             on_round()
 
-    async def _look(self, name: str) -> None:
+    async def _read(self, name: str) -> None:
         try:
             path = NAMESPACES.path(None, name)
             body = await self._client.request("GET", path, accept=METADATA_WATCH)
@@ -163,7 +163,7 @@ class NamespacePolls:
             self._presence[name] = Presence.PRESENT
             self._bodies[name] = body
             if before is None or _version(before) != _version(body):
-                self._tell(name, body, gone=False)
+                self._notify(name, body, gone=False)
 
     def _lost(self, name: str, presence: Presence) -> None:
         if self._presence[name] is presence:
@@ -172,9 +172,9 @@ class NamespacePolls:
         known = self._bodies.pop(name, None)
         if known is not None or presence is Presence.GONE:
             log.info("the namespace %s is %s", name, presence.value)
-            self._tell(name, None, gone=presence is Presence.GONE)
+            self._notify(name, None, gone=presence is Presence.GONE)
 
-    def _tell(self, name: str, body: dict[str, Any] | None, *, gone: bool) -> None:
+    def _notify(self, name: str, body: dict[str, Any] | None, *, gone: bool) -> None:
         for listener in list(self._listeners):
             try:
                 listener(name, body, gone)

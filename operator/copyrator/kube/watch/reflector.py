@@ -144,7 +144,7 @@ class Reflector(Generic[R]):
         return self._faults.seconds
 
     @property
-    def unheard_for(self) -> float:
+    def silent_for(self) -> float:
         """Seconds since the server's last answer or event."""
         return self._clock() - self.last_contact
 
@@ -164,7 +164,7 @@ class Reflector(Generic[R]):
 
         It is resumed, with a short timeout: if it is silent too, that is detected soon.
         """
-        if self._scope and self.unheard_for >= self._timing.settled:
+        if self._scope and self.silent_for >= self._timing.settled:
             self._suspected = True
             spread = random.uniform(0.0, SUSPECTS_SECONDS)  # noqa: S311 - not for secrets
             self._scope.reschedule(asyncio.get_running_loop().time() + spread)
@@ -342,13 +342,13 @@ class Reflector(Generic[R]):
         self._faults.note(
             error,
             kept=f"; {count(len(self.store), 'cached object is', 'cached objects are')} kept",
-            everywhere=self._client.connection.fails_everybody,
+            everywhere=self._client.connection.breaker_is_open,
             since=self.last_contact if error.reason == "WatchSilent" else None,
         )
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not list it, or it isn't served
             self._version = None
-        self._pulse()
+        self._wake_waiting()
 
     def _recover(self) -> None:
         self._health.recovered()
@@ -362,12 +362,12 @@ class Reflector(Generic[R]):
             self._on_change(*change)
 
     def _announce(self) -> None:
-        self._pulse()
+        self._wake_waiting()
         if self._unannounced and self.synced:
             self._unannounced = False
             if self._on_synced:
                 self._on_synced()
 
-    def _pulse(self) -> None:
+    def _wake_waiting(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

@@ -64,7 +64,7 @@ class ScopedInformerFactory(InformerFactory):
             objects=len(self.polls.names),
             failure=self.polls.failure,
             failing_for=self.polls.failing_for,
-            unheard_for=self.polls.unheard_for,
+            silent_for=self.polls.silent_for,
         )
         return [*super().statuses(), polls]
 

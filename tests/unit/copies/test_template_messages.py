@@ -3,8 +3,8 @@
 import pytest
 
 from copyrator.copies.policy.rendering import Text, namespace_context, source_context
+from copyrator.copies.policy.template_messages import readable_message
 from copyrator.copies.policy.template_meter import TemplateError
-from copyrator.copies.policy.template_words import in_words
 
 CONTEXT = {
     "namespace": namespace_context("team-a", {"stage": "prod"}, {}),
@@ -16,15 +16,15 @@ CONTEXT = {
 def test_variables_that_are_no_maps_are_passed_over():
     said = "'dict object' has no attribute 'team'"
     context = {"sources": object(), **CONTEXT}
-    assert in_words(said, "{{ namespace.labels.team }}", context) == (
+    assert readable_message(said, "{{ namespace.labels.team }}", context) == (
         "namespace team-a has no label team"
     )
-    assert in_words(said, "{{ x.team }}", context) == said
+    assert readable_message(said, "{{ x.team }}", context) == said
 
 
 def test_where_data_is_revealed_only_names_of_the_text_are_told():
     for name, said in (("team", "unknown variable team; known variables: "), ("secret", "")):
-        found = in_words(f"'{name}' is undefined", "{{ team }}", {}, reveals=True)
+        found = readable_message(f"'{name}' is undefined", "{{ team }}", {}, reveals=True)
         assert found == (said or "something in it is undefined")
 
 

@@ -26,7 +26,7 @@ _NAMED: Final = re.compile(
 _MAPS: Final = {"labels": "label", "annotations": "annotation"}
 
 
-def in_words(
+def readable_message(
     message: str, source: str, context: Mapping[str, Any], *, reveals: bool = False
 ) -> str:
     """A message of Jinja2's about a text: ``namespace team-a has no label team``.
@@ -34,7 +34,7 @@ def in_words(
     Messages about anything else are returned as they are. Where the text `reveals` data of Secrets,
     a name is shown only if the text itself contains it: others may be computed from the data.
     """
-    if reveals and not _is_told_by(source, message):
+    if reveals and not _names_part_of(source, message):
         return "something in it is undefined"
     if found := _NO_SOURCE.fullmatch(message):
         known = ", ".join(names_of(context.get("sources")))
@@ -73,7 +73,7 @@ def _uses(source: str, owner: str, key: str) -> bool:
     return re.search(pattern, source) is not None
 
 
-def _is_told_by(source: str, message: str) -> bool:
+def _names_part_of(source: str, message: str) -> bool:
     """Whether a message names a key or variable, and one that the text contains."""
     found = _NAMED.fullmatch(message)
     return found is not None and (found["key"] or found["name"]) in source

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Line:
+class Waiters:
     """Tasks that wait to be called. For one event loop."""
 
     def __init__(self) -> None:
