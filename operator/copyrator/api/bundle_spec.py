@@ -52,9 +52,9 @@ class Approval:
     """Whether deploys are planned first, and which plans wait for a person."""
 
     mode: ApprovalMode = ApprovalMode.NEVER
-    """The higher of what the spec and the operator's settings ask for."""
+    """The stricter one of the spec's mode and the operator's settings."""
     expires: float = DEFAULT_APPROVAL_EXPIRES
-    """Seconds that a plan waits for a decision; then it is made anew."""
+    """Seconds that a plan waits for a decision; then it expires and is made again."""
 
     @property
     def is_asked(self) -> bool:
@@ -64,7 +64,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """A ConfigMap or Secret in the namespace of what names it."""
+    """A ConfigMap or Secret in the namespace of the object that refers to it."""
 
     kind: ValuesKind
     name: str
@@ -107,7 +107,7 @@ class Verify:
     """Who may sign what is deployed."""
 
     any_of: tuple[VerifyEntry, ...]
-    """One that holds is enough."""
+    """One entry that is satisfied is enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ MAX_GATES: Final = 10
 MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status lists."""
 MAX_SOAKS: Final = 10
-"""Versions of which a status says how long they have been deployed."""
+"""Versions whose soak a status lists."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -171,7 +171,7 @@ class Deployed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver(Record):
-    """A gate that a forced deploy passed over, and the reason of its objection."""
+    """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
 
     name: str | None = None
     reason: str | None = None
@@ -185,7 +185,7 @@ class Attempted(Record):
     digest: str | None = None
     reference: str | None = None
     namespace: str | None = None
-    """The namespace of the release, whatever the spec is by now."""
+    """The namespace of the release, even if the spec has changed since."""
     job: str | None = None
     attempt: int | None = None
     """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
@@ -198,11 +198,11 @@ class Attempted(Record):
     plan_job: str | None = None
     """The Job that made that plan."""
     approved_by: str | None = None
-    """Who approved it; None where the mode let it pass."""
+    """Who approved it; None where its approval mode required no decision."""
     correction: bool | None = None
     """True: it deploys again what is deployed, because that had drifted."""
     passed_over: tuple[PassedOver, ...] = ()
-    """The gates that it passed over, as a user forced it."""
+    """The gates that it skipped, because a user forced it."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -263,7 +263,7 @@ class Trust(StrEnum):
     TRUSTED = "Trusted"
     NOT_TRUSTED = "NotTrusted"
     UNKNOWN = "Unknown"
-    """It can't be judged now."""
+    """It can't be determined now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +276,7 @@ class Verification(Record):
     reason: str | None = None
     message: str | None = None
     policy: str | None = None
-    """Hash of all that was asked for: entries, keys and the operator's policy."""
+    """Hash of all requirements: entries, keys and the operator's policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,19 +322,20 @@ class BundleStatus(Record):
     deployed: Deployed = Deployed()
     attempted: Attempted = Attempted()
     gates: tuple[GateStatus, ...] = ()
-    """Only gates that the spec or the operator's settings ask for."""
+    """Only gates that the spec or the operator's settings require."""
     candidates: tuple[CandidateStatus, ...] = ()
     """Only where spec.minAge is set; oldest first."""
     soak: tuple[SoakStatus, ...] = ()
     """Only where another Bundle may be promoted from this one; oldest first."""
     verification: Verification = Verification()
-    """Only where the spec or the operator's signature policy asks for signatures."""
+    """Only where the spec or the operator's signature policy requires signatures."""
     plan: PlanStatus = field(default_factory=PlanStatus)
-    """Only where the spec or the operator's settings ask for approval, or a user for a plan."""
+    """Only where the spec or the operator's settings require approval, or a user requested a
+    plan."""
     preview: PreviewPlan = field(default_factory=PreviewPlan)
-    """Only where a user asked for a plan of another version; for a day."""
+    """Only where a user requested a plan of another version; for a day."""
     baseline: Baseline = field(default_factory=Baseline)
-    """Only where spec.approval.mode is OnRisk, or spec.drift asks for drift."""
+    """Only where spec.approval.mode is OnRisk, or drift is checked for."""
     drift: DriftStatus = NO_DRIFT
     """Likewise; no more than its check's number where neither does."""
     history: tuple[HistoryEntry, ...] = ()

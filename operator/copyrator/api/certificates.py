@@ -1,4 +1,4 @@
-"""Certificates in a rule's sources: what its status says of them, and when that changes."""
+"""Certificates in a rule's sources: their part of its status, and when that changes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def expiring(
 def seconds_until_transition(
     certificates: Iterable[Certificate], now: datetime, warning: float
 ) -> float | None:
-    """When the condition changes although no source does; None: it doesn't."""
+    """Seconds until the condition changes although no source does; None: it doesn't."""
     moments = (
         moment
         for one in certificates

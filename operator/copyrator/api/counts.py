@@ -8,7 +8,7 @@ from typing import Final
 NAMED: Final = 2
 """Members that `some` names."""
 GROUP: Final = 3
-"""Members from which on the same message is said once for all."""
+"""Number of members from which the same message is reported once for all."""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

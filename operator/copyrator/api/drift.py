@@ -38,7 +38,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """When and how drift is looked for."""
+    """When drift is checked for, and what is done about it."""
 
     mode: DriftMode = DriftMode.OFF
     interval: float = DEFAULT_DRIFT_INTERVAL
@@ -47,12 +47,12 @@ class Drift:
 
     @property
     def is_asked(self) -> bool:
-        """Whether drift is looked for at all."""
+        """Whether drift is checked for at all."""
         return self.mode is not DriftMode.OFF
 
 
 NO_DRIFT: Final = Drift()
-"""Shared by all Bundles that don't ask for it."""
+"""Shared by all Bundles without ``spec.drift``."""
 
 
 def read_drift(drift: Fields) -> Drift:

@@ -38,7 +38,7 @@ class Freeze:
     until: datetime | None = None
     """When it ends by itself; None where somebody has to end it."""
     who: str = ""
-    """Who froze, as that user said."""
+    """The user who froze, as stated in the request: not verified."""
     since: datetime | None = None
     fault: str = ""
     """What can't be read, why, and the remedy; then nothing else is known."""
@@ -49,7 +49,7 @@ class Freeze:
         return f"namespace {self.namespace}" if self.namespace else "all namespaces"
 
     def is_over(self, now: datetime) -> bool:
-        """Whether its end has come."""
+        """Whether its end has passed."""
         return self.until is not None and self.until <= now
 
 
@@ -110,7 +110,7 @@ def denied(message: str) -> Freeze:
 
 
 def sentence(freeze: Freeze) -> str:
-    """A freeze for a person: what is frozen, by whom, why, and for how long.
+    """A freeze as a sentence: what is frozen, by whom, why, and until when.
 
     Nothing in it changes by itself.
     """

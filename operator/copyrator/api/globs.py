@@ -69,7 +69,7 @@ class Globs:
 
 
 class _Automaton:
-    """The patterns one after the other; bit i says that all before place i has been matched."""
+    """The patterns one after the other; bit i is set where all before place i has been matched."""
 
     __slots__ = ("_any", "_by_character", "_finals", "_loops", "_starts", "states")
 

@@ -1,4 +1,4 @@
-"""``spec.health``: whether the objects of a release are watched, and what the condition says."""
+"""``spec.health``: whether a release's objects are watched; the condition's reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class HealthMode(StrEnum):
 
     OFF = "Off"
     WATCH = "Watch"
-    """The condition Healthy says whether they are as their controllers want them."""
+    """The condition Healthy reports whether they are as their controllers want them."""
 
 
 class HealthReason(StrEnum):

@@ -17,7 +17,7 @@ from copyrator.api.fields import NOT_WHOLE
 Object = Mapping[str, Any]
 
 _NO_DEADLINE: Final = 2**31 - 1
-"""The Deployment controller takes it for none."""
+"""``progressDeadlineSeconds`` with this value means no deadline to the Deployment controller."""
 
 
 class Status(StrEnum):

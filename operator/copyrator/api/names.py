@@ -89,7 +89,7 @@ ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
 quarantined. What to use in place of ``status.forceUpdate``.
 """
 ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
-"""On a Bundle, any new value: the same, with an echo of its own in the status. It passes over
+"""On a Bundle, any new value: the same, with an echo of its own in the status. It skips the gates
 minAge, dependsOn and windows.
 """
 ANN_SKIP_DIGESTS: Final = "operator.werf.dev/skip-digests"
@@ -97,8 +97,8 @@ ANN_SKIP_DIGESTS: Final = "operator.werf.dev/skip-digests"
 ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
 """On a Bundle that is being deleted, value ``true``: remove the finalizer without uninstalling."""
 ANN_PLAN_AT: Final = "operator.werf.dev/plan-at"
-"""On a Bundle, any new value: make the plan of what would be deployed now anew, even while another
-one waits for a decision.
+"""On a Bundle, any new value: make the plan of the next deploy again, even while another one waits
+for a decision.
 """
 ANN_PLAN_VERSION: Final = "operator.werf.dev/plan-version"
 """On a Bundle, beside plan-at: a tag or range, as in ``spec.version``, that is planned instead of
@@ -112,7 +112,7 @@ ANN_APPROVED_BY: Final = "operator.werf.dev/approved-by"
 """On a Bundle, beside one of these two: the user's name, which the chart's policy compares."""
 DECISION_ANNOTATIONS: Final = (ANN_APPROVED_PLAN, ANN_REJECTED_PLAN, ANN_APPROVED_BY)
 ANN_HOLD: Final = "operator.werf.dev/hold"
-"""On a Bundle, any value: the reason why what is deployed isn't promoted; its soak is broken."""
+"""On a Bundle, any value: the reason why what is deployed isn't promoted; its soak ends."""
 ANN_PROMOTE_TO: Final = "operator.werf.dev/promote-to"
 """On a Bundle: comma-separated globs of namespaces whose Bundles may be promoted from it."""
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"

@@ -86,12 +86,12 @@ class PlanSummary(Record):
     """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
     risky_operations: int | None = None
     expires_at: str | None = None
-    """When a plan that nobody decides about is made anew, or a preview removed."""
+    """When a plan without a decision is made again, or a preview is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStatus(PlanSummary):
-    """The plan of the next deploy, which approval and the deploy go by."""
+    """The plan of the next deploy: it is what is approved, and what the deploy is compared with."""
 
     failures: int | None = None
     """How many plans of this same deploy failed in a row."""

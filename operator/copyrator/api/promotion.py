@@ -30,7 +30,7 @@ class PromoteFrom:
 
     bundles: tuple[BundleKey, ...] = ()
     soak: float = DEFAULT_SOAK
-    """Seconds at a stretch."""
+    """Seconds without a break."""
 
     def __bool__(self) -> bool:
         return bool(self.bundles)

@@ -150,11 +150,11 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why a rollout goes no further."""
+    """Why a rollout is stopped."""
 
     consumer: Consumer
     message: str = ""
-    """What it lacks: its controller's text."""
+    """Why it isn't healthy: its controller's text."""
 
     def to_dict(self) -> dict[str, str]:
         """As in the status."""

@@ -1,4 +1,4 @@
-"""Parses a CopyratorRule, in the old form or the good one, into RuleSpec."""
+"""Parses a CopyratorRule, in the old form or with ``spec``, into RuleSpec."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A parsed CopyratorRule: the old form and ``spec`` in one shape.
 
-Other modules can't tell in which form a rule was written, except by ``legacy``: such a rule adopts
+Other modules don't distinguish the forms, except by ``legacy``: such a rule adopts
 the unmarked copies that the original copy operator left (docs/adoption.md).
 """
 
@@ -102,7 +102,7 @@ class ComposedSource:
 
     @property
     def namespace(self) -> str:
-        """Where it is looked for."""
+        """The namespace that it is read from."""
         return self.source.namespaces[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What time the operator saw: the time in which a leader renewed its Lease, without the gaps.
+"""The observed time: the time in which a leader renewed its Lease, without the gaps.
 
 The gaps are stored in an annotation of the Lease, so that they survive restarts and changes of the
 leader, and cost no request of their own. Pure.
@@ -31,7 +31,7 @@ _MAX_TEXT: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Time that wasn't seen, in whole seconds."""
+    """Time that wasn't observed, in whole seconds."""
 
     start: datetime
     end: datetime
@@ -48,7 +48,7 @@ class SeenTime:
     """When the Lease was renewed last; None: there is no gap since."""
 
     def seen(self, start: datetime, end: datetime) -> timedelta:
-        """How much of the time from start to end was seen; never negative."""
+        """How much of the time from start to end was observed; never negative."""
         begin = max(start, self.since)
         if end <= begin:
             return _NOTHING
@@ -60,7 +60,7 @@ class SeenTime:
         return max(end - start, _NOTHING) - self.seen(start, end)
 
     def reaches(self, start: datetime, duration: timedelta) -> datetime:
-        """When so much time will have been seen since start, if there is no further gap."""
+        """When so much time will have been observed since start, if there is no further gap."""
         moment, left = max(start, self.since), duration
         for gap in self.gaps:
             if gap.end <= moment:

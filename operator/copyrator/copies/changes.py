@@ -40,7 +40,7 @@ class Pending:
 
 
 class Changes:
-    """All changes that aren't worked off."""
+    """All changes that aren't processed yet."""
 
     def __init__(self) -> None:
         self.trusted: dict[Tenant, Pending] = {}

@@ -25,7 +25,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 TOGETHER: Final = 0.1
 """Seconds after a change of a source before the copies are rendered: others may change with it."""
 LONGEST_WAIT: Final = 86_400.0
-"""Seconds before a rule whose copies depend on the time is looked at again at the latest."""
+"""Seconds after which a rule whose copies depend on the time is reconciled again at the latest."""
 
 
 async def resolve_sources(context: CopyContext, spec: RuleSpec) -> list[Resource]:

@@ -35,7 +35,7 @@ HELD_SECONDS = 1.0
 _METADATA = ("name", "namespace", "labels", "annotations", "resourceVersion")
 """What is held of an object's metadata."""
 ATTEMPTS = 3
-"""Readings in a row while the sources change; the watch asks for another one afterwards."""
+"""Readings in a row while the sources change; the watch triggers another one afterwards."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

@@ -60,7 +60,7 @@ class Consumers:
         self._lists = asyncio.Semaphore(CONSUMER_LISTS)
 
     async def find(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[Seen]:
-        """Read the consumers that matter in some namespaces: a list of each kind and namespace.
+        """The consumers that matter in some namespaces, from a list of each kind in each namespace.
 
         Raises:
             ConsumersError: they can't be listed.
@@ -105,7 +105,7 @@ class Consumers:
         return read_consumer(resource.kind, body, self._copies(compiled, consumer.namespace))
 
     async def restart(self, occasion: Occasion, seen: Iterable[Seen]) -> None:
-        """Restart those that want it, once for each content.
+        """Restart those that are to be restarted, once for each content.
 
         Raises:
             ConsumersError: one can't be restarted.

@@ -39,9 +39,9 @@ Clock = Callable[[], datetime]
 STATUS_INTERVAL = 1.0
 """Seconds between two writes of one rule's status."""
 SETTLING = 0.2
-"""Seconds that a rule's work may take before its first status is written: small rules are done."""
+"""Seconds from a rule's first queued copies to its first status; small rules are done by then."""
 SUMMARY_REST = 20.0
-"""Pause between two summaries for the status' sake, in multiples of the last one's duration.
+"""Pause between two summaries that only the status needs, in multiples of the last one's duration.
 
 A summary takes 5 us for a copy that is right; while some of 100,000 change all the time, it must
 not take half of a core.
@@ -73,7 +73,7 @@ class CopyContext:
     """Reads the sources of templates."""
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
-    """Of namespaces and sources, that aren't worked off."""
+    """Changes of namespaces and sources that aren't processed yet."""
     notices: NoticeLimits = field(default_factory=NoticeLimits)
     """The Events in target namespaces."""
     isolated: Isolated = field(default_factory=Isolated)
@@ -190,7 +190,7 @@ class CopyContext:
             self.queue.add(rule.key, Priority.RESYNC)
 
     def note_lost(self, owner: str, key: CopyKey) -> None:
-        """A rule's copy was deleted, whoever did it: why it is created, if it is required."""
+        """Record that a rule's copy was deleted: the cause if it is created again."""
         rule = self.rules.by_owner(owner)
         if rule is not None and (state := self.rule_states.get(rule.key)):
             state.trace.copy_lost(key)

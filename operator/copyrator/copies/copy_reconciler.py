@@ -90,13 +90,13 @@ class _Attempt:
         try:
             async with self._context.composer.held(binding) as renewed:
                 if renewed:
-                    self._context.requeue_rule(rule)  # the other copies
+                    self._context.requeue_rule(rule)  # to render its other copies, too
                 namespace = self._cluster.namespaces.get(self._key.namespace)
                 if namespace is not None:
                     binding.compose(namespace)
                 return await self._run(self._plan())
         except ComposeError:
-            self._context.requeue_rule(rule)  # its status says it
+            self._context.requeue_rule(rule)  # which reports the error in its status
             return Done()
         except NotHeldError:
             return RequeueAfter(AGAIN)
@@ -165,7 +165,7 @@ class _Attempt:
         return self._plan()
 
     async def _read_metadata(self) -> None:
-        """Read the target's current state."""
+        """Read the target's metadata; without an unmanaged object there, forget it."""
         await self._writer.read_metadata()
         if self._writer.unmanaged is None:
             self._cluster.unmanaged.forget(self._key)
@@ -252,7 +252,7 @@ class _Attempt:
     # --- objects that aren't ours ----------------------------------------------------------------
 
     async def _keep_unmanaged(self, plan: Plan[CopyRequest]) -> Outcome:
-        """The object isn't changed: right where it has the wanted content, else a conflict."""
+        """Leave an unmanaged object: ready where it has the wanted content, else a conflict."""
         unmanaged, winner, found = self._cluster.unmanaged, plan.winner, self._writer.unmanaged
         assert winner is not None
         known = unmanaged.get(self._key)

@@ -60,7 +60,7 @@ class DeletionGuard:
             state.leave_unconfirmed(found)
 
     def _recall(self, state: RuleState, rule: Rule) -> None:
-        """After a restart: take over what the status says of this or of earlier generations."""
+        """After a restart, restore earlier decisions about deletions from the status."""
         if state.recalled:
             return
         edit = read_unconfirmed(rule.status)

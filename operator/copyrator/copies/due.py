@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class DueWork:
-    """Works off ``context.changes``; await `run` in a task each."""
+    """Processes ``context.changes``; each `run` needs a task of its own."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
@@ -35,13 +35,13 @@ class DueWork:
             while line:
                 pending = next(iter(line.values()))
                 if self._process_slice(pending, turn):
-                    line[pending.tenant] = line.pop(pending.tenant)  # to the end of the line
+                    line[pending.tenant] = line.pop(pending.tenant)  # to the end of the queue
                 else:
                     del line[pending.tenant]
                 await turn.pause()
 
     def _process_slice(self, pending: Pending, turn: TimeSlice) -> bool:
-        """Work for a slice; whether anything is left."""
+        """Process one tenant's changes for a time slice; return whether any are left."""
         while not turn.spent:
             if pending.work is None:
                 pending.work = self._begin(pending)
@@ -59,7 +59,7 @@ class DueWork:
         return True
 
     def _begin(self, pending: Pending) -> Iterator[None] | None:
-        """New namespaces go before changed sources."""
+        """The work for the next change, new namespaces first; None where none is left."""
         if pending.namespaces:
             name = next(iter(pending.namespaces))
             return self._at_namespace(name, pending.namespaces.pop(name), pending.tenant)

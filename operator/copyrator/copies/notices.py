@@ -1,4 +1,4 @@
-"""Warning Events in target namespaces: their owners learn why a copy is missing.
+"""Warning Events in target namespaces, for their owners: why a copy is missing.
 
 Only of rules that may copy there, so never of a rule that the namespace doesn't accept.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
-    """Templates that can't be rendered; other failures are reported when a write fails."""
+    """Record Events of templates that can't be rendered; failed writes record their own."""
     if state.phase is not RulePhase.SERVING or state.compiled is None:
         return
     resource = context.home.kinds[state.compiled.resource].resource

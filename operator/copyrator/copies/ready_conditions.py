@@ -194,7 +194,7 @@ def _incomplete(
 
 
 def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed) -> ReadyCondition:
-    """An edit would delete more copies than it may; what it writes besides is written."""
+    """An edit would delete more copies than it may; its other writes are made."""
     rule = compiled.rule
     deleted = len(summary.unwanted) if edit.copies is None else len(edit.copies)
     had = count(edit.had, "copy that the rule had", "copies that the rule had")

@@ -21,8 +21,8 @@ from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 
-OTHERS_TURN = 30.0
-"""Seconds that the operator which serves a rule has for its end before another one takes over."""
+TAKEOVER_SECONDS = 30.0
+"""Seconds after which another operator may remove the finalizer of a deleted rule."""
 KIND_GONE = 10.0
 """Seconds that a kind must be missing before its objects count as deleted."""
 SAFETY_NET = 5.0
@@ -35,12 +35,12 @@ class RuleRemover:
     def __init__(self, context: CopyContext, kinds: Kinds) -> None:
         self._context = context
         self._kinds = kinds
-        self._help_at: dict[RuleKey, float] = {}
-        """When this operator takes over the end of a rule that it doesn't serve."""
+        self._takeover_at: dict[RuleKey, float] = {}
+        """Loop time from which this operator ends a rule that it doesn't serve."""
 
     def forget(self, key: RuleKey) -> None:
         """The rule is gone, or not this operator's: its copies aren't changed."""
-        self._help_at.pop(key, None)
+        self._takeover_at.pop(key, None)
         self._context.rule_metrics.forget(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)
@@ -82,7 +82,7 @@ class RuleRemover:
             self.forget(rule.key)
             return Done()
         context = self._context
-        if (wait := self._others_turn(rule)) > 0:
+        if (wait := self._takeover_wait(rule)) > 0:
             return RequeueAfter(wait)
         state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
         if state.phase is not RulePhase.DELETING:
@@ -94,7 +94,7 @@ class RuleRemover:
             return RequeueAfter(1.0)
         left = self._left(rule)
         if not left:
-            await self._take_finalizer_off(rule)
+            await self._drop_finalizer(rule)
             return Done()
         for key in left:
             context.queue.add(key, Priority.NORMAL, respect_backoff=True)
@@ -103,7 +103,7 @@ class RuleRemover:
         await write_status(context, state, rule, condition, RuleFacts(failures=problems))
         return RequeueAfter(SAFETY_NET)
 
-    def _others_turn(self, rule: Rule) -> float:
+    def _takeover_wait(self, rule: Rule) -> float:
         """Seconds to wait for another operator that may serve the rule; 0 where this one may act.
 
         The finalizer may also date from before our settings changed: then no other operator serves
@@ -113,8 +113,8 @@ class RuleRemover:
         ours = rule.key.namespace == settings.namespace or settings.tenant_rules
         if ours and settings.rule_name in (None, rule.key.name):
             return 0.0
-        help_at = self._help_at.setdefault(rule.key, context.monotonic() + OTHERS_TURN)
-        return max(0.0, help_at - context.monotonic())
+        takeover_at = self._takeover_at.setdefault(rule.key, context.monotonic() + TAKEOVER_SECONDS)
+        return max(0.0, takeover_at - context.monotonic())
 
     def _sees_all_copies(self, rule: Rule) -> bool:
         """Whether the absence of copies can be relied on.
@@ -129,8 +129,10 @@ class RuleRemover:
             for view in cluster.kinds.values():
                 if view.synced:
                     continue
-                hopeless = isinstance(view.registration.failure, errors.Forbidden | errors.NotFound)
-                if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
+                is_lasting = isinstance(
+                    view.registration.failure, errors.Forbidden | errors.NotFound
+                )
+                if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
                     return False
         return True
 
@@ -150,7 +152,7 @@ class RuleRemover:
                 left.append(key)
         return left
 
-    async def _take_finalizer_off(self, rule: Rule) -> None:
+    async def _drop_finalizer(self, rule: Rule) -> None:
         context = self._context
         patch = {
             "metadata": {

@@ -1,4 +1,4 @@
-"""What a rule's Ready condition says of its rollout."""
+"""The part of a rule's Ready condition about its rollout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def progress(spec: RuleSpec, rollout: RolloutState | None) -> str:
 def stopped(
     compiled: CompiledRule, copies: str, rollout: RolloutState | None
 ) -> ReadyCondition | None:
-    """A consumer isn't healthy with the new content; a person, or its recovery, decides."""
+    """A consumer isn't healthy with the new content: its recovery or a user continues it."""
     if rollout is None or rollout.stopped is None or compiled.spec.rollout is None:
         return None
     who, lacks = rollout.stopped.consumer, rollout.stopped.message

@@ -19,7 +19,7 @@ class Found:
     """The namespaces that get copies of a rule."""
 
     ordered: Sequence[str]
-    """In the order of their turns."""
+    """In the order in which the steps cover them."""
     old: frozenset[str]
     """Those with a copy of other content."""
     unwritten: frozenset[str]

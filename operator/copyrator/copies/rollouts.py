@@ -1,7 +1,7 @@
 """Carries out ``spec.rollout``: opens a rule's gate step by step (policy/rollout.py decides).
 
-A step is written to the status before any copy of it. Without the rest of a status a restart goes
-on where it was: the copies' seals show what was written of a step.
+A step is written to the status before any copy of it. A restart continues from the status and the
+copies' seals, which show what was written of a step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from copyrator.copies.rule_state import RuleState
 
 @dataclass(frozen=True, slots=True)
 class RolloutActions:
-    """What a rollout acts through."""
+    """The requests that a rollout makes: to consumers, and to the rule's status."""
 
     consumers: Consumers
     persist: Callable[[], Awaitable[bool]]
@@ -43,7 +43,7 @@ AT_ONCE: Final = 0.0
 FAULT_SECONDS: Final = 15.0
 """Seconds before consumers that couldn't be read or restarted are read again."""
 CONSUMER_READ_SECONDS: Final = 30.0
-"""Seconds between two looks at the consumer that stopped a rollout."""
+"""Seconds between two reads of the consumer that stopped a rollout."""
 UNSAVED: Final = 1.0
 """Seconds before a step is begun again whose state couldn't be written."""
 
@@ -214,7 +214,7 @@ class _Decision:
     # --- health ----------------------------------------------------------------------------------
 
     async def _read_consumers(self, state: RolloutState, found: Found) -> list[Seen]:
-        """Read the consumers in the namespaces whose turn a step is."""
+        """Read the consumers in the namespaces that a step adds."""
         if self.gate.step == state.step:
             places: Sequence[str] = self.gate.portion
         else:
@@ -222,7 +222,7 @@ class _Decision:
         return await self.actions.consumers.find(self.compiled, places)
 
     def _stop(self, state: RolloutState, one: Seen) -> float:
-        """Write nothing more, but what doesn't exist."""
+        """Stop the rollout: from now on only missing copies are written."""
         self.gate.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
         self.state.report_at_once()

@@ -1,4 +1,4 @@
-"""Brings a rule to where its copies can be planned: spec, watches, complete caches, sources."""
+"""Prepares what planning a rule's copies needs: spec, watches, complete caches, sources."""
 
 from __future__ import annotations
 

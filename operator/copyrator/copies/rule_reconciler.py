@@ -53,7 +53,7 @@ class RuleReconciler:
         try:
             return await self._reconcile(rule)
         except errors.ConflictError:
-            return RequeueAfter(0.2)  # the rule has changed: its event is on the way
+            return RequeueAfter(0.2)  # the rule has changed: its watch event follows
         except ApiError as error:
             if isinstance(error, errors.Forbidden):
                 await report_forbidden(self._context, rule, error)
@@ -71,7 +71,7 @@ class RuleReconciler:
         return self._until_certificate(rule, await self._serve(rule))
 
     def _until_certificate(self, rule: Rule, outcome: Outcome) -> Outcome:
-        """Reconcile the rule again no later than a certificate begins to be warned of, or ends."""
+        """The outcome, due at the latest when a certificate's warning begins or it ends."""
         wait = seconds_until_transition(
             read_certificates(rule.status),
             self._context.clock(),
@@ -118,7 +118,7 @@ class RuleReconciler:
 
         wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
         if state.rollout is not None and state.rollout.running:
-            state.forget_lag()  # its copies are late on purpose
+            state.forget_lag()  # its copies are delayed by the rollout
         return wait
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:

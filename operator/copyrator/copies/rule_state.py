@@ -42,11 +42,11 @@ class RuleState:
         confirmed: the last generation whose deletions are allowed; 0: none is known.
         unconfirmed: the last edit whose deletions wait for a confirmation.
         had: copies that the rule had before this generation wrote anything.
-        rollout: what the status is to say of the rollout; None while it isn't known.
+        rollout: the state of the rollout for the status; None while it isn't known.
         rollout_fault: why a rollout can't continue now: a message.
         next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
         trace: what caused the latest writes, for the log and the Events.
-        recalled: whether the status was read for what an earlier process decided.
+        recalled: whether the decisions of an earlier process were read from the status.
         source_changed: loop time of the first change of a source that not all copies have yet.
         next_status: loop time before which no status is written.
         next_summary: loop time before which changes of copies cause no summary.
@@ -156,7 +156,7 @@ class RuleState:
         self.confirmed, self.unconfirmed, self._edited = generation, None, True
 
     def recall(self, confirmed: int, unconfirmed: Unconfirmed | None) -> None:
-        """Take over what an earlier process decided; not as an edit, as it was made earlier."""
+        """Restore the decision of an earlier process; it doesn't count as a new edit."""
         self.confirmed, self.unconfirmed, self.recalled = confirmed, unconfirmed, True
 
     def count_before(self, had: int) -> int:

@@ -141,7 +141,7 @@ class SourceShare:
 
 
 class SourceShares:
-    """The shares of all namespaces. ``look_at`` is called with a rule that needn't wait any more.
+    """The shares of all namespaces. ``look_at`` requeues a rule that needn't wait any more.
 
     Attributes:
         watches: of all tenants, except the first ones of each.

@@ -36,7 +36,7 @@ from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import RULES
 
 _NOT_NEWS = (RuleReason.PROGRESSING,)
-"""Reasons that come and go in normal operation."""
+"""Reasons of work in progress: they cause no Event, and aren't the result of a request."""
 
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
@@ -92,7 +92,7 @@ async def write_status(
             force=True,
         )
     except (errors.NotFound, errors.ConflictError):
-        return  # gone, or another one of the same name: its event is on the way
+        return  # deleted or replaced: its watch event follows
     rule.status = status
     if ready_reason(known) != condition.reason and condition.reason not in _NOT_NEWS:
         good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
@@ -127,7 +127,7 @@ def _steps(rule: Rule) -> int | None:
 
 
 def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> UnconfirmedEdit | None:
-    """What the status keeps of an edit whose deletions aren't allowed (yet).
+    """What the status records about an edit whose deletions aren't allowed (yet).
 
     Not of a rule that is paused: it deletes nothing before another edit.
     """
@@ -143,7 +143,7 @@ def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> Unc
 
 
 def _record_certificate_event(context: CopyContext, rule: Rule, known: Any) -> None:
-    """Once when a certificate begins to be warned of, and once when it ends."""
+    """Record an Event when a certificate enters its warning period, and when it ends."""
     kind = ConditionType.CERTIFICATE_EXPIRING
     before, after = (
         conditions_by_type(one).get(kind, {}) for one in (known, rule.status.get("conditions"))

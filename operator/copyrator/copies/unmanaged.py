@@ -65,7 +65,7 @@ class UnmanagedObjects:
 
     Args:
         informers: for the watches; None where nothing is to be watched.
-        requeue: makes a key due in so many seconds.
+        requeue: adds a key to the queue after so many seconds.
         monotonic: the clock.
     """
 
@@ -108,7 +108,7 @@ class UnmanagedObjects:
     def record(
         self, key: CopyKey, resource: Resource, found: Unmanaged, winner: CopyRequest
     ) -> UnmanagedObject:
-        """An object was found at the target of a rule."""
+        """Record the object that was found at the target of a rule, and watch it."""
         known, version = self._known.get(key), found.resource_version
         if known is None:
             known = self._known[key] = UnmanagedObject(version, self._now(), winner.owner)

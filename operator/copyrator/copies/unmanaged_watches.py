@@ -17,8 +17,8 @@ from copyrator.kube.watch.seen import Seen, seen
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
-OnNews = Callable[[CopyKey, str], None]
-"""Called with a key and the resourceVersion of the live object, empty where there is none."""
+OnVersion = Callable[[CopyKey, str], None]
+"""Called with a key and the resourceVersion of the live object; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Followed:
 class UnmanagedWatches:
     """Calls ``on_change`` for every change of the objects that it watches."""
 
-    def __init__(self, informers: InformerFactory | None, on_change: OnNews) -> None:
+    def __init__(self, informers: InformerFactory | None, on_change: OnVersion) -> None:
         self._informers = informers
         self._on_change = on_change
         self._followed: dict[CopyKey, _Followed] = {}

@@ -1,8 +1,9 @@
 """De-duplicates the events of our own resources: each is delivered once, in order.
 
 kopf lists again after a watch was down, but reports no deletions that it missed. `listed` compares
-such a list with what was delivered, and `confirm` checks what it lacks; `resync` does the same with
-a list of its own. The first resync fills the caches before any worker starts.
+such a list with what was delivered, and `confirm` reads the objects that are missing from it;
+`resync` does the same with a list of its own. The first resync fills the caches before any worker
+starts.
 """
 
 from __future__ import annotations

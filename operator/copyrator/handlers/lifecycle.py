@@ -28,7 +28,7 @@ WATCH_ENDS_SECONDS = 3.0
 
 
 class StartError(Exception):
-    """The process can't work and waiting won't help; the message gives the remedy."""
+    """The process can't start, and a retry wouldn't help; the message gives the remedy."""
 
 
 class Lifecycle(Protocol):
@@ -47,7 +47,7 @@ class Lifecycle(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Finish or abort the work in hand; a second call does nothing."""
+        """Finish or abort the reconciles in progress; a second call does nothing."""
         ...
 
 

@@ -17,7 +17,7 @@ Registry = kopf.OperatorRegistry
 def register(
     registry: Registry, process: Lifecycle, guard: KopfGuard, *deduplicators: EventDeduplicator
 ) -> None:
-    """Register the handlers; each event of an deduplicator's resource is passed to it."""
+    """Register the handlers; each event of a deduplicator's resource is passed to it."""
     lifecycle.register(registry, process)
     register_login(registry, guard)
     for deduplicator in deduplicators:

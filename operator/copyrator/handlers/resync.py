@@ -1,4 +1,4 @@
-"""The periodic resync: every rule and Bundle is reconciled, whether or not an event was seen.
+"""The periodic resync: every rule and Bundle is reconciled, with or without an event.
 
 On a healthy cluster it changes nothing.
 """

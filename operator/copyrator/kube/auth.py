@@ -33,7 +33,7 @@ async def load_connection(
 ) -> Connection:
     """Load `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-    Only a kubeconfig has contexts, so a `context` rules the pod's own account out.
+    Only a kubeconfig has contexts, so with a `context` the pod's own account isn't used.
 
     Raises:
         KubeconfigError: names the file and the remedy.

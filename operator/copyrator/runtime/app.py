@@ -76,9 +76,9 @@ class App:
         registration.register(registry, self, self.kopf_guard, self._rules, self._bundles)
 
     async def start(self) -> None:
-        """Start the health checks, so that a waiting process is live, then caches, lead, workers.
+        """Start the health checks, so that a waiting process is live; then caches and workers.
 
-        A standby has done everything that needs no write before it waits for the lead.
+        A standby has done everything that needs no write before it waits for leadership.
 
         Raises:
             StartError: a port can't be opened, or the webhook has no secret.
@@ -206,7 +206,7 @@ class App:
             elector.lease.webhook = relay.url_of(host, webhook.port, PATH)
 
     async def stop(self) -> None:
-        """Finish or abort the work in hand, then close everything; idempotent."""
+        """Finish or abort the reconciles in progress, then close everything; idempotent."""
         self.waiting("stopping", quiet=True)
         running = self._started
         self._started = False
@@ -219,7 +219,7 @@ class App:
             log.info("Stopped")
 
     def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
-        """Handle a list of kopf's: objects deleted before it have no event."""
+        """Handle a list of kopf's: for objects that were deleted before it there is no event."""
         deduplicator = self._rules if spec.resource == RULES else self._bundles
         if deduplicator.listed(spec.namespace, names):
             self._missed.set()

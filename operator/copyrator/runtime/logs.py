@@ -103,7 +103,7 @@ class CutOffFilter(logging.Filter):
 
 
 class ApiErrorFilter(logging.Filter):
-    """Removes the traceback from kopf's lines about an answer of the API server: it is no help."""
+    """Removes the traceback of kopf's lines about API server errors: it shows no cause."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Never drops a record."""

@@ -1,4 +1,4 @@
-"""Prerequisites of the operator's work: an API server, both CRDs, and the lead.
+"""Prerequisites of the operator's work: an API server, both CRDs, and leadership.
 
 While one is missing the process is live, waits, and reports what it waits for: in /readyz, and in
 the log once per change. A CRD whose names aren't accepted would never be established, so its
@@ -39,7 +39,7 @@ class Reader(Protocol):
 
 
 class Candidate(Protocol):
-    """The part of Elector that waiting for the lead uses."""
+    """The part of Elector that waiting for leadership uses."""
 
     @property
     def lease(self) -> Lease:
@@ -75,7 +75,7 @@ async def retry_until_done(
     what: str,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> T:
-    """Try until it succeeds; `what` begins the message with the cause of the failure."""
+    """Retry with back-off until it succeeds; `what` begins the message that `waiting` reports."""
     delay = FIRST_DELAY
     while True:
         try:

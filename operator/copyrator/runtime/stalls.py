@@ -150,7 +150,7 @@ class StallMeter:
         )
 
     def _check(self) -> None:
-        """Turn the meter off if this very callback didn't run through it."""
+        """Turn the meter off if the callback that runs now didn't go through it."""
         if self.on and not self._seen:
             self.uninstall()
             self._log_disabled()

@@ -1,7 +1,7 @@
 """Runs the operator: with restarts under `copyrator run`, once under `kopf run`.
 
-Both register an App with kopf. A failure of kopf (when a CRD is deleted) or a lost lead restarts
-everything, as the kubelet would.
+Both register an App with kopf. A failure of kopf (when a CRD is deleted) or lost leadership
+restarts everything, as the kubelet would.
 """
 
 from __future__ import annotations

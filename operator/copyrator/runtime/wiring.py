@@ -171,7 +171,7 @@ def _proxies() -> dict[str, str]:
 
 
 def _seen_time(elector: Elector | None) -> Callable[[], SeenTime]:
-    """What time an operator saw: by the Lease, or, without one, since this process has run."""
+    """The observed time: by the Lease, or since the process's start without election."""
     begun, started = _now(), time.monotonic()
 
     def by_lease() -> SeenTime:

@@ -239,7 +239,7 @@ CERTIFICATES_READ: Final = 1000
 """Certificates of one source that are read, some 20 us each; the bundles of browsers have 150."""
 
 CERTIFICATE_PEM: Final = 16 * 1024
-"""Characters of one certificate in PEM; longer ones are passed over."""
+"""Characters of one certificate in PEM; longer ones are skipped."""
 
 CERTIFICATE_RULES: Final = 100
 """Rules in the metric of certificates: those whose certificates end soonest."""

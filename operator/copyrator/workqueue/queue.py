@@ -268,7 +268,7 @@ class WorkQueue(Generic[K]):
         return entry
 
     def _left(self, group: str) -> None:
-        """A tenant's key isn't in progress any more: another may be."""
+        """A tenant's key isn't in progress any more: another one of the tenant may be returned."""
         self._busy[group] -= 1
         self._tenants_busy -= 1
         if self._busy[group] == self._each - 1:

@@ -1,4 +1,4 @@
-"""A line in which tasks wait, first come, first served."""
+"""Tasks that wait to be woken, first come, first served."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Waiters:
-    """Tasks that wait to be called. For one event loop."""
+    """A queue of waiting tasks. For one event loop."""
 
     def __init__(self) -> None:
         self._turns: deque[asyncio.Future[None]] = deque()
@@ -17,30 +17,30 @@ class Waiters:
         return len(self._turns)
 
     def join(self) -> asyncio.Future[None]:
-        """Stand at the end; `wait` must follow."""
+        """Add the running task at the end; return its future, for which `wait` must be called."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.append(turn)
         return turn
 
     async def wait(self, turn: asyncio.Future[None], on_lost: Callable[[], object]) -> None:
-        """Wait to be called.
+        """Wait until `call` wakes this task.
 
         Args:
-            turn: as `join` returned it.
-            on_lost: called if the task was called, but is cancelled before it runs: it must pass
-                on what it was called for.
+            turn: the future that `join` returned.
+            on_lost: called if the task was woken, but is cancelled before it runs: it must give
+                what it was woken for, such as a free slot, to another task.
         """
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 on_lost()
-            elif turn in self._turns:  # else `call` has passed over it in the meantime
+            elif turn in self._turns:  # else `call` has removed it in the meantime
                 self._turns.remove(turn)
             raise
 
     def call(self) -> bool:
-        """Let the first go on that still waits; False if nobody does."""
+        """Wake the first task that still waits; return False if none does."""
         while self._turns:
             turn = self._turns.popleft()
             if not turn.done():

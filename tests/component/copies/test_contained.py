@@ -96,7 +96,7 @@ async def test_a_rule_excluded_by_the_rule_name_isnt_parsed(cluster, served):
 async def test_a_rule_that_was_served_ends_though_it_isnt_parsed_any_more(
     cluster, served, monkeypatch
 ):
-    monkeypatch.setattr("copyrator.copies.removal.OTHERS_TURN", 0.0)
+    monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
     make_rule(cluster, "rule", served)
     operator = Operator(cluster)
     await operator.start()

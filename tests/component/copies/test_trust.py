@@ -203,7 +203,7 @@ async def test_a_tenants_deleted_rule_takes_its_copies_along(cluster, served):
 async def test_another_operators_rule_keeps_its_finalizer_where_we_cannot_see_its_copies(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr("copyrator.copies.removal.OTHERS_TURN", 0.0)
+    monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
     other = Operator(cluster, namespace="other", kinds=("ConfigMap",))
     cluster.namespace("other")
     space(cluster, "target")

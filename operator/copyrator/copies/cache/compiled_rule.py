@@ -56,7 +56,7 @@ class CompiledRule:
 
     @property
     def paused(self) -> bool:
-        """Nothing is written."""
+        """Whether nothing is written (now): suspended, in Plan mode, or not active yet."""
         return not self.active or self.spec.suspend or self.spec.mode is Mode.PLAN
 
     @property
@@ -67,7 +67,7 @@ class CompiledRule:
         return self._mark
 
     def close_gate(self) -> None:
-        """The content may have changed: its rule decides first where it is written."""
+        """Write no changed content until the rule's reconcile has decided where."""
         if self.gate is not None:
             self.gate.close()
 

@@ -1,7 +1,7 @@
 """The binding of a template that is rendered from sources.
 
-Its content can be rendered only while the sources' contents are held (copies/composer.py). Between
-that, what is kept of a copy is its name, its digest, and the outline that all copies share.
+Its content can be rendered only while the sources' contents are held (copies/composer.py).
+Otherwise what is kept of a copy is its name, its digest, and the outline that all copies share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from copyrator.copies.policy.rendering import Text, Tree, checked_name
 from copyrator.copies.policy.template_meter import TemplateError
 
 OUTLINES = 16
-"""Outlines that are compared, to be shared."""
+"""Outlines of one rule that are kept to be shared; equal copies share one."""
 _ALL = ""
 """In place of a namespace, where the copies are the same in all of them."""
 
@@ -44,7 +44,7 @@ class ComposedBinding(SourceBinding):
         self._composition = composition
         self._name = _name_in(compiled.template)
         self._outlines: list[Content] = []
-        """Of all copies, each once: usually one."""
+        """The outlines of all copies, each once: usually there is one."""
         super().__init__(compiled, None)
 
     def _first_desired(self) -> DesiredCopy | None:

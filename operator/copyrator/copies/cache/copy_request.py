@@ -42,7 +42,7 @@ class CopyRequest:
 
     @property
     def paused(self) -> bool:
-        """Nothing is written (now)."""
+        """Whether nothing is written (now)."""
         return self.binding.compiled.paused
 
     def is_old(self, record: CopyRecord) -> bool:
@@ -50,7 +50,7 @@ class CopyRequest:
         return record.digest != self.desired.digest
 
     def waits(self, record: CopyRecord) -> bool:
-        """Whether a copy that isn't right isn't to be written yet."""
+        """Whether a copy that isn't right must not be written yet."""
         gate = self.binding.compiled.gate
         return gate is not None and gate.holds(self.namespace.name, old=self.is_old(record))
 
@@ -66,12 +66,12 @@ class CopyRequest:
 
     @property
     def broken(self) -> bool:
-        """The wanted content can't be rendered."""
+        """Whether the wanted content can't be rendered."""
         return self.desired.problem is not None
 
     @property
     def pending(self) -> bool:
-        """The wanted content isn't known before the sources are read."""
+        """Whether the wanted content isn't known before the sources are read."""
         return self.desired.pending
 
     def is_right(self, record: CopyRecord) -> bool:
@@ -95,7 +95,7 @@ class CopyRequest:
         return self.desired.equal == self.binding.compiled.sealer.digest(payload_of(live))
 
     def accept(self, live: Mapping[str, Any]) -> None:
-        """Take the live object for the wanted one: writing it changed nothing."""
+        """Accept the live object as the wanted one: writing it changed nothing."""
         self.desired.equal = self.binding.compiled.sealer.digest(payload_of(live))
 
     def is_drift(self, record: CopyRecord) -> bool:

@@ -18,7 +18,7 @@ class RolloutGate:
         self._everywhere = False
         self._share: frozenset[str] = frozenset()
         self.portion: Sequence[str] = ()
-        """The namespaces whose turn that step is."""
+        """The namespaces that the open step adds."""
         self.step = 0
         """The step that it is open for; 0: none."""
         self.stopped = False

@@ -60,7 +60,7 @@ class Rule:
 
     @property
     def is_observed(self) -> bool:
-        """Whether its status is of this spec: after a restart it is as true as it was before."""
+        """Whether its status is for this generation, so that it still holds after a restart."""
         return bool(self.status.get("observedGeneration") == self.generation)
 
     def is_equivalent_to(self, other: Rule) -> bool:

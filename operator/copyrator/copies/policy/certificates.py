@@ -1,7 +1,7 @@
 """Reads when the certificates of a Secret or a ConfigMap end.
 
 Only blocks of PEM that are marked as certificates are parsed: private keys and everything else are
-passed over. What can't be read is left out; it may be anything.
+skipped. Blocks that can't be parsed are skipped, too: the text between the markers may be anything.
 """
 
 from __future__ import annotations

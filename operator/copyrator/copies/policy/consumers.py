@@ -22,7 +22,7 @@ COPIES_USED: Final = ("ConfigMap", "Secret", "ServiceAccount")
 _MARKS: Final = 8192
 """Characters that are read of the annotation with the marks."""
 _TEXT: Final = 200
-"""Characters of what a consumer lacks."""
+"""Characters of the reason why a consumer isn't healthy."""
 _HEALTHY: Final = (Status.CURRENT, Status.TERMINATING)
 """One that is being deleted counts as gone."""
 
@@ -113,7 +113,7 @@ def _in_environment(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unhealthy(seen: Iterable[Seen]) -> tuple[str, ...]:
-    """Those that aren't healthy before a step, for the status, which holds so many."""
+    """The consumers that aren't healthy before a step; at most UNHEALTHY_BEFORE."""
     found = sorted(one.consumer.to_string() for one in seen if not one.healthy)
     return tuple(found[:UNHEALTHY_BEFORE])
 

@@ -26,7 +26,7 @@ Override = tuple[str, str, str]
 
 
 def merged_config(meter: Meter, values: Sequence[Any]) -> tuple[str, list[Override]]:
-    """The merged text, and what the first source of a registry hides of later ones.
+    """The merged text, and the credentials of later sources that an earlier source overrides.
 
     Raises:
         TemplateError: a value isn't such a Secret or text; the message names it.
@@ -47,7 +47,7 @@ def merged_config(meter: Meter, values: Sequence[Any]) -> tuple[str, list[Overri
 
 
 def shown_host(host: str) -> str:
-    """A registry for messages: a key of a Secret's content, so only what looks like a host."""
+    """A registry for messages; only a host name is shown, since it comes from a Secret."""
     return host if _HOST.fullmatch(host) else "(not a host name)"
 
 

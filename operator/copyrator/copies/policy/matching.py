@@ -25,8 +25,8 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     """Why this object is never copied, or None.
 
     A token would grant a service account's permissions in other namespaces, a copied release Secret
-    would be a release to Helm, it exists in every namespace root CA, and copies of copies would
-    never end.
+    would count as a release for Helm, ``kube-root-ca.crt`` exists in every namespace already, and
+    copies of copies would never end.
     """
     metadata = body.get("metadata") or {}
     if reason := metadata.get(NOT_WHOLE):

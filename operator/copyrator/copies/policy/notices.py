@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from typing import Final
 
 PERIOD: Final = 3600.0
-"""Seconds in which one rule tells one namespace of one reason once."""
+"""Seconds in which one rule causes at most one Event for each namespace and reason."""
 EACH: Final = 10
 """Events in one namespace in PERIOD, of all rules."""
 TOGETHER: Final = 300

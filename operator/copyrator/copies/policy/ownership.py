@@ -47,7 +47,7 @@ class Shape:
 
 
 ACCEPTED: Final = Shape(frozenset(), frozenset())
-"""Of a copy that looks changed by others after our own write.
+"""The ownership of a copy that appears to be changed by others after our own write.
 
 An admission webhook changes what we send, or managedFields don't record any more who wrote what.
 Writing again would have the same result, for ever.

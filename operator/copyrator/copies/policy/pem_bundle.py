@@ -1,6 +1,6 @@
 """Bundles certificates: each once, and nothing but certificates.
 
-What comes out is written anew from the certificates' DER, so that neither a private key nor a
+The output is encoded again from the certificates' DER, so that neither a private key nor a
 comment can be part of it.
 """
 
@@ -103,7 +103,7 @@ def _decoded(text: str, where: str) -> str:
 
 
 def _certificates(meter: Meter, text: str, where: str) -> Iterator[bytes]:
-    """The DER of each certificate in a text; empty lines and lines with # are passed over."""
+    """The DER of each certificate in a text; empty lines and lines with # are skipped."""
     meter.take(10, 4 * len(text))
     block: list[str] | None = None
     for number, raw in enumerate(text.splitlines(), start=1):

@@ -70,7 +70,7 @@ class Cause(StrEnum):
 
 
 class OwnerState(StrEnum):
-    """What is known of the rule that owns a copy but doesn't request it (now)."""
+    """What is known about the rule that owns a copy but doesn't request it (now)."""
 
     GONE = "Gone"
     """No such rule exists."""
@@ -95,7 +95,7 @@ class Want(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Nothing is written (now): suspended, in Plan mode, or not everything is known yet."""
+        """Whether nothing is written: suspended, in Plan mode, or not everything is known."""
 
     @property
     def broken(self) -> bool:

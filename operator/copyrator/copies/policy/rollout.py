@@ -40,10 +40,10 @@ class Target:
 
 
 def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime) -> list[str]:
-    """Namespaces in the order of their turns: first those that are selected, then by name.
+    """Namespaces in the order of the steps: first those that are selected, then by name.
 
-    Those that were created after a rollout `began` have the new content, and come last: they don't
-    take others' turns.
+    Those that were created after a rollout `began` have the new content, and come last, so that
+    they don't replace others in a step.
     """
     since, first = format_time(began), rollout.first
 
@@ -64,7 +64,7 @@ def began(before: RolloutState | None, content: str, now: datetime) -> datetime:
 def begin(
     rollout: Rollout, before: RolloutState | None, wanted: Wanted, now: datetime
 ) -> RolloutState:
-    """The state that the wanted content asks for: the known one, a new one, or one that is done."""
+    """The state for the wanted content: the known one, a new one, or a finished one."""
     if before is not None and before.content == wanted.content:
         last = len(rollout.steps)
         return before if before.step <= last else dataclasses.replace(before, step=last)
@@ -93,7 +93,7 @@ def share(rollout: Rollout, step: int, ordered: Sequence[str]) -> Sequence[str]:
 
 
 def portion(rollout: Rollout, step: int, ordered: Sequence[str]) -> Sequence[str]:
-    """The namespaces whose turn a step is."""
+    """The namespaces that a step adds to those of the steps before."""
     totals = [0, *rollout.totals(len(ordered))]
     earlier = [total for total in totals[:step] if total < totals[step]]
     return ordered[max(earlier, default=0) : totals[step]]
@@ -112,5 +112,5 @@ def paused(state: RolloutState, now: datetime, seconds: float) -> RolloutState:
 
 
 def _whole(moment: datetime) -> datetime:
-    """A status has whole seconds; a pause is never shorter than asked for."""
+    """Round up to whole seconds, as a status has them: a pause is never shorter than the spec's."""
     return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

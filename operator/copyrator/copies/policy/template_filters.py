@@ -135,7 +135,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def _listed(meter: Meter, value: Any) -> Sequence[Any]:
-    """One value or several; None is passed over."""
+    """One value or several, as a list without None."""
     if isinstance(value, str | Withheld | Mapping) or value is None:
         value = [value]
     if isinstance(value, Undefined) or not isinstance(value, list | tuple):

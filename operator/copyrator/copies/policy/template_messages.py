@@ -1,4 +1,4 @@
-"""Jinja2's messages about unknown names, in Kubernetes' words."""
+"""Jinja2's messages about unknown names, in the terms of Kubernetes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a text stands in an object that is rendered from sources."""
+    """The place of a text in an object that is rendered from sources."""
 
     now: datetime
     findings: Findings

@@ -57,7 +57,7 @@ class Withheld:
 
 
 class SourceData(Mapping[str, Any]):
-    """The data of a source: each value gets its form when it is asked for, since there may be many.
+    """The data of a source: each value is converted when it is read, since there may be many.
 
     Not a dict, whose own methods would return the values as they are.
     """

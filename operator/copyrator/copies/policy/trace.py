@@ -1,4 +1,4 @@
-"""What is said of a rule's writes: their number and cause, added up over a burst.
+"""The report of a rule's writes: their number and causes, added up over a burst.
 
 A burst is written as one log line and one Event: ``created 2 copies: namespaces team-a, team-b are
 new or changed; deleted 7 copies: targets changed from team-* to tem-* by generation 4``.
@@ -50,7 +50,7 @@ class Trigger(Enum):
     RULE_DELETED = ("the rule is being deleted",)
 
     def text(self, names: dict[str, None]) -> str:
-        """The cause in words."""
+        """The cause as a text, with the names that are given."""
         forms: tuple[str, ...] = self.value
         shown = list(names)[:NAMED]
         listed = ", ".join(shown)

@@ -1,4 +1,4 @@
-"""Converts an HTTP answer of the API server, or a missing one, to a typed error."""
+"""Converts an HTTP answer of the API server, or a failed request, to a typed error."""
 
 from __future__ import annotations
 

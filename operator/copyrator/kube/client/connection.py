@@ -94,7 +94,7 @@ class Connection:
 
     @property
     def breaker_is_open(self) -> bool:
-        """Whether a circuit breaker holds attempts back; it has logged that already."""
+        """Whether a circuit breaker delays requests or watches; it has logged the cause already."""
         return bool(self.requests.outage or self.watches.outage)
 
     async def headers(self) -> Mapping[str, str]:

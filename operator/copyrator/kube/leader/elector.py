@@ -30,7 +30,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boottime() -> float:
-    """Monotonic seconds; on Linux they include the machine's suspend."""
+    """Monotonic seconds; on Linux they include the time in which the machine was suspended."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -198,7 +198,7 @@ class Elector:
             self._log_gap(before)
 
     def _log_gap(self, before: SeenTime | None) -> None:
-        """Log the time that nobody saw, which doesn't count for what has to stand for some time."""
+        """Log a gap in the Lease's renewals: ``spec.promoteFrom`` doesn't count that time."""
         found = self.lease.seen_time
         if before is None or found is None or found.gaps == before.gaps or not found.gaps:
             return

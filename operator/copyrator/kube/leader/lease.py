@@ -28,9 +28,9 @@ class Terms:
     """Durations in seconds; only tests use others than the defaults."""
 
     duration: int = 10
-    """After the last renewal that they saw, others may take over."""
+    """Other replicas may take over so long after the last renewal that they have read."""
     deadline: float = 7.0
-    """After the last renewal that it sent, the holder stops leading."""
+    """The holder stops leading so long after it sent the last renewal."""
     renew: float = 2.0
     """Between two renewals."""
     answer: float = 3.0

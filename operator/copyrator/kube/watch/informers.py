@@ -65,7 +65,7 @@ class WatchStatus:
 
 
 class Mirror(Protocol):
-    """A cache of some objects: a Reflector, or a stand-in for several."""
+    """A cache of some objects: a Reflector, or several of them merged."""
 
     @property
     def lists(self) -> int:

@@ -29,7 +29,7 @@ POLL_SECONDS = 10.0
 
 
 class Presence(enum.Enum):
-    """What the last read of a namespace has shown."""
+    """The result of the last read of a namespace."""
 
     UNKNOWN = "unknown"
     PRESENT = "present"

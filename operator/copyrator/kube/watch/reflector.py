@@ -1,4 +1,4 @@
-"""Caches some objects; the cache is true or known to be incomplete, never silently stale.
+"""Caches some objects; the cache is current or known to be incomplete, never stale unnoticed.
 
 List, then watch from the list's resourceVersion, for ever. Deletions are reported only on evidence
 from the server: a DELETED event, or a complete list without the object. A fault keeps the cache, is
