@@ -1,4 +1,4 @@
-"""As whom a dry run is done: as the operator where the user may impersonate its account."""
+"""The user of a dry run: the operator where the caller may impersonate its account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who sends the dry run's requests, and what they may list."""
+    """The user that sends the dry run's requests, and what that user may list."""
 
     target: Target
     who: str = ""
@@ -26,10 +26,10 @@ class Actor:
     scopes: tuple[str, ...] = ()
     """The only namespaces that are read; empty: all of them."""
     note: str = ""
-    """What is missing from the answer, for the user."""
+    """What is missing from the answer, as a note to the caller."""
 
     def tried(self, reported: str = "") -> str:
-        """In brackets: as whom it was tried, and what the operator reported about it."""
+        """In brackets: the user of the dry run, and what the operator reported about the object."""
         if not self.who:
             return ""
         said = f"; the operator reported: {reported}" if reported else ""

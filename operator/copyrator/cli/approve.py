@@ -164,7 +164,7 @@ async def _check_permission(client: KubeClient, choice: Choice, body: Body) -> N
 
 
 def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datetime) -> None:
-    """Refuse a decision that means nothing; the other one may be replaced until the deploy.
+    """Refuse a decision without effect; an earlier, opposite one may be replaced until the deploy.
 
     Args:
         wanted: the decision.
@@ -173,7 +173,7 @@ def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datet
         now: the time.
 
     Raises:
-        Fault: there is no such plan, or it isn't finished, decided, expired or not asked for.
+        Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
     """
     plan, bundle = plan_of(body), shown(WHAT, body)
     anew = hint_about("plan", "bundle", body, "--refresh")
@@ -192,7 +192,7 @@ def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datet
     if is_expired(plan, now):
         raise Fault(
             f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, now)} ago; the "
-            f"operator makes it anew; at once: {anew}"
+            f"operator makes it again; at once: {anew}"
         )
     if reason := _not_asked(body):
         raise Fault(
@@ -202,7 +202,7 @@ def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datet
 
 
 def _not_asked(body: Body) -> str:
-    """Why no decision is asked for; empty where one is, or where that isn't sure."""
+    """Why no decision is required; empty where one is, or where that isn't known."""
     spec = parse_bundle(body, BundleDefaults())
     if is_due(body) or not isinstance(spec, BundleSpec):
         return ""
@@ -253,7 +253,7 @@ def outcome(body: Body, plan_id: str) -> str:
 
 
 async def _annotated(client: KubeClient, choice: Choice, body: Body, user: str) -> dict[str, Any]:
-    """Write the decision on the object that was shown; another change of it may come between.
+    """Write the decision on the object that was shown; retry where others have changed it.
 
     Raises:
         Fault: it has another plan by now, or is another Bundle of that name.

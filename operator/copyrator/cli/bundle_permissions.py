@@ -45,7 +45,7 @@ def _unreviewed(status: BundleStatus) -> str:
 
 
 def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """What `why` says of missing permissions; nothing where none is known to be missing."""
+    """The lines of `why` about missing permissions; none where none is known to be missing."""
     status = parse_status(body)
     missing = missing_of(status)
     if not missing:
@@ -70,7 +70,7 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
 
 
 def _is_by_blind_applies(status: BundleStatus) -> bool:
-    """Whether it is by the plan's text (see ``blind_applies``): reviews would count all of it."""
+    """Whether they are from the plan's text (``blind_applies``): reviews count all."""
     plan = status.plan
     made = plan.outcome == PlanOutcome.PLANNED
     return made and bool(plan.missing) and plan.missing_permissions is None
@@ -126,7 +126,7 @@ def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -
     if more := _unlisted(status):
         lines.append(
             f"# {count(more, 'more permission')} aren't listed: apply this, then run "
-            f"{hint_about('plan', 'bundle', body, '--refresh')}, and ask again."
+            f"{hint_about('plan', 'bundle', body, '--refresh')}, and run `why` again."
         )
     if _is_by_blind_applies(status):
         lines.append("# By the plan's blind applies, which name one permission each: see `why`.")

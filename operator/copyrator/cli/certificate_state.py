@@ -1,4 +1,4 @@
-"""What commands say of the certificates in copies: pure, from rules' statuses and the time."""
+"""The certificates in copies, as commands show them: pure, from rules' statuses and the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Body = Mapping[str, Any]
 
 
 class Validity(StrEnum):
-    """What is to be known of a certificate at a glance."""
+    """The state of a certificate in lists."""
 
     ENDED = "ended"
     EARLY = "not valid yet"

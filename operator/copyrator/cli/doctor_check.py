@@ -10,7 +10,7 @@ from copyrator.kube import errors
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; `good` is None where it couldn't be checked, or is worth knowing."""
+    """One finding; `good` is None where it couldn't be checked, or is only information."""
 
     what: str
     good: bool | None
@@ -18,7 +18,7 @@ class Check:
 
 
 async def readable(what: str, checks: AsyncIterator[Check]) -> list[Check]:
-    """The findings, up to the first thing that the user may not read."""
+    """The findings, up to the first request that the user has no permission for."""
     found: list[Check] = []
     try:
         async for check in checks:

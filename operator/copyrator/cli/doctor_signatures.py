@@ -67,7 +67,8 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     except errors.NotFound:
         if installation.settings.require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
-        return Check(WHAT, True, "no policy of the operator, so only spec.verify of a Bundle asks")
+        said = "no policy of the operator: only spec.verify of Bundles requires signatures"
+        return Check(WHAT, True, said)
     except errors.ApiError as error:
         return Check(WHAT, None, f"{where} or its keys can't be read: {error.message}")
     except SpecError as error:

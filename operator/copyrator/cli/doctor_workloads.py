@@ -1,4 +1,4 @@
-"""The permissions on workloads, which the operator needs only where a Bundle or a rule asks for it.
+"""The permissions on workloads, which the operator needs only for some fields of Bundles and rules.
 
 The chart grants them by switches of their own: `bundles.health.enabled`, `rules.consumers` and
 `rules.restart`.

@@ -1,4 +1,4 @@
-"""What the status says of drift, in words. Pure.
+"""The status of drift as sentences. Pure.
 
 A status may be forged by who may write it, so that every text is shown shortened and escaped.
 """
@@ -28,7 +28,7 @@ Body = Mapping[str, Any]
 
 
 def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """The lines of `describe`; none where nobody asks for drift."""
+    """The lines of `describe`; none where drift isn't checked for."""
     if not spec.drift.is_asked:
         return
     status = parse_status(body)
@@ -46,13 +46,13 @@ def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]
 
 
 def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """What `why` says of drift."""
+    """The lines of `why` about drift."""
     if not spec.drift.is_asked:
         return
     status, condition = parse_status(body), _condition(body)
     yield (
         f"Drift is what a plan of the deployed version has beyond the one made right after the "
-        f"deploy. It is looked for {_rhythm(spec)}; next check {_next(body, status, spec, now)}; "
+        f"deploy. It is checked for {_rhythm(spec)}; next check {_next(body, status, spec, now)}; "
         f"now: {hint_about('plan', 'bundle', body, '--refresh')}"
     )
     if condition:
@@ -65,7 +65,7 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
 
 def _verdict(body: Body, status: BundleStatus, now: datetime) -> str:
     condition, drift = _condition(body), status.drift
-    text = said(condition.get("reason")) if condition else "not looked for yet"
+    text = said(condition.get("reason")) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:
         return f"{text}, since {rows.age(drift.since, now)}"
     return f"{text}, checked {rows.age(drift.checked_at, now)} ago" if drift.checked_at else text

@@ -1,4 +1,4 @@
-"""`copyrator freeze` and `thaw`: stop deploys in a namespace, or in all, and let them go on."""
+"""`copyrator freeze` and `thaw`: stop deploys in a namespace, or in all, and start them again."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def freeze(
 ) -> None:
     """Stop deploys in a namespace, or in all: none begins until it is thawed.
 
-    Deploys that run go on, as do uninstalls and copies. The namespace of a Bundle and that of its
+    Running deploys continue, as do uninstalls and copies. The namespace of a Bundle and that of its
     release both count. Repeat it to change the reason or the end.
     """
     reason = " ".join(reason.split())
@@ -171,8 +171,8 @@ async def _freeze(
         if running := await _deploying(client, scope):
             more = f" and {len(running) - _NAMED} more" if len(running) > _NAMED else ""
             lines.append(
-                f"{count(len(running), 'deploy that has', 'deploys that have')} begun may go on: "
-                f"{', '.join(running[:_NAMED])}{more}."
+                f"{count(len(running), 'deploy that has', 'deploys that have')} begun may "
+                f"continue: {', '.join(running[:_NAMED])}{more}."
             )
         lines.append(f"Deploys begin again after: {hint('thaw', *scope.options)}")
         return body, lines
@@ -261,7 +261,7 @@ async def _annotate(client: KubeClient, name: str, value: str | None) -> dict[st
 
 
 async def _write_config_map(client: KubeClient, home: str, data: dict[str, str]) -> dict[str, Any]:
-    """Create it, or replace all of its data: what can't be read has to go."""
+    """Create it, or replace all of its data, so that nothing unreadable is left."""
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

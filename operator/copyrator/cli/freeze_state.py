@@ -100,7 +100,7 @@ async def all_found(client: KubeClient, installation: Installation) -> Frozen:
 
 
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
-    """What `doctor` says: a freeze is worth knowing, one that can't be read is a fault."""
+    """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
     there = await all_found(client, installation)
     frozen = in_force(there.freezes, now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]

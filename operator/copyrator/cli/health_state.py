@@ -1,4 +1,4 @@
-"""What the status says of the release's objects, in words. Pure.
+"""The status of the release's objects as sentences. Pure.
 
 A status may be forged by who may write it, so that every text is shown shortened and escaped.
 """
@@ -22,7 +22,7 @@ _MOST = 1500
 
 
 def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """The line of `describe`; none where nobody asks for health."""
+    """The line of `describe`; none where ``spec.health`` isn't set."""
     if spec.health is HealthMode.OFF:
         return
     found = _condition(body)
@@ -34,7 +34,7 @@ def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]
 
 
 def why_lines(body: Body, spec: BundleSpec) -> Iterator[str]:
-    """What `why` says of health."""
+    """The lines of `why` about health."""
     if spec.health is HealthMode.OFF:
         return
     found = _condition(body)

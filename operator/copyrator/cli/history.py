@@ -47,7 +47,7 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
 def _outcome(entry: Mapping[str, Any]) -> str:
     """``Succeeded``; of a correction of drift ``Succeeded (correction)``.
 
-    Of a forced deploy with the gates that it passed over.
+    A forced deploy has the gates that it skipped.
     """
     text = said(entry.get("outcome"))
     if entry.get("correction") is True:

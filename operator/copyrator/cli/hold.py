@@ -32,7 +32,7 @@ _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=comple
 def hold(target: Target, what: str, name: str, reason: str, shape: Format | None) -> None:
     """Hold a Bundle: the version that it runs isn't promoted until it is unheld.
 
-    Its soak is broken and begins anew then. For a test pipeline, an alert, or a person.
+    Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
     if len(reason) > MAX_HOLD_TEXT or not reason.strip() or not reason.isprintable():
         raise click.UsageError(
@@ -50,9 +50,9 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
 @cluster_options()
 @object_option
 def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
-    """End the hold of a Bundle: its soak begins anew."""
+    """End the hold of a Bundle: its soak restarts."""
     body = run(_annotate(target, what, name, None))
-    _print(body, shape, f"{shown(what, body)} isn't held any more; its soak begins anew.")
+    _print(body, shape, f"{shown(what, body)} isn't held any more; its soak restarts.")
 
 
 async def _annotate(target: Target, what: str, name: str, reason: str | None) -> dict[str, Any]:

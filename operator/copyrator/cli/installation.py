@@ -37,7 +37,7 @@ class Installation:
     found: bool = False
     """False: nothing was found, and these are the defaults."""
     settings_known: bool = True
-    """False: an operator without a Deployment; its rules' statuses tell what it refuses."""
+    """False: an operator without a Deployment; its rules' statuses show what it refuses."""
     others: Sequence[str] = field(default=())
     """Namespaces of further Deployments."""
 

@@ -30,7 +30,7 @@ FIRST_VIEW = 30.0
 SHOWN = 3
 """Kinds that a sentence about faults names."""
 FAULTS = 1.0
-"""Seconds between two looks for faults of watches."""
+"""Seconds between two checks for faults of watches."""
 
 Body = Mapping[str, Any]
 
@@ -77,7 +77,7 @@ class Live:
     _copies: Copies = field(default_factory=Copies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
-    """The kinds that the rules named when discovery was asked last."""
+    """The kinds that the rules named at the last discovery."""
     _denied: dict[str, None] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _finds_kinds: bool = True
@@ -152,7 +152,7 @@ class Live:
             yield text + self._remedy(failing[first])
 
     def _remedy(self, failure: errors.ApiError) -> str:
-        """How to go on; the credentials are loaded again while they are refused."""
+        """The remedy for a fault; the credentials are loaded again while they are refused."""
         if not isinstance(failure, errors.Unauthorized):
             return ""
         return (
@@ -170,7 +170,7 @@ class Live:
         event.set()
 
     async def _look_for_faults(self) -> None:
-        """Faults of watches come without an event."""
+        """Check for faults of watches periodically, because no event reports them."""
         before: list[str] = []
         while True:
             await asyncio.sleep(FAULTS)
@@ -202,7 +202,7 @@ class Live:
         await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_version), changed)
 
     def _look_for_kinds(self) -> None:
-        """Rules may name kinds that aren't watched yet."""
+        """Watch the kinds that rules name and that aren't watched yet."""
         if not self._finds_kinds:
             self._start(self._watch_copies())
 
@@ -217,7 +217,7 @@ class Live:
         named = frozenset(map(rule_kind, bodies))
         if named == self._named:
             return
-        with suppress(errors.ApiError):  # it is asked again with the next change of a rule
+        with suppress(errors.ApiError):  # discovery is repeated at the next change of a rule
             kinds = await copy_kinds(self.client, bodies)
             self._named = named
         for resource in kinds:

@@ -23,14 +23,14 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What of the table is shown."""
+    """The part of the table that is shown."""
 
     rules: str = ""
     """A glob, or a part, of ``namespace/name``; empty: all."""
     namespaces: str = ""
     """The same of a name."""
     only_faults: bool = False
-    """Only rules that aren't well, and namespaces in which one fails."""
+    """Only rules with a fault, and namespaces in which one fails."""
     row_page: int = 1
     column_page: int = 1
 
@@ -81,7 +81,7 @@ class Matrix:
 
 
 def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
-    """The page of the table that a view asks for; pages beyond the last are the last."""
+    """The page of the table that a view requests; the last one for pages beyond it."""
     wanted, shown = _filter(view.rules), _filter(view.namespaces)
     found = [(rule_row(body, now), body) for name, body in seen.rules.items() if wanted(str(name))]
     if view.only_faults:

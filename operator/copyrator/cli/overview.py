@@ -1,4 +1,4 @@
-"""Rules and Bundles in one view, what needs attention first. Pure, from objects and the time."""
+"""Rules and Bundles in one view, those with faults first. Pure, from objects and the time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Body = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """How an object is, the worst first."""
+    """The state of an object; the most severe first."""
 
     FAULT = "fault"
     WAITS = "waiting"
@@ -43,7 +43,7 @@ class Row:
     since: str
     """How long: ``5m``."""
     message: str
-    """The fault, or what it waits for; empty where it is well."""
+    """The fault, or what it waits for; empty where there is neither."""
     numbers: str
     """A rule's copies ``12/13``; a Bundle's deployed version."""
     rollout: str = ""
@@ -77,7 +77,7 @@ class Overview:
 
     @property
     def attention(self) -> list[Row]:
-        """What isn't well."""
+        """Rules and Bundles in any state but GOOD, the most severe first."""
         return [row for row in self.all if row.state is not State.GOOD]
 
     def number(self, state: State) -> int:

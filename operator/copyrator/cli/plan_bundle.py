@@ -141,7 +141,7 @@ async def _refreshed(
     body: dict[str, Any],
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
-    """Have the plan made anew, and wait until that has ended."""
+    """Request that the plan is made again, and wait until that has ended."""
     check_updates_are_on(WHAT, body)
     token, body = await annotated(
         client, WHAT, body, names.ANN_PLAN_AT, {names.ANN_PLAN_VERSION: None}
@@ -234,7 +234,7 @@ def _missing(found: Shown) -> Iterator[str]:
 
 
 def _anew(found: Shown) -> tuple[str, ...]:
-    """The options that make it anew."""
+    """The options by which the plan is made again."""
     if not found.is_preview:
         return ("--refresh",)
     return "--version", said(preview_of(found.body).requested_version)

@@ -33,7 +33,7 @@ async def previewed(
     version: str,
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
-    """Have this version planned, and wait until that has ended.
+    """Request a plan of this version, and wait until that has ended.
 
     Raises:
         Fault: it isn't planned, or another request came after this one.
@@ -47,7 +47,7 @@ async def previewed(
         if parse_status(seen).last_handled_plan == token:
             return True
         if (seen["metadata"].get("annotations") or {}).get(names.ANN_PLAN_AT) != token:
-            raise Fault(f"{shown(_WHAT, seen)}: another plan was asked for meanwhile; try again")
+            raise Fault(f"{shown(_WHAT, seen)}: another plan was requested meanwhile; try again")
         return False
 
     def busy(seen: Body) -> bool:

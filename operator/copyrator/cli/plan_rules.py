@@ -44,7 +44,7 @@ _UNKNOWN_SETTINGS = (
 async def plan_rules(
     target: Target, name: str | None, files: Files, home: str | None
 ) -> tuple[list[Result], list[str]]:
-    """Plan each rule; a fault of one doesn't keep the others from being planned."""
+    """Plan each rule; a fault of one doesn't affect the plans of others."""
     you = dataclasses.replace(target, user=None)
     results, notes = [], []
     async with you.connect_with(DryRunClient) as mine:

@@ -1,4 +1,4 @@
-"""What the status says of a Bundle's plan, in words. Pure.
+"""The status of a Bundle's plan as sentences. Pure.
 
 A status may be forged by who may write it, so that every text is shown shortened and escaped.
 """
@@ -103,9 +103,9 @@ def _planned(body: Body, plan: PlanStatus, now: datetime) -> str:
     if plan.decision is not None:
         return f"{decision(plan)}, {rows.age(plan.at, now)} ago"
     if is_expired(plan, now):
-        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it anew"
+        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it again"
     if not is_due(body):
-        return "made; no decision is asked for"
+        return "made; no decision is required"
     ends = f"; expires {rows.until(plan.expires_at, now)}" if plan.expires_at else ""
     return f"waits for a decision{ends}"
 
@@ -152,7 +152,7 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
 def _approved(status: BundleStatus) -> Iterator[str]:
     attempt = status.attempted
     if attempt.plan:
-        by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not asked for"
+        by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not required"
         yield labelled("Last approval", f"{by}, plan {said(attempt.plan)}")
 
 
@@ -173,7 +173,7 @@ def _how_to_see(body: Body) -> str:
 
 
 def why_lines(body: Body, now: datetime) -> Iterator[str]:
-    """What `why` says of the plan."""
+    """The lines of `why` about the plan."""
     plan = plan_of(body)
     if not exists(plan):
         return

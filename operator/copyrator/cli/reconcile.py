@@ -42,7 +42,7 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outc
 @click.option(
     "--force",
     is_flag=True,
-    help="Use the annotation forceAt, which passes over minAge, dependsOn and windows.",
+    help="Use the annotation forceAt, which skips the gates minAge, dependsOn and windows.",
 )
 @_timeout
 @_no_wait
@@ -180,7 +180,7 @@ async def _reconcile(
 
 
 def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
-    """Refuse a request that would wait until somebody changes the object.
+    """Refuse a request that the operator wouldn't handle until a user changes the object.
 
     Raises:
         Fault: it is suspended, or its updates are off.
@@ -193,7 +193,7 @@ def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
 
 
 def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
-    """Refuse a request that would wait until an annotation is removed.
+    """Refuse a request that the operator wouldn't handle until an annotation is removed.
 
     Raises:
         Fault: the Bundle's updates are off.

@@ -42,9 +42,9 @@ class Answer:
     rejected: tuple[dict[str, str], ...] = ()
     """Each with tag and reason; those skipped for their signatures also with a message."""
     why: str = ""
-    """Why there is nothing; without meaning where there is a tag."""
+    """Why no tag was selected; unused where one was."""
     signer: str | None = None
-    """The entry that accepts a signature; None where no signature is asked for."""
+    """The entry that accepts a signature; None where no signature is required."""
     gates: tuple[dict[str, Any], ...] = ()
     """Of the Bundle that is named."""
 
@@ -236,7 +236,7 @@ async def _first_passing(
 
 
 async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | None) -> Answer:
-    """The tag if it passes, else the first objection's reason as the one that is rejected."""
+    """The tag if all gates pass; else its rejection, by the first gate that doesn't."""
     candidate = Candidate(tag, digest)
     if bundle is not None and (objecting := held(candidate, bundle.versions(candidate))):
         objection = objecting.objection

@@ -82,7 +82,7 @@ class BundleGates:
         return self._judge(_VERSION, candidate)
 
     def document(self, chosen: Candidate | None, *, signed: bool) -> list[dict[str, Any]]:
-        """All gates that the Bundle asks for, in their order; those of a moment as of now."""
+        """The gates that the Bundle requires, in order; those that depend on time, as of now."""
         judged: tuple[Result, ...] = ()
         if chosen is not None:
             judged = (*self.versions(chosen), *self._judge(_MOMENT, chosen))
@@ -176,7 +176,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
 async def _seen_time(
     client: KubeClient, installation: Installation, unread: dict[str, str]
 ) -> SeenTime:
-    """What time the operator saw: without it no soak can be judged."""
+    """The time that the operator observed: without it no soak can be computed."""
     settings = installation.settings
     home = settings.lease_namespace or installation.namespace
     try:

@@ -1,4 +1,4 @@
-"""What commands say of a rule's rollout: pure, from the spec, the status and the time."""
+"""A rule's rollout as commands show it: pure, from the spec, the status and the time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def state_lines(status: Mapping[str, Any], now: datetime) -> Iterator[str]:
 
 
 def in_steps(rollout: Rollout, targets: int) -> str:
-    """What a plan adds: its changes of existing copies aren't made at once."""
+    """A sentence for a plan: its changes of existing copies aren't made at once."""
     pause = format_duration(rollout.pause)
     return (
         f"Existing copies are changed in steps (spec.rollout): {rollout.to_string(targets)} of "

@@ -203,7 +203,7 @@ def annotation(body: Body, name: str) -> str:
 
 
 def passed_over(attempt: Mapping[str, Any]) -> str:
-    """The gates that a forced deploy passed over; empty for other attempts."""
+    """The gates that a forced deploy skipped; empty for other attempts."""
     return ", ".join(str(one.name) for one in HistoryEntry.parse(attempt).passed_over)
 
 

@@ -1,4 +1,4 @@
-"""What the live commands know of the cluster at a moment."""
+"""A snapshot of the objects that the live commands show."""
 
 from __future__ import annotations
 

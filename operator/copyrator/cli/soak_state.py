@@ -1,4 +1,4 @@
-"""What the status says of a Bundle's soak, in words. Pure.
+"""The status of a Bundle's soak as sentences. Pure.
 
 A status may be forged by who may write it, so that every text is shown shortened and escaped.
 """
@@ -36,7 +36,7 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
 
 
 def why_lines(body: Body, now: datetime) -> Iterator[str]:
-    """What `why` says of what is deployed; nothing where its soak isn't kept."""
+    """The lines of `why` about the soak of what is deployed; none where it isn't recorded."""
     status = parse_status(body)
     annotations = body["metadata"].get("annotations") or {}
     found = (one for one in status.soak if one.digest == status.deployed.digest)

@@ -60,7 +60,7 @@ async def _top(target: Target, *, once: bool) -> None:
 
 
 def rendered(seen: Snapshot, out: Console, lines: int | None) -> RenderableType:
-    """What fits into so many lines; None: all."""
+    """The text, limited to so many lines; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
     head = [_counts(view), *_first_end(view), *(_note(text) for text in _notes(seen))]

@@ -100,7 +100,7 @@ def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def asked_by(options: Mapping[str, Any]) -> Asked:
-    """What signatures have to satisfy; false where no option of trust is given.
+    """The requirement on signatures; false where no option of trust is given.
 
     Raises:
         click.UsageError: options that need each other are missing, or a value isn't valid.
@@ -212,5 +212,5 @@ class Judge:
         return await asyncio.to_thread(judge, found, self.asked.requirements, now)
 
     def verdict(self, digest: str, judged: Judgement) -> Verdict:
-        """The same as the operator's gate says it."""
+        """The same as a verdict of the operator's gate."""
         return signature.verdict(self.asked, digest, judged)

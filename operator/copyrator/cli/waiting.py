@@ -58,10 +58,10 @@ def observed(body: Body) -> int:
 
 
 def in_progress(body: Body) -> bool:
-    """Whether work is going on whose outcome isn't known, as kstatus' InProgress; no rollout."""
+    """Whether work whose outcome isn't known is in progress, as kstatus' InProgress; no rollout."""
     conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
     if conditions.get(ConditionType.READY, {}).get("reason") == RuleReason.ROLLING_OUT:
-        return False  # it takes hours, and what was asked for is being done
+        return False  # a rollout takes hours, and the request is being handled
     ready = conditions.get(ConditionType.READY, {}).get("status")
     reconciling = conditions.get(ConditionType.RECONCILING, {}).get("status")
     return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE
@@ -79,7 +79,7 @@ async def wait(
     """Read the object until the operator has handled the change and isn't busy with it any more.
 
     Raises:
-        Fault: that isn't so within `timeout` seconds.
+        Fault: it isn't handled, or still in progress, after `timeout` seconds.
     """
     namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
     deadline = asyncio.get_running_loop().time() + timeout

@@ -42,7 +42,7 @@ _REJECTED = {
     "SignatureInvalid": "has no signature that is trusted",
     "VerificationUnavailable": "has signatures that can't be read or judged now",
     "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
-    "TooYoung": "was seen first too short a time ago",
+    "TooYoung": "was first seen too recently",
     "NotPromoted": "hasn't been deployed for long enough in the Bundles of spec.promoteFrom",
     "PromotionNotAllowed": "may not be promoted from a Bundle of spec.promoteFrom",
     "PromotionHeld": "is held in a Bundle of spec.promoteFrom",
@@ -85,7 +85,7 @@ def explain_bundle(
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
-    yield "What stands between a version and its deploy, in the order in which it is asked:"
+    yield "Checks before the next deploy, in the order in which they are made:"
     yield from _gates(body, spec, status, now)
     if all(one.name != freeze.NAME for one in status.gates):
         for one in in_force(freezes, now):
@@ -110,7 +110,7 @@ def _hint(verb: str, spec: BundleSpec) -> str:
 def _gates(
     body: Mapping[str, Any], spec: BundleSpec, status: BundleStatus, now: datetime
 ) -> Iterator[str]:
-    """What every Bundle has, and the gates that it asks for, in their order."""
+    """The checks of every Bundle, and the gates that this one requires, in their order."""
     annotations = body["metadata"].get("annotations") or {}
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield (
@@ -134,7 +134,7 @@ def _gates(
 
 
 def _trust(status: BundleStatus) -> Iterator[str]:
-    """The verdict on the signatures of what is deployed; nothing where none are asked for."""
+    """The verdict on the signatures of what is deployed; nothing where none are required."""
     found = status.verification
     if found.verdict == Trust.TRUSTED:
         yield f"The deployed version is trusted: {found.message}."

@@ -18,10 +18,10 @@ _NAMED = 3
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
-    """When all gates that object now have passed by themselves, and a window is open.
+    """The time when all gates that haven't passed will have, and a window is open.
 
-    With it comes the time zone of the window that opens then; None where none has to.
-    None where nothing objects, or where something else than time has to change.
+    With it, the time zone of the window that opens then; None where no window has to open. None
+    where all gates have passed, or where something else than time has to change.
     """
     objecting = [one for one in status.gates if one.state != GateState.PASSED]
     ends = [parse_time(one.until) if _ends_by_itself(one) else None for one in objecting]
@@ -69,7 +69,7 @@ def _passes(gate: str, spec: BundleSpec) -> str:
 
 
 def _version(status: BundleStatus) -> str | None:
-    """The version that waits: the newest one that a gate turned down, or the one that resolves."""
+    """The version that waits: the newest one that a gate refused, or the resolved one."""
     reasons = {one.reason for one in status.gates if one.state != GateState.PASSED}
     held = (one.version for one in status.available.rejected if one.reason in reasons)
     version = next(held, status.available.version)

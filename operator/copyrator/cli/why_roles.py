@@ -57,5 +57,5 @@ def _nothing(body: Body, account: ServiceAccount) -> str:
     anew = hint_about("plan", "bundle", body, "--refresh")
     return (
         f"it isn't known what the service account {account} lacks: no plan was made, or the "
-        f"operator may not review permissions ({hint('doctor')} tells); to make a plan: {anew}"
+        f"operator may not review permissions (see {hint('doctor')}); to make a plan: {anew}"
     )

@@ -14,7 +14,7 @@ Body = Mapping[str, Any]
 
 
 def explain_rule(body: Body, now: datetime) -> Iterator[str]:
-    """Its state, what holds it up, and the certificates in its copies."""
+    """Its state, its failures, and the certificates in its copies."""
     metadata, condition = body["metadata"], rows.ready(body)
     shown = f"The rule {metadata['namespace']}/{metadata['name']}"
     if not condition:

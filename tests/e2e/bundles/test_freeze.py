@@ -162,7 +162,7 @@ def test_a_job_that_has_not_started_is_ended_and_the_deploy_comes_later(
     begin = time.monotonic()
     said = terminal.types(f"freeze -n {team.namespace}", reason="stop")
 
-    assert f"1 deploy that has begun may go on: {team.namespace}/shop." in said
+    assert f"1 deploy that has begun may continue: {team.namespace}/shop." in said
     given_up = "operator.werf.dev/given-up"
     within(
         DEPLOY,

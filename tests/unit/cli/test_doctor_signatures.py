@@ -22,7 +22,7 @@ ENTRY = {
     "repositories": ["r.example.com/*"],
     "anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}],
 }
-NONE = "no policy of the operator, so only spec.verify of a Bundle asks"
+NONE = "no policy of the operator: only spec.verify of Bundles requires signatures"
 FINE = "no running version is untrusted"
 
 

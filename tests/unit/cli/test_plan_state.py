@@ -58,7 +58,7 @@ def bundle(plan: Any = PLAN, mode: str = "Always", **status: Any) -> dict[str, A
         ({"expiresAt": None}, "waits for a decision", True),
         (
             {"expiresAt": "2026-01-02T11:00:00Z"},
-            "expired 60m ago; the operator makes it anew",
+            "expired 60m ago; the operator makes it again",
             False,
         ),
         ({"id": None}, "waits for a decision; expires in 24h", False),
@@ -89,7 +89,7 @@ def test_a_decision_is_due_by_a_condition_or_by_the_gate():
     for other in ({"state": "Passed"}, {"name": "window"}, {"reason": "Planning"}):
         body = bundle(conditions=[], gates=[gate | other])
         assert not is_due(body)
-        assert state_of(body, NOW) == "made; no decision is asked for"
+        assert state_of(body, NOW) == "made; no decision is required"
 
 
 def test_operations_are_counted_by_type():

@@ -132,7 +132,7 @@ def gates(annotations=None, suspend=False, **status):
     }
     installation = Installation(settings=Settings(), namespace="copyrator", image=None)
     lines = list(explain_bundle(body, installation, NOW))
-    begin = next(i for i, line in enumerate(lines) if line.startswith("What stands between"))
+    begin = next(i for i, line in enumerate(lines) if line.startswith("Checks before the next"))
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
 
 

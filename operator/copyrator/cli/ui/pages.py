@@ -50,7 +50,7 @@ def segment(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a page offers to do."""
+    """An action that a page offers."""
 
     verb: str
     text: str

@@ -128,7 +128,7 @@ class Server:
             return self._failed("Not Found", error.message, 404)
         except Exception as error:
             fault = error if isinstance(error, Fault) else fault_of(error)
-            return self._failed("It didn't work", fault.format_message(), 502)
+            return self._failed("Request failed", fault.format_message(), 502)
 
     @property
     def _cookie(self) -> str:
@@ -136,7 +136,7 @@ class Server:
         return f"copyrator-ui-{self.port}"
 
     def _refusal(self, request: web.Request) -> str:
-        """Why a request isn't answered; empty where it is."""
+        """Why a request is refused; empty where it isn't."""
         hosts = {f"{ADDRESS}:{self.port}", f"localhost:{self.port}"}
         if request.host not in hosts:
             return f"This server answers only requests to {ADDRESS}:{self.port}."
@@ -253,7 +253,7 @@ class Server:
         return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Tell a page when something has changed, at most once in SETTLE seconds.
+        """Send a page an event when something has changed, at most once in SETTLE seconds.
 
         Without a change it is sent after QUIET seconds, since it shows ages.
         """
