@@ -38,7 +38,7 @@ _COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
 """Causes for which the wanted content is needed although nothing is written."""
 ATTEMPTS = 4
 """Reads and writes in a row before the key is requeued: each read returns a newer state."""
-AGAIN = 1.0
+REQUEUE_SECONDS = 1.0
 """Seconds before a target is reconciled again that may be another rule's source, or that another
 client writes as fast as we do.
 """
@@ -99,7 +99,7 @@ class _Attempt:
             self._context.requeue_rule(rule)  # which reports the error in its status
             return Done()
         except NotHeldError:
-            return RequeueAfter(AGAIN)
+            return RequeueAfter(REQUEUE_SECONDS)
         except ApiError as error:
             self._context.requeue_rule(rule)
             return Failed(error)
@@ -127,7 +127,7 @@ class _Attempt:
             return self._not_as_wanted()
         except ApiError as error:
             return self._failed(plan, error)
-        return RequeueAfter(AGAIN)
+        return RequeueAfter(REQUEUE_SECONDS)
 
     async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
@@ -138,7 +138,7 @@ class _Attempt:
         if plan.act in (Action.NOTHING, Action.ASK_OWNER):
             return self._nothing(plan)
         if plan.act is Action.ADOPT and self._awaits_source():
-            return RequeueAfter(AGAIN)
+            return RequeueAfter(REQUEUE_SECONDS)
         return None
 
     def _plan(self) -> Plan[CopyRequest]:
@@ -260,7 +260,7 @@ class _Attempt:
             known = unmanaged.record(self._key, self._view.resource, found, winner)
             if known.terms != winner.terms and not await self._compared(known, found, winner):
                 unmanaged.forget(self._key)
-                return RequeueAfter(AGAIN)
+                return RequeueAfter(REQUEUE_SECONDS)
         assert known is not None
         if known.satisfied is None:
             self._report(FailureReason.CONFLICT, conflict_message(known.differs))

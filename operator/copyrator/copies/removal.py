@@ -25,7 +25,7 @@ TAKEOVER_SECONDS = 30.0
 """Seconds after which another operator may remove the finalizer of a deleted rule."""
 KIND_GONE = 10.0
 """Seconds that a kind must be missing before its objects count as deleted."""
-SAFETY_NET = 5.0
+RECHECK_SECONDS = 5.0
 """Seconds before a rule that waits for its copies' deletion is reconciled again in any case."""
 
 
@@ -101,7 +101,7 @@ class RuleRemover:
         problems = [context.problems[key] for key in left if key in context.problems]
         condition = ready_conditions.removing(len(left), (problem.message for problem in problems))
         await write_status(context, state, rule, condition, RuleFacts(failures=problems))
-        return RequeueAfter(SAFETY_NET)
+        return RequeueAfter(RECHECK_SECONDS)
 
     def _takeover_wait(self, rule: Rule) -> float:
         """Seconds to wait for another operator that may serve the rule; 0 where this one may act.

@@ -35,7 +35,7 @@ from copyrator.kube.client.client import PatchType
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import RULES
 
-_NOT_NEWS = (RuleReason.PROGRESSING,)
+_IN_PROGRESS = (RuleReason.PROGRESSING,)
 """Reasons of work in progress: they cause no Event, and aren't the result of a request."""
 
 
@@ -53,7 +53,7 @@ async def write_status(
         ApiError: it can't be written.
     """
     context.rule_metrics.note(rule.key, condition.reason, facts.copies)
-    if condition.reason not in _NOT_NEWS:
+    if condition.reason not in _IN_PROGRESS:
         facts = dataclasses.replace(facts, request=rule.requested)
     facts = dataclasses.replace(
         facts,
@@ -94,7 +94,7 @@ async def write_status(
     except (errors.NotFound, errors.ConflictError):
         return  # deleted or replaced: its watch event follows
     rule.status = status
-    if ready_reason(known) != condition.reason and condition.reason not in _NOT_NEWS:
+    if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
         good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
         _record_event(context, rule, condition.reason, condition.message, good=good)
     _record_certificate_event(context, rule, known)

@@ -116,10 +116,10 @@ class EventRecorder:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         instance: str = "",
         metrics: Metrics | None = None,
-        speaks_in: Callable[[str], bool] = lambda _namespace: True,
+        serves: Callable[[str], bool] = lambda _namespace: True,
     ) -> None:
         self._client = client
-        self._speaks_in = speaks_in
+        self._serves = serves
         self._component = component
         self._instance = instance or component
         self._clock = clock
@@ -182,7 +182,7 @@ class EventRecorder:
 
     async def _write(self, news: _PendingEvent) -> None:
         news.queued = False
-        if not self._speaks_in(news.namespace):
+        if not self._serves(news.namespace):
             return self._drop("out_of_scope")
         if self._clock() < self._terminating.get(news.namespace, float("-inf")):
             return self._drop("namespace_terminating")

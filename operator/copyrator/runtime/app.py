@@ -273,7 +273,7 @@ class App:
         """Add those that only the leader has, and end back-offs when the API server is back."""
         live, metrics = self.health.live, self.metrics
         queue, limit, requests = parts.queue, parts.limit, self.connection.requests
-        requests.on_close = queue.hurry
+        requests.on_close = queue.end_backoffs
         live.add("workers", lambda: None if workers.alive else "no worker is running")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)

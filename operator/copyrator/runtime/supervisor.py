@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 RESTART_CAP_SECONDS = 30.0
 """Longest delay between consecutive failed starts."""
 
-CALM_SECONDS = 60.0
+RESET_SECONDS = 60.0
 """After a run of this length the delay is reset."""
 
 
@@ -57,7 +57,7 @@ async def _run(settings: Settings) -> None:
         if signalled.is_set():
             break
         lasted = time.monotonic() - started
-        delay = 1.0 if lasted > CALM_SECONDS else min(max(1.0, delay * 2), RESTART_CAP_SECONDS)
+        delay = 1.0 if lasted > RESET_SECONDS else min(max(1.0, delay * 2), RESTART_CAP_SECONDS)
         log.warning("Restarting in %.0f s", delay)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(signalled.wait(), delay)

@@ -91,7 +91,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     informers = InformerFactory(client, metrics=metrics)
     if settings.watch_namespaces:
         informers = ScopedInformerFactory(client, settings.watch_namespaces, metrics=metrics)
-    recorder = EventRecorder(client, metrics=metrics, speaks_in=settings.serves)
+    recorder = EventRecorder(client, metrics=metrics, serves=settings.serves)
     tenants = _Tenants()
     queue: WorkQueue[Key] = WorkQueue(
         group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS

@@ -13,7 +13,7 @@ from ipaddress import (
 )
 
 _Address = IPv4Address | IPv6Address
-_ONE_SITE = 64
+_PREFIX_LENGTH = 64
 """Prefix length of an IPv6 address that one caller can't choose freely."""
 
 
@@ -42,16 +42,16 @@ class Peers:
             if further is None or not self._trusts(address):
                 break
             address = further
-        return _site(address)
+        return _network(address)
 
     def _trusts(self, address: _Address) -> bool:
         return any(address in network for network in self._trusted)
 
 
-def _site(address: _Address) -> str:
+def _network(address: _Address) -> str:
     if isinstance(address, IPv4Address):
         return str(address)
-    return str(ip_network((int(address), _ONE_SITE), strict=False))
+    return str(ip_network((int(address), _PREFIX_LENGTH), strict=False))
 
 
 def _read(text: str) -> _Address | None:

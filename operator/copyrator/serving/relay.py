@@ -13,7 +13,7 @@ from typing import Final
 
 import aiohttp
 
-HOPPED: Final = "X-Copyrator-Relayed"
+RELAYED: Final = "X-Copyrator-Relayed"
 """Marks a relayed call, which is never relayed again."""
 SECONDS: Final = 5.0
 """Timeout of the leader's answer: registries wait about as long for theirs."""
@@ -33,11 +33,11 @@ def sign(body: bytes, secret: bytes) -> str:
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
-async def pass_on(leader: str | None, body: bytes, secret: bytes) -> tuple[int, str]:
+async def send_to_leader(leader: str | None, body: bytes, secret: bytes) -> tuple[int, str]:
     """Send the body to the leader; return the status and text for the caller."""
     if leader is None:
         return 503, f"no leading replica can be reached: {_AGAIN}"
-    headers = {"X-Hub-Signature-256": sign(body, secret), HOPPED: "1"}
+    headers = {"X-Hub-Signature-256": sign(body, secret), RELAYED: "1"}
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
         async with (

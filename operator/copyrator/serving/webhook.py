@@ -112,9 +112,9 @@ class WebhookServer:
         try:
             secret = self._known_secret()
             body = await self._authentic_body(request, secret)
-            if self.pushed is None and relay.HOPPED not in request.headers:
+            if self.pushed is None and relay.RELAYED not in request.headers:
                 # The leader counts it.
-                status, text = await relay.pass_on(self._leader(), body, secret)
+                status, text = await relay.send_to_leader(self._leader(), body, secret)
                 return web.Response(status=status, text=text)
             sender, found = self._take(body)
             status, text = 202, f"{count(found, 'Bundle is', 'Bundles are')} polled now"

@@ -18,8 +18,8 @@ from copyrator.workqueue.fairness import tenant
 from copyrator.workqueue.waiters import Waiters
 
 START = 32
-"""The knee of an API server on two cores (docs/adr/0011); where it is lower, the limit is cut
-within the first second of answers."""
+"""The limit beyond which an API server on two cores only gets slower (docs/adr/0011); where that is
+lower, the limit is cut within the first second of answers."""
 
 LEAST = 2
 MOST = 64
@@ -27,19 +27,19 @@ MOST = 64
 WINDOW_SECONDS = 1.0
 """Latencies are evaluated in windows of this length; the limit grows once a window and is halved at
 most once, because all answers in flight are from the same load. The first window is as long as
-ENOUGH answers take."""
+MEDIAN_SIZE answers take."""
 
-ENOUGH = 8
+MEDIAN_SIZE = 8
 """Answers that a median needs; a window lasts until there are so many."""
 
 STALE_SECONDS = 10.0
-"""A window without ENOUGH answers within this time is dropped."""
+"""A window without MEDIAN_SIZE answers within this time is dropped."""
 
 NOISE_SECONDS = 0.1
 """A median below this is never too slow, whatever it was before: a single write takes milliseconds,
 and one of a few dozen in parallel many times that, on both sides, without any overload."""
 
-FORGIVENESS = 1.2
+NORMAL_GROWTH = 1.2
 """The normal latency is multiplied by this in each window that was too slow: a server that has
 become slower permanently is accepted in the end (ten times slower: after nine windows). At the
 least limit we don't cause the latency, and the present one becomes the normal one at once."""
@@ -132,7 +132,7 @@ class AdaptiveLimit:
         age = now - self._window_start
         # The first answers come before the server has a queue: the best estimate of normal.
         over = age >= WINDOW_SECONDS or self._normal is None
-        if age >= STALE_SECONDS or (over and len(self._latencies) >= ENOUGH):
+        if age >= STALE_SECONDS or (over and len(self._latencies) >= MEDIAN_SIZE):
             self._judge(now)
         self._leave()
 
@@ -154,12 +154,12 @@ class AdaptiveLimit:
         latencies, self._latencies = self._latencies, []
         was_full, self._was_full = self._was_full, False
         self._window_start = now
-        if not was_full or len(latencies) < ENOUGH:
+        if not was_full or len(latencies) < MEDIAN_SIZE:
             return  # the limit wasn't reached, so this is no evidence about it
         typical = median(latencies)
         if self._normal is not None and typical >= max(2 * self._normal, NOISE_SECONDS):
             if self.limit > self._least:
-                self._normal *= FORGIVENESS
+                self._normal *= NORMAL_GROWTH
                 self._cut(now)
                 return
             self._normal = typical

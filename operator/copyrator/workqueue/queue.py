@@ -149,7 +149,7 @@ class WorkQueue(Generic[K]):
             self._delay(key, self._clock() + delay, priority)
         return delay
 
-    def hurry(self) -> None:
+    def end_backoffs(self) -> None:
         """Make all keys in back-off due: an outage that affected all of them is over."""
         for key in self._failures.keys() & self._due.keys():
             self.add(key, self._due[key][1])

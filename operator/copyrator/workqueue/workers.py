@@ -27,7 +27,7 @@ RESTART_SECONDS = 1.0
 LOGGED_ERRORS = 10_000
 """Failing keys whose last error is remembered; beyond these an error may be logged again."""
 
-_TELLING: tuple[type[Exception], ...] = (
+_LOGGABLE: tuple[type[Exception], ...] = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -37,7 +37,7 @@ _TELLING: tuple[type[Exception], ...] = (
     RuntimeError,
     TypeError,
 )
-"""Exceptions of ours whose messages name types, keys and files, and never quote a value."""
+"""Types of exceptions whose messages name types, keys and files, and never quote a value."""
 
 
 class Workers(Generic[K]):
@@ -180,6 +180,6 @@ def describe(error: Exception | str) -> str:
     if isinstance(error, str):
         return error
     name = type(error).__name__
-    if hasattr(error, "transient") or isinstance(error, _TELLING):
+    if hasattr(error, "transient") or isinstance(error, _LOGGABLE):
         return f"{name}: {error}"
     return f"{name} (its message isn't logged: it may contain data)"

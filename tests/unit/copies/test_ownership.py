@@ -77,7 +77,7 @@ def test_the_leaves_of_all_entries_that_arent_of_a_subresource_are_read():
         "metadata\nannotations\ncopyrator.flant.com/rule",
         'list\nk:{"name":"n"}\nname',
     }
-    assert found.shape.alien == {"data\nb"}
+    assert found.shape.foreign == {"data\nb"}
     assert found.others == {'metadata\nfinalizers\nv:"x"'}
     assert Shapes().read(None).shape.ours == frozenset()
 
@@ -92,7 +92,7 @@ def test_equal_shapes_are_one_object():
 def test_what_others_set_in_the_metadata_is_told():
     found = Shapes().read([ours("a"), entry({"f:metadata": {"f:labels": {"f:x": {}}}}, "kubectl")])
     assert found.others == {"metadata\nlabels\nx"}
-    assert found.shape.alien == frozenset()
+    assert found.shape.foreign == frozenset()
 
 
 POLICY = {"spec": {"podSelector": {}, "ingress": [{"from": []}], "policyTypes": ["Ingress"]}}

@@ -168,7 +168,7 @@ def test_who_failed_with_everybody_need_not_wait_any_longer_when_that_is_over(
     queue.add_after("meant to wait", 60)
     queue.add("working")
     assert queue.poll() == "working"
-    queue.hurry()
+    queue.end_backoffs()
     assert queue.poll() == "failing"
     assert queue.poll() is None
     assert queue._failures["failing"] == 8

@@ -34,7 +34,7 @@ class Shape:
 
     ours: frozenset[str]
     """Fields of our last write that weren't changed since."""
-    alien: frozenset[str]
+    foreign: frozenset[str]
     """Content (not metadata, not a subresource's) that others set and we didn't."""
 
     def owns_label(self, key: str) -> bool:
@@ -80,10 +80,10 @@ class Shapes:
                 continue
             mine = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Update"
             (ours if mine else others).update(_paths(encode(entry.get("fieldsV1") or {})))
-        alien = frozenset(
+        foreign = frozenset(
             path for path in others - ours if not path.startswith(_METADATA) and path != "metadata"
         )
-        key = (frozenset(ours), alien)
+        key = (frozenset(ours), foreign)
         shape = self._known.get(key)
         if shape is None:
             shape = self._known[key] = Shape(*key)
@@ -115,7 +115,7 @@ def is_ours_exactly(wanted: Mapping[str, Any], shape: Shape) -> bool:
 
     ``wanted`` is the content without metadata.
     """
-    if shape.alien:
+    if shape.foreign:
         return False
     keys: set[str] = set()
     for name, value in wanted.items():
@@ -136,7 +136,7 @@ def is_ours_enough(wanted: Mapping[str, Any], shape: Shape) -> bool:
     No other manager set anything under the top-level fields that we write, except items of keyed
     lists, and nothing that we wrote is missing.
     """
-    for path in shape.alien:
+    for path in shape.foreign:
         steps = path.split(SEP)
         if steps[0] in wanted and not any(step.startswith(("k:", "v:")) for step in steps):
             return False

@@ -234,11 +234,11 @@ def _plan_release(now: TargetState[W]) -> Plan[W]:
     """A copy exists whose owner doesn't request it."""
     if now.owner_state is OwnerState.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
-    heir = _first_active(now.requests)
-    if heir is not None and (heir.broken or heir.pending):
-        return _unknown(heir)
-    if heir is not None:
-        return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
+    successor = _first_active(now.requests)
+    if successor is not None and (successor.broken or successor.pending):
+        return _unknown(successor)
+    if successor is not None:
+        return Plan(Action.REPLACE, Cause.TAKEN_OVER, successor)
     if now.owner_state is OwnerState.GONE:
         return Plan(Action.NOTHING, Cause.ABANDONED)
     if now.owner_state is OwnerState.RELEASED:

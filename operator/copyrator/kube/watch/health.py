@@ -19,13 +19,13 @@ class WatchHealth:
     Attributes:
         doubt: a stream was silent; the next one counts as healthy only after an event, a bookmark
             or a regular end.
-        wary: a stream broke, was refused, or is suspected: the same cause may leave the next one
-            silent, so that one is short, and its silence is detected soon.
+        suspected: a stream broke or was refused, or another watch was found silent: the same cause
+            may leave the next one silent, so that one is short, and its silence is detected soon.
     """
 
     def __init__(self, timing: Timing) -> None:
         self.doubt = False
-        self.wary = False
+        self.suspected = False
         self._timing = timing
         self._resumes = 0
         self._expired = False
@@ -35,7 +35,7 @@ class WatchHealth:
         """Timeout of the next stream and how long it may be silent, in seconds."""
         timing = self._timing
         spread = random.uniform(0.9, 1.1)  # noqa: S311 - not for secrets
-        short = self.doubt or self.wary
+        short = self.doubt or self.suspected
         length = timing.doubt if short else timing.stream * spread
         silence = timing.doubt_silence if short else timing.silence
         return length, silence if self._bookmarks else length + 5.0
@@ -47,7 +47,7 @@ class WatchHealth:
             The error to report, or None; and the reason why everything has to be listed again,
             empty where the watch can be resumed.
         """
-        self.wary = True
+        self.suspected = True
         if isinstance(error, Gone):
             again, self._expired = self._expired, True
             return error if again else None, "expired"  # once is normal, repeatedly isn't
@@ -70,7 +70,7 @@ class WatchHealth:
         if lived < self._timing.settled:
             raise BrokenAnswer("the server closes the watch at once", reason="WatchClosed")
         self._bookmarks = bookmarks or (self._bookmarks and not self.doubt)
-        self.wary = False
+        self.suspected = False
         self.recovered()
 
     def listed(self) -> None:

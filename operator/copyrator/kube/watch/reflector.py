@@ -279,7 +279,7 @@ class Reflector(Generic[R]):
             self._health.ended(self._clock() - opened[0], bookmarks=bookmarks)
             self._recover()
         except TimeoutError:  # by relist() or suspect()
-            self._health.wary |= self._suspected
+            self._health.suspected |= self._suspected
             self._suspected = False
         except ApiError as error:
             self._broke(error, opened=bool(opened))
