@@ -72,7 +72,7 @@ class BundleReason(StrEnum):
     DEPENDENCY_NOT_READY = "DependencyNotReady"
     """A Bundle of spec.dependsOn isn't Ready."""
     OUTSIDE_WINDOW = "OutsideWindow"
-    """spec.windows lets no deploy begin now."""
+    """By spec.windows no deploy may begin now."""
     FROZEN = "Frozen"
     """The Bundle's namespace, its release's, or all are frozen."""
     FREEZE_UNREADABLE = "FreezeUnreadable"

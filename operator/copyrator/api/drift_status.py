@@ -33,7 +33,7 @@ class DriftReason(StrEnum):
     """The spec or the values aren't those of the deploy, or it failed."""
     BASELINE_UNREADABLE = "BaselineUnreadable"
     BLIND_APPLY = "BlindApply"
-    """Dry runs were refused, so werf can't tell what a deploy would change."""
+    """Dry runs were refused, so werf doesn't know what a deploy would change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

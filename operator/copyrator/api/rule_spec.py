@@ -36,8 +36,8 @@ WELL_KNOWN_KINDS: Final[Mapping[str, str]] = {
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
 }
-"""apiVersion of the kinds that the chart allows by default; a CRD of the same kind (Calico's
-NetworkPolicy, say) must be named with its own apiVersion.
+"""apiVersion of the kinds that the chart allows by default; a CRD of the same kind (such as
+Calico's NetworkPolicy) must be named with its own apiVersion.
 """
 
 

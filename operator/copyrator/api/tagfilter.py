@@ -1,7 +1,7 @@
 """``spec.tagFilter``: regular expressions that take linear time on any tag.
 
 Python's ``re`` backtracks, and blocks the interpreter while it does: one hostile pattern in one
-tenant's Bundle, ``(a+)+b`` say, would stop the operator for all tenants. RE2 doesn't, and its
+tenant's Bundle, such as ``(a+)+b``, would stop the operator for all tenants. RE2 doesn't, and its
 syntax is that of Flux and other tools in Go: no back-references, no look-around.
 """
 

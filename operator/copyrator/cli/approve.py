@@ -186,7 +186,7 @@ def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datet
             f"about that: {see}"
         )
     if not plan.id:
-        raise Fault(f"{bundle} has a plan without an ID in its status; make it anew: {anew}")
+        raise Fault(f"{bundle} has a plan without an ID in its status; make it again: {anew}")
     if plan.decision == wanted or is_spent(parse_status(body)):
         raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
     if is_expired(plan, now):

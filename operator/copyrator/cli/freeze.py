@@ -119,7 +119,7 @@ def freeze(
     """
     reason = " ".join(reason.split())
     if not reason:
-        raise click.UsageError("--reason is empty; it tells others why their deploys wait")
+        raise click.UsageError("--reason is empty; it is shown as the reason why deploys wait")
     if len(reason) > MAX_REASON:
         raise click.UsageError(f"--reason is longer than {MAX_REASON} characters")
     body, lines = run(_freeze(target, home, Freeze(reason=reason, until=until), every=every))

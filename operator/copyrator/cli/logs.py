@@ -67,7 +67,7 @@ async def _logs(
         if plan:
             advice = hint_about("plan", "bundle", body, "--refresh")
             raise Fault(
-                f"bundle {namespace}/{name} has no plan Job with a log; make a plan anew: {advice}"
+                f"bundle {namespace}/{name} has no plan Job with a log; make a plan: {advice}"
             )
         _print_kept(body, namespace, name)
 

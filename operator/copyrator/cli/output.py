@@ -72,7 +72,8 @@ class Column:
     """On a terminal it is no column: the text follows on a line of its own, where it isn't empty.
     """
     spare: int = 0
-    """On a terminal that is too narrow the column with the highest number above 0 goes first."""
+    """On a terminal that is too narrow the column with the highest number above 0 is omitted
+    first."""
 
 
 def console(**options: Any) -> Console:

@@ -45,7 +45,7 @@ class _Plan(click.Command):
     type=click.Path(),
     help="Rules in a file, a directory or - (stdin).",
 )
-@click.option("--refresh", is_flag=True, help="Make the Bundle's plan anew first.")
+@click.option("--refresh", is_flag=True, help="Make the Bundle's plan again first.")
 @click.option(
     "--version",
     metavar="RANGE",

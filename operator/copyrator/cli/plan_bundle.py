@@ -176,7 +176,7 @@ def unfinished(body: Body, now: datetime) -> str:
         log = hint_about("logs", "bundle", body, "--plan")
         return (
             f"{bundle}: the plan of {said(plan.version)} failed: {failure(plan, now)}; werf's log: "
-            f"{log}; to make it anew: {anew}"
+            f"{log}; to make it again: {anew}"
         )
     return ""
 
@@ -221,7 +221,7 @@ def _missing(found: Shown) -> Iterator[str]:
             yield from (f"  {said(operation)}" for operation in listed)
         yield (
             f"The operations and the diff can't be shown: {log.fault}. Where the log is gone, "
-            f"{anew} makes the plan anew."
+            f"{anew} makes the plan again."
         )
     if log.cut:
         command = f"kubectl logs -n {found.body['metadata']['namespace']} job/{said(plan.job)}"

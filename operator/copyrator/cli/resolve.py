@@ -82,12 +82,12 @@ def resolve(
     CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
     code, from this machine. With --key or other options for signatures, as in `verify`, the highest
     tag that is signed is selected, of the 50 highest. With --bundle so are skip-digests, age and
-    promotion of this Bundle, and what its gates for the moment of a deploy say now is shown:
-    dependsOn, freezes, windows. Its signatures are judged by those options only, and its approval
-    isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest, rejected:
-    [{tag, reason}]; with those options also signedBy, message, and a message for each tag that was
-    skipped; with --bundle gates: [{name, state, reason, message, until}], where state is also
-    NotJudged.
+    promotion of this Bundle, and the present verdicts of its gates for the moment of a deploy are
+    shown: dependsOn, freezes, windows. Its signatures are judged by those options only, and its
+    approval isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest,
+    rejected: [{tag, reason}]; with those options also signedBy, message, and a message for each tag
+    that was skipped; with --bundle gates: [{name, state, reason, message, until}], where state is
+    also NotJudged.
     """
     asked = asked_by(options)
     try:

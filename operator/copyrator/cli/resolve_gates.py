@@ -53,7 +53,7 @@ NOT_JUDGED = "NotJudged"
 _VERSION = (skip_digests.GATE, age.GATE, promotion.GATE)
 _MOMENT = (depends_on.GATE, freeze.gate(lambda _: True), windows.GATE)
 _NO_KEYS = (
-    "say who is trusted by the options of {verify}; the keys that the Bundle and the operator's "
+    "set who is trusted with the options of {verify}; the keys that the Bundle and the operator's "
     "policy name aren't read"
 )
 _NO_PLAN = "it is about the plan of the deploy: {plan} shows it"

@@ -9,7 +9,7 @@ _LABEL = "kubernetes.io/metadata.name"
 
 
 def warning(targets: Targets) -> str:
-    """What to say about it; empty where none is reached, or a pattern begins with ``kube``."""
+    """The warning; empty where none is reached, or a pattern begins with ``kube``."""
     if any(pattern.startswith("kube") for pattern in targets.namespaces.patterns):
         return ""
     reached = [name for name in SYSTEM if targets.matches(name, {_LABEL: name})]

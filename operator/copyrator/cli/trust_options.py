@@ -1,4 +1,4 @@
-"""The options that say whose signatures are trusted, and the judge of a repository's digests."""
+"""The options that set whose signatures are trusted, and the judge of a repository's digests."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def _poll(
 
 
 def is_retried(status: BundleStatus) -> bool:
-    """Whether polls come sooner than the interval says, at times that no status has."""
+    """Whether polls are made before the interval has passed, at times that no status has."""
     awaits = any(
         one.name == signature.NAME and one.state != GateState.PASSED for one in status.gates
     )

@@ -1,8 +1,8 @@
 """Which copies have to be read whole, because metadata alone doesn't prove that they are right.
 
 managedFields record each writer by the name that the client chooses: a client that uses this
-operator's name can't be told from it. The running operator recognises its own writes by their
-resourceVersion, so any other version is read once, though a copy not more often than every
+operator's name can't be distinguished from it. The running operator recognises its own writes by
+their resourceVersion, so any other version is read once, though a copy not more often than every
 REREAD_SECONDS. Such changes made while the operator was down are found by reading each copy about
 once a day, a few in a minute.
 """

@@ -2,7 +2,7 @@
 
 Without a key, a hash in an annotation would let anybody who may read metadata test guesses of a
 Secret's content. If the Secret is lost, the next start makes a new one, and no copy's seal is valid
-any more: each is read once, and sealed anew by one write if it is as its rule wants it.
+any more: each is read once, and resealed by one write if it is as its rule wants it.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Kinds:
         key = self._cluster.key(view.resource.key, *name)
         try:
             plan = self._context.plan(key)
-        except Exception as error:  # a rule's rendering, say: that rule's status reports it
+        except Exception as error:  # such as a rule's rendering: that rule's status reports it
             log.error(
                 "the required change of %s can't be determined: %s", key, type(error).__name__
             )

@@ -127,7 +127,7 @@ class _Decision:
             places = policy.share(self.spec, interrupted.step, found.ordered)
         if self.spec.restart is Restart.CONSUMERS:
             if found.unwritten:
-                return None  # each write is followed by a look at the rule
+                return None  # each write requeues the rule
             occasion = Occasion(self.compiled.rule.owner, content, back=interrupted is not None)
             seen = await self.actions.consumers.find(self.compiled, places)
             await self.actions.consumers.restart(occasion, seen)
@@ -174,7 +174,7 @@ class _Decision:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
         if state.next_at is None:
             if any(name in self.gate for name in found.unwritten):
-                return None  # each write is followed by a look at the rule
+                return None  # each write requeues the rule
             if self.spec.restart is Restart.CONSUMERS:
                 seen = await self._read_consumers(state, found)
                 occasion = Occasion(self.compiled.rule.owner, state.content)

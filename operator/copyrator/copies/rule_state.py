@@ -200,14 +200,14 @@ class RuleState:
         return True
 
     def take_reseal(self, requested: str | None) -> bool:
-        """Whether a request to seal anew is new."""
+        """Whether a reseal request is new."""
         if requested is None or requested == self._reseal:
             return False
         self._reseal = requested
         return True
 
     def reseals(self, requested: str | None) -> bool:
-        """Whether this request to seal anew was begun."""
+        """Whether this reseal request was begun."""
         return requested is not None and requested == self._reseal
 
     # --- times -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Summarizes a rule's copies: which are right, due, failed or unwanted.
 
 A summary compares what is wanted with what exists, both in memory, without requests. It is done in
-slices: with 100,000 copies it takes a good part of a second.
+slices: with 100,000 copies it takes a large part of a second.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RuleSummary:
     unsealed: list[CopyKey] = field(default_factory=list)
     """Wanted copies that carry the rule's marks without a valid seal, to be read once."""
     refused: list[CopyKey] = field(default_factory=list)
-    """Those that were read and don't have the wanted content, or couldn't be sealed anew."""
+    """Those that were read and don't have the wanted content, or couldn't be resealed."""
     unwanted: list[CopyKey] = field(default_factory=list)
     """Copies of the rule that it doesn't want any more."""
     samples: list[Failure] = field(default_factory=list)

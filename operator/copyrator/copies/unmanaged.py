@@ -149,6 +149,6 @@ class UnmanagedObjects:
 def compares(winner: CopyRequest) -> bool:
     """Whether the live object is compared with what a rule wants.
 
-    Never for a tenant's rule: its author would learn what others' objects hold.
+    Never for a tenant's rule: its status would reveal the content of others' objects.
     """
     return winner.binding.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE

@@ -94,7 +94,7 @@ class CopyWriter:
 
         Raises:
             AlreadyExists, ConflictError, NotFound: another object than planned exists.
-            NotAsWantedError: it isn't to be sealed anew.
+            NotAsWantedError: it must not be resealed.
             ApiError: it can't be written.
         """
         record = self._view.copies.get(self._name)
@@ -179,7 +179,7 @@ class CopyWriter:
         self._wrote(winner, self._view.reader(answer), "adopt")
 
     async def _reseal(self, winner: CopyRequest) -> None:
-        """Write an object with the rule's marks anew, with a seal, in one write."""
+        """Replace an object with the rule's marks by the wanted one, with a seal, in one write."""
         live = await self.read()
         seen = self._view.reader(live)
         if seen.owner or seen.marks != winner.owner or seen.deleting:
@@ -286,7 +286,7 @@ class CopyWriter:
 
 
 def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:
-    """Whether our own write looks as if another client had written, too."""
+    """Whether, by managedFields, another client appears to have changed our own write."""
     return winner.is_drift(record) and not winner.is_right(record)
 
 

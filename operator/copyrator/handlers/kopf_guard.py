@@ -240,5 +240,5 @@ class _Exchange:
 
 
 def _differ(one: Endpoint, other: Endpoint) -> bool:
-    """Whether a session made for one can't be used for the other; tokens are sent anew anyway."""
+    """Whether a session for one can't be used for the other; tokens are set per request."""
     return (one.host, one.ssl, one.proxy) != (other.host, other.ssl, other.proxy)

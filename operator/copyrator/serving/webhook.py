@@ -1,6 +1,6 @@
 """POST /hooks/registry: push notifications of registries, which start a poll at once.
 
-Off unless a port and a secret are configured. A call only brings polls forward: the version to
+Off unless a port and a secret are configured. A call only makes polls due at once: the version to
 deploy is still read from the registry by the operator itself, so a forged call, or a stolen secret,
 can only cause an earlier poll. Every replica listens, and a standby relays its calls to the leader
 (relay.py).

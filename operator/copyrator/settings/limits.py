@@ -77,7 +77,7 @@ NOTED_FAULTS: Final = 10_000
 
 COMPILED_AT_ONCE: Final = 512
 """Characters of the longest string that is compiled in the operator's own process: of nothing but
-Jinja2 it takes 15 ms. A longer one goes to the child process."""
+Jinja2 it takes 15 ms. A longer one is compiled in the child process."""
 
 COMPILED_HERE: Final = 2_048
 """Characters of all strings of a rule up to which the operator's own process compiles them."""
@@ -230,10 +230,10 @@ SOURCE_OVERHEAD: Final = 2048
 """Bytes of memory per source beyond its JSON: dicts and strings of a small object."""
 
 CERTIFICATE_KEYS: Final = 1000
-"""Keys of one source in which certificates are looked for."""
+"""Keys of one source that are searched for certificates."""
 
 CERTIFICATE_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of one source in which certificates are looked for: more than an object may have."""
+"""Bytes of one source that are searched for certificates: more than an object may have."""
 
 CERTIFICATES_READ: Final = 1000
 """Certificates of one source that are read, some 20 us each; the bundles of browsers have 150."""

@@ -18,7 +18,7 @@ from copyrator.workqueue.fairness import tenant
 from copyrator.workqueue.waiters import Waiters
 
 START = 32
-"""The limit beyond which an API server on two cores only gets slower (docs/adr/0011); where that is
+"""The limit at which an API server on two cores writes most (docs/adr/0011); where that is
 lower, the limit is cut within the first second of answers."""
 
 LEAST = 2

@@ -42,7 +42,7 @@ def ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
 
 
 async def _ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
-    with _listener(port) as listener:  # first: nothing is asked of the API server in vain
+    with _listener(port) as listener:  # first: a port in use is found before any request
         await _show(target, home, listener, browse=browse)
 
 

@@ -67,7 +67,7 @@ class Part:
         return self._found
 
     def restricted(self) -> Sequence[tuple[ObjectName, SourceHeader]]:
-        """Its objects with an annotation that says where they may be copied to."""
+        """Its objects with an annotation that restricts where they are copied to."""
         if self._restricted is None:
             self._restricted = [one for one in self.found().items() if one[1].consent is not None]
         return self._restricted

@@ -64,7 +64,7 @@ class Rule:
         return bool(self.status.get("observedGeneration") == self.generation)
 
     def is_equivalent_to(self, other: Rule) -> bool:
-        """Whether a later state of the rule has no relevant change (our own status, say)."""
+        """Whether a later state of the rule has no relevant change, such as of its status only."""
         return (
             self.uid == other.uid
             and self.generation == other.generation

@@ -14,7 +14,7 @@ from copyrator.copies.policy.ownership import SEP, Shape
 
 REFERENCES = "imagePullSecrets"
 """A list of names to which several may add, though the API server records one owner for all of it
-(listType atomic): an annotation says which items are ours.
+(listType atomic): an annotation lists which items are ours.
 """
 
 

@@ -1,7 +1,7 @@
 """The labels and annotations of a source that its copies get, and the marks that we add.
 
 Another tool's ownership mark would make it prune the copy, and a copying tool's instructions would
-make it copy further: both are stripped, whatever the rule says.
+make it copy further: both are stripped, regardless of the rule.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Action(StrEnum):
     RELEASE = "Release"
     """Remove our marks and leave the object."""
     RESEAL = "Reseal"
-    """Read an object that has the rule's marks and no valid seal; write it anew if it is as the
-    rule wants it, or if the rule's author requested it.
+    """Read an object that has the rule's marks and no valid seal; reseal it if it is as the rule
+    wants it, or if the rule's author requested it.
     """
     ASK_OWNER = "AskOwner"
     """Its rule has to decide about its deletion, with all its copies in view."""

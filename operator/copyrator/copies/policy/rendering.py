@@ -109,7 +109,7 @@ class Tree:
 
 
 Compiled = Any
-"""A compiled part: maps are lists of pairs and lists are tuples, to tell them apart."""
+"""A compiled part: maps are lists of pairs and lists are tuples, to distinguish them."""
 
 
 def _compile(value: Any, found: dict[str, Text]) -> Any:

@@ -78,7 +78,7 @@ def read_name(raw: bytes) -> Any:
 
 
 class Items(Sequence[dict[str, Any]]):
-    """The objects of a page; each access decodes anew, so access each once."""
+    """The objects of a page; each access decodes again, so access each once."""
 
     __slots__ = ("_raw", "_reader")
 

@@ -78,7 +78,7 @@ def test_a_log_that_is_gone_or_of_another_plan_isnt_shown(planned, plan, reason)
     planned.write_status(planned.plan(**plan), waits=True)
     said = " ".join(planned.types("plan", code=2).split())
     assert f"The operations and the diff can't be shown: {reason}. Where the log is gone" in said
-    assert "--refresh makes the plan anew" in said
+    assert "--refresh makes the plan again" in said
     assert "shop-app" not in said
 
 
