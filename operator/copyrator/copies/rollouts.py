@@ -1,4 +1,4 @@
-"""Carries out ``spec.rollout``: opens a rule's gate step by step (policy/rollout.py decides).
+"""Carries out ``spec.rollout``: opens a rule's barrier step by step (policy/rollout.py decides).
 
 A step is written to the status before any copy of it. A restart continues from the status and the
 copies' seals, which show what was written of a step.
@@ -20,7 +20,7 @@ from copyrator.api.rollout import (
     read_rollout_state,
 )
 from copyrator.copies.cache.compiled_rule import CompiledRule
-from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.cache.rollout_barrier import RolloutBarrier
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy import rollout as policy
@@ -59,10 +59,10 @@ class _Decision:
     actions: RolloutActions
 
     @property
-    def gate(self) -> RolloutGate:
+    def barrier(self) -> RolloutBarrier:
         """Where changed content is written."""
-        assert self.compiled.gate is not None
-        return self.compiled.gate
+        assert self.compiled.barrier is not None
+        return self.compiled.barrier
 
     async def take(self) -> float | None:
         """Decide and act; see `advance`."""
@@ -99,7 +99,7 @@ class _Decision:
     async def _carry_on(self, known: RolloutState, found: Found) -> float | None:
         """A step has begun, maybe before a restart."""
         self.state.rollout = known
-        if self.gate.step != known.step:  # after a restart, or an edit of the rule
+        if self.barrier.step != known.step:  # after a restart, or an edit of the rule
             self._admit(known, found)
         if known.stopped is not None:
             return await self._stopped(known, known.stopped, found)
@@ -110,7 +110,7 @@ class _Decision:
         if self.state.rollout is not None and self.state.rollout.running:
             self._count("finished")
         self.state.rollout = RolloutState(content)
-        self.gate.open()
+        self.barrier.open()
         return None
 
     async def _at_once(
@@ -121,7 +121,7 @@ class _Decision:
         The status keeps the rollout until its consumers are restarted, so that this isn't
         forgotten.
         """
-        self.gate.open()
+        self.barrier.open()
         places = found.ordered
         if interrupted is not None:
             places = policy.share(self.spec, interrupted.step, found.ordered)
@@ -132,7 +132,7 @@ class _Decision:
             seen = await self.actions.consumers.find(self.compiled, places)
             await self.actions.consumers.restart(occasion, seen)
             if content_of(self.context, self.compiled) != content:
-                self.gate.close()
+                self.barrier.close()
                 return AT_ONCE
         return self._done(content)
 
@@ -142,7 +142,7 @@ class _Decision:
     async def _enter(self, state: RolloutState, found: Found) -> float | None:
         """Begin a step: it is written to the status before any copy of it."""
         if state.step == 1:
-            self.gate.close()
+            self.barrier.close()
         if self.spec.health:
             seen = await self._read_consumers(state, found)
             state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
@@ -168,12 +168,12 @@ class _Decision:
 
     def _admit(self, state: RolloutState, found: Found) -> None:
         portion = policy.portion(self.spec, state.step, found.ordered)
-        self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered), portion)
+        self.barrier.admit(state.step, policy.share(self.spec, state.step, found.ordered), portion)
 
     async def _go_on(self, state: RolloutState, found: Found) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
         if state.next_at is None:
-            if any(name in self.gate for name in found.unwritten):
+            if any(name in self.barrier for name in found.unwritten):
                 return None  # each write requeues the rule
             if self.spec.restart is Restart.CONSUMERS:
                 seen = await self._read_consumers(state, found)
@@ -215,15 +215,15 @@ class _Decision:
 
     async def _read_consumers(self, state: RolloutState, found: Found) -> list[Seen]:
         """Read the consumers in the namespaces that a step adds."""
-        if self.gate.step == state.step:
-            places: Sequence[str] = self.gate.portion
+        if self.barrier.step == state.step:
+            places: Sequence[str] = self.barrier.portion
         else:
             places = policy.portion(self.spec, state.step, found.ordered)
         return await self.actions.consumers.find(self.compiled, places)
 
     def _stop(self, state: RolloutState, one: Seen) -> float:
         """Stop the rollout: from now on only missing copies are written."""
-        self.gate.stop()
+        self.barrier.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
         self.state.report_at_once()
         self.state.next_consumer_read = self.context.monotonic() + CONSUMER_READ_SECONDS
@@ -232,7 +232,7 @@ class _Decision:
 
     async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
         """Continue when a user requests it, or when the consumer has recovered."""
-        self.gate.stop()
+        self.barrier.stop()
         if self.compiled.rule.resume == state.ticket:
             return await self._end_step(state, found)
         left = self.state.next_consumer_read - self.context.monotonic()
@@ -263,10 +263,10 @@ async def advance(context: CopyContext, state: RuleState, actions: RolloutAction
     compiled = state.compiled
     assert compiled is not None
     spec = compiled.spec.rollout
-    if compiled.gate is None or spec is None:
+    if compiled.barrier is None or spec is None:
         state.rollout = None
         return None
     if not context.rollouts:
-        compiled.gate.open()
+        compiled.barrier.open()
         return None
     return await _Decision(context, state, compiled, spec, actions).take()

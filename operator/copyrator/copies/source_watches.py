@@ -105,7 +105,7 @@ def _source_changed(
         if context.index.remove(owner, origin):
             context.requeue_rule(state.key)
         return
-    compiled.close_gate()
+    compiled.close_barrier()
     binding = SourceBinding(compiled, record, (order, name.name))
     earlier = context.index.add(binding)
     if state.phase is not RulePhase.SERVING:
@@ -116,7 +116,7 @@ def _source_changed(
     state.source_has_changed(context.monotonic())
     context.changes.add_binding(binding)
     moved = earlier is None or earlier.static_name != binding.static_name
-    if moved or compiled.gate is not None:
+    if moved or compiled.barrier is not None:
         context.requeue_rule(state.key)  # copies of another name may be unwanted now
     else:
         context.touch(owner)

@@ -9,7 +9,7 @@ import pytest
 
 from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
-from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.cache.rollout_barrier import RolloutBarrier
 from copyrator.copies.policy.rollout import (
     Target,
     Wanted,
@@ -145,20 +145,25 @@ def test_a_pause_is_never_shorter_than_asked_for() -> None:
     )
 
 
-def test_a_gate_holds_old_copies_back_and_a_stopped_one_all() -> None:
-    gate = RolloutGate()
-    assert gate.holds("a", old=True)
-    assert not gate.holds("a", old=False)
-    gate.admit(2, ["a"], ["a"])
-    assert ("a" in gate, "b" in gate, gate.step, gate.portion) == (True, False, 2, ["a"])
-    assert not gate.holds("a", old=True)
-    assert gate.holds("b", old=True)
-    gate.stop()
-    assert gate.holds("a", old=True)
-    assert gate.holds("a", old=False)
-    gate.open()
-    assert not gate.holds("b", old=True)
-    assert "b" in gate
-    assert gate.step == 0
-    gate.close()
-    assert gate.holds("b", old=True)
+def test_a_barrier_holds_old_copies_back_and_a_stopped_one_all() -> None:
+    barrier = RolloutBarrier()
+    assert barrier.holds("a", old=True)
+    assert not barrier.holds("a", old=False)
+    barrier.admit(2, ["a"], ["a"])
+    assert ("a" in barrier, "b" in barrier, barrier.step, barrier.portion) == (
+        True,
+        False,
+        2,
+        ["a"],
+    )
+    assert not barrier.holds("a", old=True)
+    assert barrier.holds("b", old=True)
+    barrier.stop()
+    assert barrier.holds("a", old=True)
+    assert barrier.holds("a", old=False)
+    barrier.open()
+    assert not barrier.holds("b", old=True)
+    assert "b" in barrier
+    assert barrier.step == 0
+    barrier.close()
+    assert barrier.holds("b", old=True)

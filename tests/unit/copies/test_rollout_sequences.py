@@ -143,7 +143,7 @@ class Operator:
 
     def source_changed(self) -> None:
         """As source_watches.py does it."""
-        self.compiled.close_gate()
+        self.compiled.close_barrier()
         body = {
             "metadata": {"name": "x", "namespace": "home", "resourceVersion": "1"},
             "data": {"a": str(self.world.source)},

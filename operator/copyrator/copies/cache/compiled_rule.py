@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.copies.cache.namespaces import TargetSet
-from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.cache.rollout_barrier import RolloutBarrier
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.rendering import NO_TEXTS, Text, Tree
 from copyrator.copies.policy.sealing import Sealer
@@ -27,7 +27,7 @@ class CompiledRule:
     template: Tree | None
     active: bool = False
     """Everything that decides the precedence is known, and nothing forbids the rule to write."""
-    gate: RolloutGate | None = None
+    barrier: RolloutBarrier | None = None
     """Where changed content may be written; None: everywhere."""
     _mark: bytes = field(default=b"", repr=False)
 
@@ -51,7 +51,7 @@ class CompiledRule:
         name = (texts.get(named) or Text(named)) if named else None
         template = Tree(spec.template.body, texts) if spec.template else None
         made = cls(rule, spec, resource, targets, sealer, name, template)
-        made.gate = RolloutGate() if spec.rollout else None
+        made.barrier = RolloutBarrier() if spec.rollout else None
         return made
 
     @property
@@ -66,10 +66,10 @@ class CompiledRule:
             self._mark = self.sealer.digest({"template": self.spec.template.body})
         return self._mark
 
-    def close_gate(self) -> None:
+    def close_barrier(self) -> None:
         """Write no changed content until the rule's reconcile has decided where."""
-        if self.gate is not None:
-            self.gate.close()
+        if self.barrier is not None:
+            self.barrier.close()
 
     @property
     def follows_namespaces(self) -> bool:

@@ -111,7 +111,7 @@ class ComposedBinding(SourceBinding):
 
     def renew(self) -> None:
         """The sources have changed: every copy has to be rendered again."""
-        self.compiled.close_gate()
+        self.compiled.close_barrier()
         self._by_namespace.clear()
         self._outlines.clear()
 

@@ -51,8 +51,8 @@ class CopyRequest:
 
     def waits(self, record: CopyRecord) -> bool:
         """Whether a copy that isn't right must not be written yet."""
-        gate = self.binding.compiled.gate
-        return gate is not None and gate.holds(self.namespace.name, old=self.is_old(record))
+        barrier = self.binding.compiled.barrier
+        return barrier is not None and barrier.holds(self.namespace.name, old=self.is_old(record))
 
     @property
     def on_conflict(self) -> ConflictPolicy:

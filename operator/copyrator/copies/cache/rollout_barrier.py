@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-class RolloutGate:
+class RolloutBarrier:
     """Closed until its rule has decided about the present content."""
 
     __slots__ = ("_everywhere", "_share", "portion", "step", "stopped")
