@@ -69,11 +69,11 @@ class FairLimit:
         """Wait for a slot; `release` must follow."""
         if namespace is None or self.try_acquire(namespace):
             return
-        line = self._waiting.setdefault(namespace, Waiters())
-        turn = line.join()
+        waiters = self._waiting.setdefault(namespace, Waiters())
+        turn = waiters.join()
         if self._may_have(namespace):
             self._turns.setdefault(namespace)
-        await line.wait(turn, lambda: self.release(namespace))
+        await waiters.wait(turn, lambda: self.release(namespace))
 
     def release(self, namespace: str | None) -> None:
         """Release a slot."""

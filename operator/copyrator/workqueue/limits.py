@@ -115,8 +115,8 @@ class AdaptiveLimit:
             self.in_flight += 1
         else:
             self._was_full = True
-            line = self._trusted if tenant() is None else self._tenants
-            await line.wait(line.join(), self._leave)
+            waiters = self._trusted if tenant() is None else self._tenants
+            await waiters.wait(waiters.join(), self._leave)
         try:
             await self.pause()
         except BaseException:
