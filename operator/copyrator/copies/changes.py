@@ -18,7 +18,7 @@ Tenant = str | None
 
 
 @dataclass(slots=True)
-class Moved:
+class NamespaceChange:
     """A namespace that is new, changed or deleted."""
 
     members: set[RuleKey]
@@ -32,7 +32,7 @@ class Pending:
     """Changes that concern one tenant's rules, or the trusted ones."""
 
     tenant: Tenant
-    namespaces: dict[str, Moved] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceChange] = field(default_factory=dict)
     bindings: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
     """By rule and source."""
     work: Iterator[None] | None = None
@@ -59,7 +59,7 @@ class Changes:
         """A namespace changed, which was a target of `members` before; for these tenants' rules."""
         for tenant in tenants:
             namespaces = self._pending(tenant).namespaces
-            moved = namespaces.setdefault(name, Moved(members, more))
+            moved = namespaces.setdefault(name, NamespaceChange(members, more))
             moved.more |= more
 
     def _pending(self, tenant: Tenant) -> Pending:

@@ -12,8 +12,8 @@ from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.consumers import (
     COPIES_USED,
-    Occasion,
-    Seen,
+    ConsumerState,
+    RestartCause,
     read_consumer,
     restart_patch,
     to_restart,
@@ -59,7 +59,7 @@ class Consumers:
         self._context = context
         self._lists = asyncio.Semaphore(CONSUMER_LISTS)
 
-    async def find(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[Seen]:
+    async def find(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[ConsumerState]:
         """The consumers that matter in some namespaces, from a list of each kind in each namespace.
 
         Raises:
@@ -67,13 +67,15 @@ class Consumers:
         """
         if compiled.spec.kind not in COPIES_USED:
             return []
-        found: list[Seen] = []
+        found: list[ConsumerState] = []
         places = list(namespaces)
         for start in range(0, len(places), TOGETHER):
             found += await self._find_together(compiled, places[start : start + TOGETHER])
         return found
 
-    async def _find_together(self, compiled: CompiledRule, namespaces: Sequence[str]) -> list[Seen]:
+    async def _find_together(
+        self, compiled: CompiledRule, namespaces: Sequence[str]
+    ) -> list[ConsumerState]:
         tasks = [
             asyncio.ensure_future(self._list(copies, namespace, resource))
             for namespace, copies in ((one, self._copies(compiled, one)) for one in namespaces)
@@ -87,7 +89,7 @@ class Consumers:
                 task.cancel()
         return [one for some in found for one in some]
 
-    async def read(self, compiled: CompiledRule, consumer: Consumer) -> Seen | None:
+    async def read(self, compiled: CompiledRule, consumer: Consumer) -> ConsumerState | None:
         """One consumer; None where it doesn't exist, or uses no copy any more.
 
         Raises:
@@ -104,16 +106,16 @@ class Consumers:
                 return None
         return read_consumer(resource.kind, body, self._copies(compiled, consumer.namespace))
 
-    async def restart(self, occasion: Occasion, seen: Iterable[Seen]) -> None:
+    async def restart(self, cause: RestartCause, seen: Iterable[ConsumerState]) -> None:
         """Restart those that are to be restarted, once for each content.
 
         Raises:
             ConsumersError: one can't be restarted.
         """
         context = self._context
-        for one in to_restart(occasion, seen):
+        for one in to_restart(cause, seen):
             consumer = one.consumer
-            patch = restart_patch(one, occasion, context.clock())
+            patch = restart_patch(one, cause, context.clock())
             with _requests(MAY_RESTART), suppress(errors.NotFound):
                 await context.home.client.patch(
                     KINDS[consumer.kind], consumer.namespace, consumer.name, patch
@@ -122,8 +124,8 @@ class Consumers:
 
     async def _list(
         self, copies: tuple[str, frozenset[str]], namespace: str, resource: Resource
-    ) -> Sequence[Seen]:
-        found: list[Seen] = []
+    ) -> Sequence[ConsumerState]:
+        found: list[ConsumerState] = []
         async with self._lists:
             turn = TimeSlice()
             pages = self._context.home.client.list_pages(resource, namespace)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 
 from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.changes import Moved, Pending, Tenant
+from copyrator.copies.changes import NamespaceChange, Pending, Tenant
 from copyrator.copies.context import CopyContext
 from copyrator.copies.summarize import RuleSummary, summarize_target
 from copyrator.workqueue.outcome import Priority
@@ -67,7 +67,7 @@ class DueWork:
             return self._of_binding(pending.bindings.pop(next(iter(pending.bindings))))
         return None
 
-    def _at_namespace(self, name: str, moved: Moved, tenant: Tenant) -> Iterator[None]:
+    def _at_namespace(self, name: str, moved: NamespaceChange, tenant: Tenant) -> Iterator[None]:
         context = self._context
         for state in list(context.rule_states.values()):
             if state.compiled is None or state.compiled.targets.tenant != tenant:

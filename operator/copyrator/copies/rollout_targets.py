@@ -15,7 +15,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RolloutTargets:
     """The namespaces that get copies of a rule."""
 
     ordered: Sequence[str]
@@ -35,7 +35,7 @@ def content_of(context: CopyContext, compiled: CompiledRule) -> str:
 
 async def compare(
     context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime
-) -> Found:
+) -> RolloutTargets:
     """Compare all targets; `began`: when the rollout of the present content did, or would."""
     targets: dict[str, Target] = {}
     old: set[str] = set()
@@ -54,7 +54,7 @@ async def compare(
                 if not _has_failed(context, compiled, request):
                     unwritten.add(name)
     ordered = in_order(rollout, targets.values(), began)
-    return Found(ordered, frozenset(old), frozenset(unwritten))
+    return RolloutTargets(ordered, frozenset(old), frozenset(unwritten))
 
 
 def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:

@@ -24,8 +24,13 @@ from copyrator.copies.cache.rollout_barrier import RolloutBarrier
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy import rollout as policy
-from copyrator.copies.policy.consumers import Occasion, Seen, newly_unhealthy, unhealthy
-from copyrator.copies.rollout_targets import Found, compare, content_of
+from copyrator.copies.policy.consumers import (
+    ConsumerState,
+    RestartCause,
+    newly_unhealthy,
+    unhealthy,
+)
+from copyrator.copies.rollout_targets import RolloutTargets, compare, content_of
 from copyrator.copies.rule_state import RuleState
 
 
@@ -96,7 +101,7 @@ class _Decision:
             return await self._at_once(content, found)
         return await (self._enter if known != before else self._carry_on)(known, found)
 
-    async def _carry_on(self, known: RolloutState, found: Found) -> float | None:
+    async def _carry_on(self, known: RolloutState, found: RolloutTargets) -> float | None:
         """A step has begun, maybe before a restart."""
         self.state.rollout = known
         if self.barrier.step != known.step:  # after a restart, or an edit of the rule
@@ -114,7 +119,7 @@ class _Decision:
         return None
 
     async def _at_once(
-        self, content: str, found: Found, interrupted: RolloutState | None = None
+        self, content: str, found: RolloutTargets, interrupted: RolloutState | None = None
     ) -> float | None:
         """Write everywhere: a change back from an `interrupted` rollout, or the end of one.
 
@@ -128,9 +133,9 @@ class _Decision:
         if self.spec.restart is Restart.CONSUMERS:
             if found.unwritten:
                 return None  # each write requeues the rule
-            occasion = Occasion(self.compiled.rule.owner, content, back=interrupted is not None)
+            cause = RestartCause(self.compiled.rule.owner, content, back=interrupted is not None)
             seen = await self.actions.consumers.find(self.compiled, places)
-            await self.actions.consumers.restart(occasion, seen)
+            await self.actions.consumers.restart(cause, seen)
             if content_of(self.context, self.compiled) != content:
                 self.barrier.close()
                 return AT_ONCE
@@ -139,7 +144,7 @@ class _Decision:
     def _count(self, outcome: str) -> None:
         self.context.metrics.rollouts.labels(outcome).inc()
 
-    async def _enter(self, state: RolloutState, found: Found) -> float | None:
+    async def _enter(self, state: RolloutState, found: RolloutTargets) -> float | None:
         """Begin a step: it is written to the status before any copy of it."""
         if state.step == 1:
             self.barrier.close()
@@ -166,19 +171,19 @@ class _Decision:
                 self.state.rollout = before
         return written
 
-    def _admit(self, state: RolloutState, found: Found) -> None:
+    def _admit(self, state: RolloutState, found: RolloutTargets) -> None:
         portion = policy.portion(self.spec, state.step, found.ordered)
         self.barrier.admit(state.step, policy.share(self.spec, state.step, found.ordered), portion)
 
-    async def _go_on(self, state: RolloutState, found: Found) -> float | None:
+    async def _go_on(self, state: RolloutState, found: RolloutTargets) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
         if state.next_at is None:
             if any(name in self.barrier for name in found.unwritten):
                 return None  # each write requeues the rule
             if self.spec.restart is Restart.CONSUMERS:
                 seen = await self._read_consumers(state, found)
-                occasion = Occasion(self.compiled.rule.owner, state.content)
-                await self.actions.consumers.restart(occasion, seen)
+                cause = RestartCause(self.compiled.rule.owner, state.content)
+                await self.actions.consumers.restart(cause, seen)
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
             self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
@@ -199,7 +204,7 @@ class _Decision:
         least = self.context.settings.rollout_health_pause if self.spec.health else 0.0
         return max(self.spec.pause, least)
 
-    async def _end_step(self, state: RolloutState, found: Found) -> float | None:
+    async def _end_step(self, state: RolloutState, found: RolloutTargets) -> float | None:
         if content_of(self.context, self.compiled) != state.content:
             return AT_ONCE
         step = self._next(state, found)
@@ -208,12 +213,14 @@ class _Decision:
         after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
         return await self._enter(after, found)
 
-    def _next(self, state: RolloutState, found: Found) -> int:
+    def _next(self, state: RolloutState, found: RolloutTargets) -> int:
         return policy.next_step(self.spec, state.step, len(found.ordered))
 
     # --- health ----------------------------------------------------------------------------------
 
-    async def _read_consumers(self, state: RolloutState, found: Found) -> list[Seen]:
+    async def _read_consumers(
+        self, state: RolloutState, found: RolloutTargets
+    ) -> list[ConsumerState]:
         """Read the consumers in the namespaces that a step adds."""
         if self.barrier.step == state.step:
             places: Sequence[str] = self.barrier.portion
@@ -221,7 +228,7 @@ class _Decision:
             places = policy.portion(self.spec, state.step, found.ordered)
         return await self.actions.consumers.find(self.compiled, places)
 
-    def _stop(self, state: RolloutState, one: Seen) -> float:
+    def _stop(self, state: RolloutState, one: ConsumerState) -> float:
         """Stop the rollout: from now on only missing copies are written."""
         self.barrier.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
@@ -230,7 +237,9 @@ class _Decision:
         self._count("stopped")
         return CONSUMER_READ_SECONDS
 
-    async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
+    async def _stopped(
+        self, state: RolloutState, stopped: Stopped, found: RolloutTargets
+    ) -> float | None:
         """Continue when a user requests it, or when the consumer has recovered."""
         self.barrier.stop()
         if self.compiled.rule.resume == state.ticket:

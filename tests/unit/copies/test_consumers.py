@@ -11,8 +11,8 @@ from hypothesis import given
 from copyrator.api import names
 from copyrator.api.rollout import Consumer, RolloutState
 from copyrator.copies.policy.consumers import (
-    Occasion,
-    Seen,
+    ConsumerState,
+    RestartCause,
     names_used,
     newly_unhealthy,
     read_consumer,
@@ -91,7 +91,7 @@ def workload(ready: int = 1, **annotations: str) -> dict[str, Any]:
     }
 
 
-def read(body: dict[str, Any], kind: str = "Deployment") -> Seen | None:
+def read(body: dict[str, Any], kind: str = "Deployment") -> ConsumerState | None:
     return read_consumer(kind, body, ("Secret", frozenset({"x"})))
 
 
@@ -101,7 +101,7 @@ def test_a_workload_that_uses_no_copy_is_no_consumer() -> None:
 
 
 def test_what_is_read_of_a_consumer() -> None:
-    assert read(workload()) == Seen(
+    assert read(workload()) == ConsumerState(
         Consumer("team-a", "Deployment", "web"),
         healthy=True,
         lacks="Current",
@@ -162,7 +162,7 @@ def test_who_is_restarted(annotations: dict[str, str], paused: bool, restarts: b
     body["spec"]["paused"] = paused
     one = read(body)
     assert one is not None
-    assert to_restart(Occasion("ops/a", CONTENT), [one]) == ([one] if restarts else [])
+    assert to_restart(RestartCause("ops/a", CONTENT), [one]) == ([one] if restarts else [])
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_a_change_back_restarts_those_that_had_the_other_content(
 ) -> None:
     one = read(workload(restart="true", **({"restarted_for": mark} if mark else {})))
     assert one is not None
-    assert bool(to_restart(Occasion("ops/a", CONTENT, back=True), [one])) is restarts
+    assert bool(to_restart(RestartCause("ops/a", CONTENT, back=True), [one])) is restarts
 
 
 def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
     earlier = {"ops/a": "old", **{f"ops/{number}": "x" for number in range(50)}}
-    one = Seen(Consumer("a", "Deployment", "b"), restarted_for=earlier)
-    patch = restart_patch(one, Occasion("ops/a", CONTENT), NOW)
+    one = ConsumerState(Consumer("a", "Deployment", "b"), restarted_for=earlier)
+    patch = restart_patch(one, RestartCause("ops/a", CONTENT), NOW)
     assert patch["spec"] == {
         "template": {
             "metadata": {
@@ -190,14 +190,14 @@ def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
     marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR].split(",")
     others = [f"ops/{number}=x" for number in range(50)]
     assert marks == [*others[1 - RESTARTED_FOR :], f"ops/a={CONTENT}"]
-    again = Seen(one.consumer, restarted_for={"ops/a": "old", "ops/b": "ops/a"})
-    patch = restart_patch(again, Occasion("ops/a", CONTENT), NOW)
+    again = ConsumerState(one.consumer, restarted_for={"ops/a": "old", "ops/b": "ops/a"})
+    patch = restart_patch(again, RestartCause("ops/a", CONTENT), NOW)
     marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR]
     assert marks == f"ops/b=ops/a,ops/a={CONTENT}"
 
 
-def seen(name: str, *, healthy: bool = False, created: datetime | None = None) -> Seen:
-    return Seen(Consumer("team-a", "Deployment", name), healthy, created=created)
+def seen(name: str, *, healthy: bool = False, created: datetime | None = None) -> ConsumerState:
+    return ConsumerState(Consumer("team-a", "Deployment", name), healthy, created=created)
 
 
 def test_only_consumers_that_were_healthy_before_stop_a_rollout() -> None:

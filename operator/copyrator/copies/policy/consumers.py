@@ -28,7 +28,7 @@ _HEALTHY: Final = (Status.CURRENT, Status.TERMINATING)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConsumerState:
     """A consumer as it was read."""
 
     consumer: Consumer
@@ -48,7 +48,7 @@ class Seen:
 
 def read_consumer(
     kind: str, body: Mapping[str, Any], copies: tuple[str, frozenset[str]]
-) -> Seen | None:
+) -> ConsumerState | None:
     """A workload of this kind; None where its pods use none of the copies (kind and names)."""
     metadata, spec = _map(body, "metadata"), _map(body, "spec")
     if not any(name in copies[1] for name in names_used(copies[0], _map(spec, "template"))):
@@ -56,7 +56,7 @@ def read_consumer(
     result = compute(kind, body)
     annotations = _map(metadata, "annotations")
     wants = annotations.get(names.ANN_RESTART) == "true" and spec.get("paused") is not True
-    return Seen(
+    return ConsumerState(
         Consumer(str(metadata.get("namespace")), kind, str(metadata.get("name"))),
         healthy=result.status in _HEALTHY,
         lacks=_one_line(result.message or result.status.value),
@@ -112,13 +112,13 @@ def _in_environment(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
 # --- decisions -----------------------------------------------------------------------------------
 
 
-def unhealthy(seen: Iterable[Seen]) -> tuple[str, ...]:
+def unhealthy(seen: Iterable[ConsumerState]) -> tuple[str, ...]:
     """The consumers that aren't healthy before a step; at most UNHEALTHY_BEFORE."""
     found = sorted(one.consumer.to_string() for one in seen if not one.healthy)
     return tuple(found[:UNHEALTHY_BEFORE])
 
 
-def newly_unhealthy(state: RolloutState, seen: Iterable[Seen]) -> Seen | None:
+def newly_unhealthy(state: RolloutState, seen: Iterable[ConsumerState]) -> ConsumerState | None:
     """The first consumer that was healthy before the step and isn't now.
 
     One that was created after the rollout began wasn't healthy before.
@@ -135,7 +135,7 @@ def newly_unhealthy(state: RolloutState, seen: Iterable[Seen]) -> Seen | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class RestartCause:
     """Why consumers are restarted."""
 
     rule: str
@@ -145,20 +145,20 @@ class Occasion:
     """A change back: only those that were restarted for another content."""
 
 
-def to_restart(occasion: Occasion, seen: Iterable[Seen]) -> Sequence[Seen]:
+def to_restart(cause: RestartCause, seen: Iterable[ConsumerState]) -> Sequence[ConsumerState]:
     """Those to restart: once for each content."""
     found = []
     for one in seen:
-        last = one.restarted_for.get(occasion.rule, "")
-        if one.may_restart and last != occasion.content and (last or not occasion.back):
+        last = one.restarted_for.get(cause.rule, "")
+        if one.may_restart and last != cause.content and (last or not cause.back):
             found.append(one)
     return found
 
 
-def restart_patch(one: Seen, occasion: Occasion, now: datetime) -> dict[str, Any]:
+def restart_patch(one: ConsumerState, cause: RestartCause, now: datetime) -> dict[str, Any]:
     """What ``kubectl rollout restart`` patches, and the mark that it was done."""
-    others = [pair for pair in one.restarted_for.items() if pair[0] != occasion.rule]
-    marks = [*others, (occasion.rule, occasion.content)][-RESTARTED_FOR:]
+    others = [pair for pair in one.restarted_for.items() if pair[0] != cause.rule]
+    marks = [*others, (cause.rule, cause.content)][-RESTARTED_FOR:]
     template = {"metadata": {"annotations": {_RESTARTED_AT: format_time(now)}}}
     return {
         "metadata": {
