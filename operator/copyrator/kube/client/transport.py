@@ -114,8 +114,8 @@ class Transport:
         self._alone = alone
         self._metrics = metrics
         self._watch_connections = watch_connections
-        self._watch_places = asyncio.Semaphore(watch_connections)
-        self._request_places = asyncio.Semaphore(REQUEST_CONNECTIONS)
+        self._watch_slots = asyncio.Semaphore(watch_connections)
+        self._request_slots = asyncio.Semaphore(REQUEST_CONNECTIONS)
         self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -155,7 +155,7 @@ class Transport:
         await self._limit.pause()
         slot = self._limit.slot() if call.writes else self._read_slot()
         attempt = nullcontext() if self._alone else self.connection.requests.attempt()
-        async with slot, attempt, self._request_places:
+        async with slot, attempt, self._request_slots:
             started = time.perf_counter()
             code = 0
             try:
@@ -213,7 +213,7 @@ class Transport:
     async def _watch_slot(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(WATCH_PATIENCE):
-                await self._watch_places.acquire()
+                await self._watch_slots.acquire()
         except TimeoutError:
             raise Unreachable(
                 f"no connection is free for a watch, the limit is {self._watch_connections}; "
@@ -223,7 +223,7 @@ class Transport:
         try:
             yield
         finally:
-            self._watch_places.release()
+            self._watch_slots.release()
 
     @asynccontextmanager
     async def _answer(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
