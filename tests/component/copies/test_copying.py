@@ -286,7 +286,7 @@ async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_fi
     assert cluster.copies("configmaps", "app") == ["team"]
     # Nobody comes: the finalizer stands there from other settings.
     monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
-    other.controller._rules._remover._help_at.clear()
+    other.controller._rules._remover._takeover_at.clear()
     other.controller._context.requeue_all_rules()
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     assert cluster.copies("configmaps", "app") == []

@@ -150,7 +150,7 @@ def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
         ("freeze", "NotJudged"),
         ("approval", "NotJudged"),
     ]
-    assert "by the options of copyrator verify" in said["signature"][2]
+    assert "with the options of copyrator verify" in said["signature"][2]
     assert "copyrator plan bundle shows it" in said["approval"][2]
     assert said["freeze"][2] == "get namespaces is forbidden"
     assert "signature" not in rows(found, signed=True)
