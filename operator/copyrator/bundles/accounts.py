@@ -44,7 +44,7 @@ class Accounts:
         self._context = context
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
 
-    def has_come(self, spec: BundleSpec) -> bool:
+    def is_cleared(self, spec: BundleSpec) -> bool:
         """Whether another Bundle's request found the missing account, or was refused."""
         return (spec.namespace, spec.service_account) not in self._missing
 
@@ -69,11 +69,11 @@ class Accounts:
         try:
             text = await missing_account(self._context.client, spec)
         except Forbidden:
-            self._visit_waiting(entry.key, account)  # unknown from now on: each reports it itself
+            self._requeue_waiting(entry.key, account)  # unknown from now on: each reports it itself
             raise
         found = self._missing.get(account)
         if text is None:
-            self._visit_waiting(entry.key, account)
+            self._requeue_waiting(entry.key, account)
             return None
         if found is None:
             found = self._missing[account] = _MissingAccount(text, now, now, FIRST_CHECK / 2)
@@ -86,7 +86,7 @@ class Accounts:
         found.waiting.add(entry.key)
         return text
 
-    def _visit_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
+    def _requeue_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
         found = self._missing.pop(account, None)
         if found is not None:
             for key in found.waiting - {finder}:

@@ -21,7 +21,7 @@ from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
 
 BLOCKED_AFTER: Final = 10.0
 """Seconds that a Job may take to start before its pods are read."""
-LOOK_AGAIN: Final = 30.0
+RECHECK_SECONDS: Final = 30.0
 """Seconds between two reads of the pods of a Job that hasn't ended."""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.entry import BundleEntry
 
-_NOBODY: Final[Mapping[BundleKey, None]] = {}
+_NO_KEYS: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024
 """Deleted Bundles for which late events may still arrive."""
 
@@ -101,7 +101,7 @@ class BundleCache:
 
     def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
         """The Bundles that are to be promoted from this one, which needn't exist or allow it."""
-        return self._promoted.get(key, _NOBODY)
+        return self._promoted.get(key, _NO_KEYS)
 
     def _unlink(self, entry: BundleEntry) -> None:
         for source in entry.promoted_from:

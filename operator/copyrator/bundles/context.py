@@ -25,7 +25,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.dependencies import support
+from copyrator.bundles.dependencies import readiness
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.memory import Memory
 from copyrator.bundles.policy.gates import Gates
@@ -110,7 +110,7 @@ class Context:
         allowed = settings.allowed_service_accounts, settings.allowed_images
         return refusal(spec, *allowed, settings.allowed_secrets)
 
-    def stand_in(self, key: BundleKey) -> BundleSpec:
+    def default_spec(self, key: BundleKey) -> BundleSpec:
         """A spec of the settings' defaults alone, in place of one that isn't valid."""
         defaults = self.defaults
         return BundleSpec(
@@ -150,7 +150,7 @@ class Context:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
-    def judge_again(self, key: BundleKey, spec: BundleSpec) -> None:
+    def reevaluate(self, key: BundleKey, spec: BundleSpec) -> None:
         """Decide at the next reconcile; an answer of the registry of the last interval will do.
 
         That is another one than what may be going on now: it may have read what has changed since.
@@ -161,42 +161,42 @@ class Context:
         else:
             memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
 
-    def judge_anew(self, key: BundleKey, spec: BundleSpec) -> None:
+    def reevaluate_now(self, key: BundleKey, spec: BundleSpec) -> None:
         """The same at once, also where there was nothing to do."""
         if memory := self.memories.get(key):
             memory.settled = None
-        self.judge_again(key, spec)
+        self.reevaluate(key, spec)
         self.queue.add(key)
 
-    def look_at(self, key: BundleKey, moment: datetime) -> None:
+    def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
         """Reconcile the Bundle at this time, whatever else it waits for then."""
         memory = self.memory(key)
-        memory.look_at = min(memory.look_at or moment, moment)
+        memory.recheck_at = min(memory.recheck_at or moment, moment)
 
     def take(self, entry: BundleEntry) -> bool:
         """Store a Bundle; False where nothing changed (BundleCache.take)."""
         before = self.bundles.get(entry.key)
-        news = self.bundles.take(entry)
-        if news:
-            self._tell_rivals(before, entry)
-            self._tell_dependants(before, entry)
-            self._tell_promoted(before, entry)
-            self._tell_sources(before, entry)
-        return news
+        changed = self.bundles.take(entry)
+        if changed:
+            self._requeue_rivals(before, entry)
+            self._requeue_dependants(before, entry)
+            self._requeue_promoted(before, entry)
+            self._requeue_sources(before, entry)
+        return changed
 
     def remove(self, key: BundleKey, uid: str) -> bool:
         """Remove a deleted Bundle; False where nothing changed."""
         before = self.bundles.get(key)
-        news = self.bundles.remove(key, uid)
-        if news:
-            self._tell_rivals(before, None)
-            self._tell_dependants(before, None)
-            self._tell_promoted(before, None)
-        return news
+        changed = self.bundles.remove(key, uid)
+        if changed:
+            self._requeue_rivals(before, None)
+            self._requeue_dependants(before, None)
+            self._requeue_promoted(before, None)
+        return changed
 
-    def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+    def _requeue_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Queue the other Bundles of a release whose owner may have changed."""
-        if _stake(before) == _stake(after):
+        if _ownership_inputs(before) == _ownership_inputs(after):
             return
         releases = {one for entry in (before, after) if entry is not None for one in entry.releases}
         changed = {entry.key for entry in (before, after) if entry is not None}
@@ -208,15 +208,15 @@ class Context:
                     memory.settled = None  # its conflict message may have changed
                 self.queue.add(rival.key)
 
-    def _tell_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+    def _requeue_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Queue the Bundles that wait for one whose readiness, or own dependencies, changed."""
         entry = after or before
-        if entry is None or support(before) == support(after):
+        if entry is None or readiness(before) == readiness(after):
             return
         for key in self.bundles.dependants_of(entry.key):
-            self._ask_gates_again(key)
+            self._reevaluate_gates(key)
 
-    def _tell_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+    def _requeue_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Queue the Bundles that are promoted from one whose evidence, or consent, changed."""
         entry = after or before
         promoted = self.bundles.promoted_of(entry.key) if entry else ()
@@ -226,9 +226,9 @@ class Context:
         for key in promoted:
             was, may = (promotions.allows(one, key.namespace) for one in (before, after))
             if was != may or (shown and may):
-                self._ask_gates_again(key)
+                self._reevaluate_gates(key)
 
-    def _tell_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
+    def _requeue_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
         """Queue the Bundles whose soak is to be kept from now on."""
         new = set(after.promoted_from) - set(before.promoted_from if before else ())
         for key in new:
@@ -236,13 +236,13 @@ class Context:
             if source is not None and key.namespace == after.key.namespace:
                 self.queue.add(key)
 
-    def _ask_gates_again(self, key: BundleKey) -> None:
+    def _reevaluate_gates(self, key: BundleKey) -> None:
         """Something that its gates judge by has changed; no registry is asked."""
         found = self.bundles.get(key)
         if found is None:
             return
         if isinstance(found.spec, BundleSpec):
-            self.judge_anew(key, found.spec)
+            self.reevaluate_now(key, found.spec)
         else:
             self.queue.add(key)
 
@@ -253,12 +253,12 @@ class Context:
             self.slots.give_back(memory.slot)
         self.scheduler.remove(key)
 
-    def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
+    def requeue_at(self, key: BundleKey, *moments: datetime | None) -> None:
         """Requeue the Bundle at the earliest of these times, or of those it has besides."""
         known = [moment for moment in moments if moment is not None]
         memory = self.memory(key)
         now, account_at = self.clock(), memory.account_at if known else None
-        known += [at for at in (account_at, memory.look_at) if at is not None and at > now]
+        known += [at for at in (account_at, memory.recheck_at) if at is not None and at > now]
         if not known:
             self.scheduler.remove(key)
             return
@@ -271,7 +271,7 @@ def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMo
     return tuple((Globs((glob,)), ApprovalMode(mode)) for glob, mode in pairs)
 
 
-def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
+def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
     """The fields of a Bundle that decide which one owns a release."""
     if entry is None:
         return ()

@@ -268,7 +268,7 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
-    results = () if _is_old_news(case) else case.results
+    results = () if _is_deployed_held(case) else case.results
     status = replace(
         case.status,
         gates=gates.recorded(results),
@@ -286,7 +286,7 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     return resolved(status, available, next_poll, case.now)
 
 
-def _is_old_news(case: Case) -> bool:
+def _is_deployed_held(case: Case) -> bool:
     """Whether a version gate holds back what is deployed, and nothing else is asked for.
 
     Then no update is pending: the condition Verified says it.

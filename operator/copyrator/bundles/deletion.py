@@ -47,12 +47,12 @@ class Deletions:
         if not held or memory.remove_finalizer == entry.uid:
             return
         await self._jobs.end_plans(entry.key, entry.uid)
-        if await self._is_hopeless(entry):
+        if await self._skips_uninstall(entry):
             await self._remove_finalizer(entry)
         elif deploy_runs or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
             await self._writer.write(entry, entry.status, ready_conditions.uninstalling(text))
-        elif await self._is_free(entry):
+        elif await self._has_nothing_to_uninstall(entry):
             await self._remove_finalizer(entry)
         else:
             progress = await self._uninstalls.visit(entry, self._uninstallable(entry))
@@ -66,17 +66,17 @@ class Deletions:
         await self._writer.remove_finalizer(entry)
         self._context.memory(entry.key).remove_finalizer = entry.uid
 
-    async def _is_hopeless(self, entry: BundleEntry) -> bool:
+    async def _skips_uninstall(self, entry: BundleEntry) -> bool:
         """Whether not to wait any longer: on the user's request, or in a Terminating namespace."""
         if entry.annotations.get(names.ANN_FORCE_DELETE) == "true":
             self._orphan(entry, "force-delete")
-        elif await self._is_namespace_going(entry.key.namespace):
+        elif await self._is_namespace_terminating(entry.key.namespace):
             self._orphan(entry, "namespace-terminating")
         else:
             return False
         return True
 
-    async def _is_free(self, entry: BundleEntry) -> bool:
+    async def _has_nothing_to_uninstall(self, entry: BundleEntry) -> bool:
         """Whether there is nothing to uninstall, or the release is to stay."""
         if not entry.has_release:
             return True
@@ -96,7 +96,7 @@ class Deletions:
             return True
         return not entry.has_deployed and await self._is_never_installed(entry)
 
-    async def _is_namespace_going(self, namespace: str) -> bool:
+    async def _is_namespace_terminating(self, namespace: str) -> bool:
         try:
             body = await self._context.client.get(NAMESPACES, None, namespace)
         except NotFound:
@@ -139,6 +139,6 @@ class Deletions:
         """The spec for the uninstall: where the release is, even if the spec is invalid now."""
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
-            spec = self._context.stand_in(entry.key)
+            spec = self._context.default_spec(entry.key)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec

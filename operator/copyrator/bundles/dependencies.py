@@ -31,7 +31,7 @@ def _unready(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str
     return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
 
 
-def support(entry: BundleEntry | None) -> tuple[object, ...]:
+def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
     """What those which depend on a Bundle wait for: with an equal one nothing changes for them."""
     if entry is None:
         return ()

@@ -97,10 +97,10 @@ class Deploys:
         memory, freezes = self._context.memory(entry.key), self._freezes.of(spec)
         await self._visit(entry, spec)
         if self._freezes.of(spec) != freezes:
-            self._context.judge_anew(entry.key, spec)
+            self._context.reevaluate_now(entry.key, spec)
         if memory.asked_since is not None:
             return  # the registry's answer queues it; until then it would only be queued again
-        if memory.look_at is not None and memory.look_at <= self._context.clock():
+        if memory.recheck_at is not None and memory.recheck_at <= self._context.clock():
             self._context.queue.add(entry.key)  # it has passed meanwhile
 
     async def _visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -139,7 +139,7 @@ class Deploys:
         """Its updates are off: nothing is requested from the registry, planned or deployed."""
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = memory.again = None
-        self._context.wake_at(entry.key)
+        self._context.requeue_at(entry.key)
         if not self._plans.is_made(entry, status):
             status = approval.paused(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
@@ -161,7 +161,7 @@ class Deploys:
         settled = known in (memory.settled, memory.settled_without_account)
         if settled and observed is None:
             self._resolutions.set_next_poll(entry, spec, resolution, self._context.clock())
-            self._context.wake_at(entry.key, memory.next_poll)
+            self._context.requeue_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
         elif await self._decide(entry, spec, resolution, values_hash, observed):
@@ -169,7 +169,7 @@ class Deploys:
         memory.desired = desired
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
-        self._resolutions.taken(entry, asked_since)
+        self._resolutions.mark_handled(entry, asked_since)
 
     async def _take_over(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
@@ -199,7 +199,7 @@ class Deploys:
         verdict = ready_conditions.unusable(error.reason, error.message, status)
         await self._writer.write(entry, status, verdict)
         memory.poll_failures, memory.next_poll = failures, next_poll
-        self._context.wake_at(entry.key, next_poll)
+        self._context.requeue_at(entry.key, next_poll)
 
     async def _report_missing(
         self,
@@ -221,7 +221,7 @@ class Deploys:
         )
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = None
-        self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
+        self._context.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
         self,
@@ -272,7 +272,7 @@ class Deploys:
             return True
         if not await self._plans.begin(entry, spec, status, case.target, verdict):
             return False
-        self._context.wake_at(entry.key, self._context.memory(entry.key).next_poll)
+        self._context.requeue_at(entry.key, self._context.memory(entry.key).next_poll)
         return True
 
     async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
@@ -282,15 +282,15 @@ class Deploys:
         written = await self._writer.write(case.entry, status, verdict)
         if case.is_plan_dropped or case.is_drift_dropped:
             await self._plans.discard(written)
-        judge_at = plan_due.next_look(status)
-        comes_of_age = age.next_look(status, case.spec, case.now)
+        judge_at = plan_due.next_check(status)
+        comes_of_age = age.next_check(status, case.spec, case.now)
         promoted = None
         if promotion.is_waiting(status):
             promoted = self._resolutions.next_promotion(case.spec, case.now)
         awaited = until or judge_at or comes_of_age or promoted
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
-        self._context.wake_at(
+        self._context.requeue_at(
             case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
         )
         return written
@@ -309,16 +309,16 @@ class Deploys:
         verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
         memory.settled_without_account = case.known(written)
-        self._context.wake_at(entry.key, memory.next_poll)
+        self._context.requeue_at(entry.key, memory.next_poll)
         return True
 
     async def _look_for_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Check whether the account exists now; then continue with the last resolution."""
         memory = self._context.memory(entry.key)
-        if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
+        if not self._accounts.is_cleared(spec) and await self._accounts.missing(entry, spec):
             return
         memory.settled_without_account = memory.account_at = None
-        self._context.judge_again(entry.key, spec)
+        self._context.reevaluate(entry.key, spec)
 
     async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
         """Record the attempt, then create its Job."""

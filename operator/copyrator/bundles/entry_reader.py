@@ -82,7 +82,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
-        judge_at=plan_due.next_look(status),
+        judge_at=plan_due.next_check(status),
         is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,

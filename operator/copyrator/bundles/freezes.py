@@ -186,7 +186,7 @@ class Freezes:
         if entry.is_running:
             self._context.queue.add(entry.key, Priority.URGENT)
         elif isinstance(entry.spec, BundleSpec) and (entry.is_held or entry.correctable):
-            self._context.judge_anew(entry.key, entry.spec)
+            self._context.reevaluate_now(entry.key, entry.spec)
 
 
 def _denied(watch: Registration) -> Forbidden | None:

@@ -50,8 +50,8 @@ class Health:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._watches = HealthWatches(context, self._news)
-        self._due: DueScheduler[BundleKey] = DueScheduler(self._look, clock=context.monotonic)
+        self._watches = HealthWatches(context, self._on_change)
+        self._due: DueScheduler[BundleKey] = DueScheduler(self._requeue, clock=context.monotonic)
         self._memories: dict[BundleKey, _Memory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -114,7 +114,7 @@ class Health:
             self._look_at(entry.key, memory.written_at + hold)
         memory.version = entry.resource_version
         view = self._view(entry, status)
-        late = health.turns_late(status, view, now) if view is not None else None
+        late = health.grace_ends_at(status, view, now) if view is not None else None
         if late is not None:
             self._look_at(entry.key, late)
         return None
@@ -141,7 +141,7 @@ class Health:
             return health.overridden(other)
         return self._watches.view(release)
 
-    def _news(self, key: BundleKey) -> None:
+    def _on_change(self, key: BundleKey) -> None:
         self._look_at(key, self._context.monotonic() + SETTLE_SECONDS)
 
     def _look_at(self, key: BundleKey, moment: float) -> None:
@@ -149,7 +149,7 @@ class Health:
         if known is None or moment < known:
             self._due.set(key, moment)
 
-    def _look(self, key: BundleKey) -> None:
+    def _requeue(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):
             memory.version = ""
             self._context.queue.add(key)

@@ -34,7 +34,7 @@ Release = tuple[str, str]
 """Namespace and name."""
 
 KINDS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
-LOOK_SECONDS: Final = 5.0
+CHECK_SECONDS: Final = 5.0
 """Seconds between two checks whether watches work, are refused, or may be retried."""
 SETTLE_SECONDS: Final = 0.05
 """Seconds in which further changes are collected before the watches are arranged."""
@@ -64,12 +64,12 @@ class _Scope:
         self,
         context: Context,
         place: Place,
-        on_news: Callable[[Release], None],
+        on_change: Callable[[Release], None],
         on_synced: Callable[[], None],
     ) -> None:
         self.by_release: dict[Release, ReleaseObjects] = {}
         self._clock = context.monotonic
-        self._on_news = on_news
+        self._on_change = on_change
         self._registrations = [
             context.informers.acquire(
                 WatchSpec(
@@ -111,18 +111,18 @@ class _Scope:
         after = (name.namespace, new.release) if new is not None and new.release else None
         if before is not None and before == after and new is not None:
             self.by_release[before].replace(named, new, now)
-            if not new.says_the_same(old):
-                self._on_news(before)
+            if not new.is_equivalent(old):
+                self._on_change(before)
             return
         if before is not None:
             objects = self.by_release[before]
             objects.remove(named)
             if not objects.count:
                 del self.by_release[before]
-            self._on_news(before)
+            self._on_change(before)
         if after is not None and new is not None:
             self.by_release.setdefault(after, ReleaseObjects()).add(named, new, now)
-            self._on_news(after)
+            self._on_change(after)
 
 
 class HealthWatches:
@@ -130,18 +130,18 @@ class HealthWatches:
 
     Args:
         context: the controller's.
-        on_news: called with a Bundle whose release may have changed; cheap, often.
+        on_change: called with a Bundle whose release may have changed; cheap, often.
     """
 
-    def __init__(self, context: Context, on_news: Callable[[BundleKey], None]) -> None:
+    def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
         self._context = context
-        self._on_news = on_news
+        self._on_change = on_change
         self._of: dict[BundleKey, Release] = {}
         self._asked: dict[Release, tuple[BundleKey, ...]] = {}
         self._spaces: dict[str, set[BundleKey]] = {}
         self._since: dict[str, float] = {}
         """When a namespace was asked for first."""
-        self._told: dict[str, _Scope | Fault | None] = {}
+        self._reported: dict[str, _Scope | Fault | None] = {}
         """What its Bundles know of it."""
         self._open: dict[Place, _Scope] = {}
         self._chosen: set[Place] = set()
@@ -181,7 +181,7 @@ class HealthWatches:
         self._spaces[space].discard(key)
         if not self._spaces[space]:
             del self._spaces[space], self._since[space]
-            self._told.pop(space, None)
+            self._reported.pop(space, None)
 
     def view(self, release: Release) -> View | None:
         """The objects of a release that is followed; None while they haven't been listed yet."""
@@ -227,7 +227,7 @@ class HealthWatches:
 
     def _release_changed(self, release: Release) -> None:
         for key in self._asked.get(release, ()):
-            self._on_news(key)
+            self._on_change(key)
 
     # --- which watches are open -------------------------------------------------------------------
 
@@ -235,13 +235,13 @@ class HealthWatches:
         """Arrange the watches until none is asked for."""
         while self._spaces or self._open:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
             self._changed.clear()
             try:
                 await self._arrange()
-                self._tell()
+                self._report_changes()
             except Exception:
                 log.exception("can't update the watches of releases")
 
@@ -319,20 +319,20 @@ class HealthWatches:
         before = self._denied.get(place)
         delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
         self._denied[place] = _Denied(why, self._context.monotonic() + delay, delay)
-        say = log.info if before is None else log.debug
-        say("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
+        emit = log.info if before is None else log.debug
+        emit("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
         if place in self._open:
             self._open.pop(place).close()
         self._changed.set()
 
-    def _tell(self) -> None:
+    def _report_changes(self) -> None:
         """Report to the Bundles of each namespace whether its objects are shown now."""
         for space, keys in self._spaces.items():
             state = self._state(space)
-            if space not in self._told or self._told[space] != state:
-                self._told[space] = state
+            if space not in self._reported or self._reported[space] != state:
+                self._reported[space] = state
                 for key in keys:
-                    self._on_news(key)
+                    self._on_change(key)
 
 
 def needed(place: Place) -> Iterable[Refusal]:

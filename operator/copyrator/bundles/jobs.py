@@ -54,9 +54,9 @@ class Jobs:
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
         self._registration = self._context.informers.acquire(
-            spec, self._changed, on_synced=self._visit_all
+            spec, self._changed, on_synced=self._requeue_all
         )
-        self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
+        self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
         """End the watch."""
@@ -138,7 +138,7 @@ class Jobs:
                 continue
             now = self._context.clock()
             if end := plan_due.waits_until(entry.status, now):
-                self._context.look_at(entry.key, end)
+                self._context.reconcile_at(entry.key, end)
             await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
 
     async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
@@ -245,7 +245,7 @@ class Jobs:
             self.plan_changed(key, record.name, new is None or new.done)
         self._context.queue.add(key, Priority.URGENT)
 
-    async def _keep_looking(self) -> None:
+    async def _check_health(self) -> None:
         """Requeue all Bundles once a permission is missing: they report it.
 
         The watch itself requeues them when it works again.
@@ -255,9 +255,9 @@ class Jobs:
             await asyncio.sleep(HEALTH_SECONDS)
             before, missing = missing, not self.synced and self.forbidden is not None
             if missing and not before:
-                self._visit_all()
+                self._requeue_all()
 
-    def _visit_all(self) -> None:
+    def _requeue_all(self) -> None:
         for entry in self._context.bundles:
             self._context.queue.add(entry.key, Priority.RESYNC)
 

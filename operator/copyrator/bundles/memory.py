@@ -60,7 +60,7 @@ class Memory:
     """The request for a preview for which the registry is asked."""
     preview_since: float = 0.0
     """Monotonic seconds: the registry's answers to it must be at least so new."""
-    look_at: datetime | None = None
+    recheck_at: datetime | None = None
     """When to look again for what blocks a plan's Job, or whether a preview's time is over."""
     values_of: str | None = None
     """The failed plan's Job whose values are deleted once its outcome is in the status."""

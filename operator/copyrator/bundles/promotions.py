@@ -14,7 +14,7 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.policy.soak import standing
+from copyrator.bundles.policy.soak import valid_records
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
 
@@ -36,7 +36,7 @@ def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> Source:
         is_allowed=True,
         hold=hold_text(entry.annotations),
         running=status.deployed.digest,
-        soak=standing(status.soak, parse_time(entry.created)),
+        soak=valid_records(status.soak, parse_time(entry.created)),
     )
 
 

@@ -63,7 +63,7 @@ class BundleReconciler:
         except ApiError:
             raise
         except Exception as error:
-            await self._say_failed(key, error)
+            await self._report_failed(key, error)
             raise
 
     async def _reconcile(self, key: BundleKey) -> Outcome:
@@ -73,7 +73,7 @@ class BundleReconciler:
             return Done()
         if not self.jobs.synced:
             if forbidden := self.jobs.forbidden:
-                await self._say_forbidden(key, forbidden)
+                await self._report_forbidden(key, forbidden)
                 # The status's former condition is written again as soon as the watch works.
                 self.context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
@@ -88,7 +88,7 @@ class BundleReconciler:
         except StaleError:
             return RequeueAfter(0.0)
         except Forbidden as error:
-            await self._say_forbidden(key, error)
+            await self._report_forbidden(key, error)
             raise
         except NotFound as error:
             if self.context.bundles.get(key) is not None:
@@ -96,7 +96,7 @@ class BundleReconciler:
             log.debug("%s was deleted while it was reconciled: %s", key, error)
         return Done()
 
-    async def _say_failed(self, key: BundleKey, error: Exception) -> None:
+    async def _report_failed(self, key: BundleKey, error: Exception) -> None:
         """An internal error at one Bundle affects that one only: its status and an Event report it.
 
         The queue retries with back-off; the workers log the traceback.
@@ -116,7 +116,7 @@ class BundleReconciler:
                 type(second).__name__,
             )
 
-    async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
+    async def _report_forbidden(self, key: BundleKey, error: Forbidden) -> None:
         """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self.context.bundles.get(key)
         if entry is not None:
@@ -146,7 +146,7 @@ class BundleReconciler:
         if entry.is_running:
             await self._observe(entry)
             return
-        self.context.memory(entry.key).look_at = None
+        self.context.memory(entry.key).recheck_at = None
         await self.jobs.limit(entry, spec)
         await self.deploys.visit(entry, spec)
 
@@ -160,7 +160,7 @@ class BundleReconciler:
         """Observe the recorded attempt. False: it has ended, and another reconcile follows."""
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
-            spec = self.context.stand_in(entry.key)
+            spec = self.context.default_spec(entry.key)
         runs = await self.runs.observe(entry, spec)
         if not runs:
             self.context.queue.add(entry.key)
@@ -176,7 +176,7 @@ class BundleReconciler:
         status = replace(status, next_poll_at=None)
         await self.writer.write(entry, status, ready_conditions.refused(reason, message))
         self.context.memory(entry.key).desired = None
-        self.context.wake_at(entry.key)
+        self.context.requeue_at(entry.key)
 
     def _forget(self, key: BundleKey) -> None:
         self.references.forget(key)

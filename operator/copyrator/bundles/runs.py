@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
+from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
@@ -261,9 +261,9 @@ class Runs:
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         if now < patience:
-            self._context.wake_at(entry.key, patience)
+            self._context.requeue_at(entry.key, patience)
             return
-        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
+        self._context.requeue_at(entry.key, now + timedelta(seconds=RECHECK_SECONDS))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:
@@ -316,7 +316,7 @@ class Runs:
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None:
             await self._seals.remove_others(entry, plan_record.needed(status))
-            self._context.judge_again(entry.key, spec)  # for the baseline
+            self._context.reevaluate(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.
             self._context.memory(entry.key).desired = None

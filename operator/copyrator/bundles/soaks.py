@@ -36,7 +36,7 @@ def with_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> Bun
     return status if soak == status.soak else replace(status, soak=soak)
 
 
-def tell(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
+def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
     """Emit an Event where a version that is, or was, deployed there doesn't count any more."""
     if not soak or soak == entry.status.soak:
         return

@@ -92,7 +92,7 @@ class StatusWriter:
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
             status = failed(status, entry.request)
-        if not _says_something_new(entry, status):
+        if not _has_changed(entry, status):
             return entry
         status = self._with_health(entry, status)
         written = await self._replace(entry, status)
@@ -175,7 +175,7 @@ class StatusWriter:
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
-        soaks.tell(self._context, entry, status.soak)
+        soaks.record_breaks(self._context, entry, status.soak)
         return written
 
     async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
@@ -310,7 +310,7 @@ def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata | guard}
 
 
-def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
+def _has_changed(entry: BundleEntry, status: BundleStatus) -> bool:
     """Compare with the stored status. A nextPollAt later by whole intervals is no change."""
     old = entry.status
     if replace(status, next_poll_at=None, force_update=None) != replace(

@@ -41,7 +41,7 @@ SETTLE: Final = 0.05
 """Seconds after a change in which further ones are collected before the policy is read."""
 RETRY: Final = 15.0
 """Seconds after which a policy that can't be read or watched is read again."""
-LOOK: Final = 2.0
+UNREAD_RETRY: Final = 2.0
 """The same until it was read once."""
 _POLICY: Final = ObjectRef(ValuesKind.CONFIG_MAP, CONFIG_MAP)
 
@@ -101,7 +101,7 @@ class TrustStore:
 
     async def _keep_reading(self) -> None:
         while True:
-            await self._news()
+            await self._wait_for_change()
             self._changed.clear()
             try:
                 await self._read()
@@ -109,12 +109,12 @@ class TrustStore:
                 log.exception("the signature policy can't be read: %s", type(error).__name__)
                 self._take(SignaturePolicy(fault=f"internal error ({type(error).__name__})"), {})
 
-    async def _news(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until something may have changed: at once where no watch tells so."""
         watches = self._watches.values()
         watched = self.ready and self._read_well and all(one.synced for one in watches)
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if watched else RETRY if self.ready else LOOK):
+            async with asyncio.timeout(None if watched else RETRY if self.ready else UNREAD_RETRY):
                 await self._changed.wait()
         await asyncio.sleep(SETTLE)
 

@@ -26,7 +26,7 @@ from copyrator.kube.events import NORMAL
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY: Final = 10.0
-_LOOK_AGAIN: Final = 15.0
+_RECHECK_SECONDS: Final = 15.0
 
 
 class Progress(Enum):
@@ -84,14 +84,14 @@ class Uninstalls:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = ready_conditions.uninstalling(text)
-        if job.created and now - job.created > timedelta(seconds=_LOOK_AGAIN):
+        if job.created and now - job.created > timedelta(seconds=_RECHECK_SECONDS):
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
                 verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
-        self._context.wake_at(entry.key, now + timedelta(seconds=_LOOK_AGAIN))
+        self._context.requeue_at(entry.key, now + timedelta(seconds=_RECHECK_SECONDS))
 
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
         """After a failure: report it, and return whether it is too early to retry."""
@@ -109,17 +109,17 @@ class Uninstalls:
             f"Job {job.name}: {why[-512:]}"
         )
         await self._writer.write(entry, entry.status, verdict)
-        self._context.wake_at(entry.key, due)
+        self._context.requeue_at(entry.key, due)
         return True
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
-        again = self._context.clock() + timedelta(seconds=_LOOK_AGAIN)
+        again = self._context.clock() + timedelta(seconds=_RECHECK_SECONDS)
         if refused := self._context.refusal(spec):
-            await self._say_failed(entry, f"Uninstalling is blocked: {refused}")
+            await self._report_failed(entry, f"Uninstalling is blocked: {refused}")
             return Progress.UNDER_WAY
         if missing := await missing_account(self._context.client, spec):
-            await self._say_failed(entry, f"Uninstalling is blocked: {missing}")
-            self._context.wake_at(entry.key, again)
+            await self._report_failed(entry, f"Uninstalling is blocked: {missing}")
+            self._context.requeue_at(entry.key, again)
             return Progress.UNDER_WAY
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
         verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
@@ -132,9 +132,9 @@ class Uninstalls:
             if error.transient:
                 raise
             text = f"The API server rejected the uninstall Job: {error.message}"
-            await self._say_failed(entry, text)
-        self._context.wake_at(entry.key, again)
+            await self._report_failed(entry, text)
+        self._context.requeue_at(entry.key, again)
         return Progress.UNDER_WAY
 
-    async def _say_failed(self, entry: BundleEntry, text: str) -> None:
+    async def _report_failed(self, entry: BundleEntry, text: str) -> None:
         await self._writer.write(entry, entry.status, ready_conditions.uninstall_failed(text))

@@ -16,7 +16,7 @@ DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0
 
 
-def left_alone(host: str, status: int, seconds: float) -> RegistryError:
+def paused(host: str, status: int, seconds: float) -> RegistryError:
     """The error of a blocked host; its text is constant, whatever the remaining time."""
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")

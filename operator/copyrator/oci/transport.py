@@ -22,7 +22,7 @@ from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, chec
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
 from copyrator.oci.exchange import Answer, Request, Sink, Trust
-from copyrator.oci.failures import failure, left_alone, retry_after
+from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
     KEPT_ALIVE,
@@ -118,13 +118,13 @@ class Transport:
                 await host.turn()
                 left = host.blocked_until - time.monotonic()
                 if left > 0:
-                    raise left_alone(name, host.blocked_by, left)
+                    raise paused(name, host.blocked_by, left)
                 async with self._requests.place(name):
                     answer = await self._counted(request, url)
             if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
                 wait = retry_after(answer.headers)
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
-                raise left_alone(name, answer.status, wait)
+                raise paused(name, answer.status, wait)
         if answer.status >= 500:
             raise Unreachable(
                 f"{name} responds with {answer.status} to {request.method} {url.path}"

@@ -40,7 +40,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
         (writing, "SETTLE_SECONDS", 0.05),
         (writing, "STATUS_SECONDS", 0.1),
         (writing, "MESSAGE_SECONDS", 0.2),
-        (watching, "LOOK_SECONDS", 0.05),
+        (watching, "CHECK_SECONDS", 0.05),
         (watching, "SETTLE_SECONDS", 0.01),
         (watching, "FIRST_RETRY", 0.2),
         (watching, "LONGEST_RETRY", 0.4),

@@ -160,13 +160,13 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
 def test_the_next_one_to_become_old_enough_is_known() -> None:
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
-    assert age.next_look(status, spec(), NOW) == NOW + HOUR
-    assert age.next_look(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
-    assert age.next_look(status, spec(), NOW + 2 * HOUR) is None
-    assert age.next_look(status, spec(min_age=0.0), NOW) is None
-    assert not age.has_come(status, spec(min_age=0.0), None, NOW)
-    assert not age.has_come(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
-    assert age.has_come(status, spec(), None, NOW + HOUR)
-    assert age.has_come(status, spec(), NOW, NOW + HOUR)
-    assert not age.has_come(status, spec(), NOW + HOUR, NOW + HOUR)
-    assert age.has_come(status, spec(), NOW + HOUR, NOW + 2 * HOUR)
+    assert age.next_check(status, spec(), NOW) == NOW + HOUR
+    assert age.next_check(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
+    assert age.next_check(status, spec(), NOW + 2 * HOUR) is None
+    assert age.next_check(status, spec(min_age=0.0), NOW) is None
+    assert not age.has_matured(status, spec(min_age=0.0), None, NOW)
+    assert not age.has_matured(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
+    assert age.has_matured(status, spec(), None, NOW + HOUR)
+    assert age.has_matured(status, spec(), NOW, NOW + HOUR)
+    assert not age.has_matured(status, spec(), NOW + HOUR, NOW + HOUR)
+    assert age.has_matured(status, spec(), NOW + HOUR, NOW + 2 * HOUR)

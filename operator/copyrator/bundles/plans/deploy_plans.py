@@ -88,7 +88,7 @@ class Plans:
         status = plan_decision.decided(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
             return None
-        self._context.judge_again(entry.key, spec)
+        self._context.reevaluate(entry.key, spec)
         return status
 
     async def _tidy(self, entry: BundleEntry, spec: BundleSpec) -> None:

@@ -107,7 +107,7 @@ class Drifts:
             await self._tidy(entry)
         if entry.correctable is not None and memory.correctable != entry.correctable:
             memory.correctable = entry.correctable
-            self._context.judge_again(entry.key, spec)
+            self._context.reevaluate(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
@@ -115,7 +115,7 @@ class Drifts:
         self._queue.forget(ticket)
         self._memory(entry).missed_until = None
         if due is not None and not is_due:
-            self._context.look_at(entry.key, due)
+            self._context.reconcile_at(entry.key, due)
         return entry
 
     async def _tidy(self, entry: BundleEntry) -> None:

@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
+from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
@@ -149,8 +149,8 @@ class PlanJobs:
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         is_early = now < patience
-        look_at = patience if is_early else now + timedelta(seconds=LOOK_AGAIN)
-        self._context.look_at(entry.key, look_at)
+        check_at = patience if is_early else now + timedelta(seconds=RECHECK_SECONDS)
+        self._context.reconcile_at(entry.key, check_at)
         if is_early:
             return known
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)

@@ -68,7 +68,7 @@ class PlanPermissions:
         Raises:
             ApiError, StaleError: the status can't be written; the next reconcile tries again.
         """
-        entry = await self._told(entry)
+        entry = await self._recorded(entry)
         if entry.is_unreviewed:
             self._ask_again(entry, spec)
         return entry
@@ -82,7 +82,7 @@ class PlanPermissions:
         """End all reviews."""
         await self._reviews.close()
 
-    async def _told(self, entry: BundleEntry) -> BundleEntry:
+    async def _recorded(self, entry: BundleEntry) -> BundleEntry:
         found = self._reviews.found(entry.key)
         if found is None:
             return entry

@@ -10,7 +10,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 
-LOOK_AGAIN: Final = 30.0
+RECHECK_SECONDS: Final = 30.0
 """Seconds after which a Bundle that waits in the queue asks again."""
 
 
@@ -59,7 +59,7 @@ class PlanQueue:
         self._called.pop(ticket, None)
         if not self._free_for(ticket):
             self._waiting.setdefault(ticket)
-            self._context.queue.add_after(ticket.key, LOOK_AGAIN)
+            self._context.queue.add_after(ticket.key, RECHECK_SECONDS)
             return False
         self._waiting.pop(ticket, None)
         self._beginning[ticket] = job

@@ -106,7 +106,7 @@ class PlanReader:
             readings[job.name] = _Reading(task)
             return None
         if reading.again_at is not None:
-            self._context.look_at(key, reading.again_at)
+            self._context.reconcile_at(key, reading.again_at)
             return reading.delay
         if not reading.task.done():
             return None
@@ -115,7 +115,7 @@ class PlanReader:
         if isinstance(found, PlanDelay):
             again_at = self._context.clock() + timedelta(seconds=LOG_AGAIN)
             readings[job.name] = _Reading(reading.task, found, again_at)
-            self._context.look_at(key, again_at)
+            self._context.reconcile_at(key, again_at)
         return found
 
     def forget(self, key: BundleKey) -> None:

@@ -52,7 +52,7 @@ class Judged:
     """What is missing to Current."""
     generation: int = 0
 
-    def says_the_same(self, other: Judged | None) -> bool:
+    def is_equivalent(self, other: Judged | None) -> bool:
         """Whether it says the same of the same release."""
         return other is not None and (
             (self.release, self.status, self.text, self.generation)
@@ -257,7 +257,7 @@ def _was_unhealthy(conditions: Iterable[Any]) -> bool:
     return found.get("status") == ConditionStatus.FALSE
 
 
-def turns_late(status: BundleStatus, view: View, now: float) -> float | None:
+def grace_ends_at(status: BundleStatus, view: View, now: float) -> float | None:
     """When the condition changes though no object does, in monotonic seconds."""
     if isinstance(view, Fault) or status.attempted.outcome == Outcome.RUNNING:
         return None

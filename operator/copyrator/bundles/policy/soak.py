@@ -66,7 +66,7 @@ def soaked(
         around: the rest of the Bundle.
         now: becomes the beginning and the end of stretches, and nothing else.
     """
-    records = list(standing(known, around.created))
+    records = list(valid_records(known, around.created))
     there, fault = status.deployed, _fault(status, around)
     records = [
         one if one.digest == there.digest else _left(one, status, records, around, now)
@@ -82,7 +82,7 @@ def soaked(
                 records[at] = replace(records[at], longest=None)
         return tuple(records)
     last = records[at] if at is not None else SoakStatus(digest=there.digest)
-    if _goes_on(last, there.time):
+    if _continues(last, there.time):
         return tuple(records)
     if at is not None:
         del records[at]
@@ -90,7 +90,9 @@ def soaked(
         replace(
             last,
             version=there.version,
-            since=format_time(max(_up(now), around.created or now, parse_time(there.time) or now)),
+            since=format_time(
+                max(_ceil_second(now), around.created or now, parse_time(there.time) or now)
+            ),
             until=None,
             broken_by=None,
         )
@@ -98,18 +100,18 @@ def soaked(
     return _bounded(records)
 
 
-def ended_stretch(record: SoakStatus) -> timedelta | None:
+def longest_period(record: SoakStatus) -> timedelta | None:
     """The longest stretch that has ended; None where there is no such evidence."""
     seconds = parse_duration(record.longest) if record.longest else None
     return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
 
 
-def standing(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
+def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
     """The records that count for a Bundle that was created then."""
     return tuple(one for one in known if one.digest and not _is_older(one, created))
 
 
-def _goes_on(record: SoakStatus, deployed_at: str | None) -> bool:
+def _continues(record: SoakStatus, deployed_at: str | None) -> bool:
     """Whether its stretch is of the last deploy; another operator may have led at that one."""
     since, deployed = parse_time(record.since), parse_time(deployed_at)
     return record.until is None and since is not None and (deployed is None or since >= deployed)
@@ -157,7 +159,7 @@ def _ended(record: SoakStatus, fault: _Break, around: Surroundings, now: datetim
     """With its stretch ended now, if it lasts."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
-        longest = max(around.seen.seen(since, now), ended_stretch(record) or timedelta())
+        longest = max(around.seen.seen(since, now), longest_period(record) or timedelta())
         record = replace(
             record,
             until=format_time(now),
@@ -223,7 +225,7 @@ def _bounded(records: list[SoakStatus]) -> tuple[SoakStatus, ...]:
     return tuple(records)
 
 
-def _up(moment: datetime) -> datetime:
+def _ceil_second(moment: datetime) -> datetime:
     """The next whole second: the time before it doesn't count."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)

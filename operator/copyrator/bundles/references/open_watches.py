@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 0.05
 """Seconds after a change in which further changes are collected before the watches are arranged."""
-LOOK_SECONDS: Final = 2.0
+CHECK_SECONDS: Final = 2.0
 """Seconds between two checks whether a watch is refused, or may be retried."""
 FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
 """Seconds before a scope that isn't granted is retried, doubling."""
@@ -75,13 +75,13 @@ class OpenWatches:
         self,
         context: Context,
         *,
-        on_news: Callable[[Opened, Ref, Seen | None], None],
+        on_change: Callable[[Opened, Ref, Seen | None], None],
         on_listed: Callable[[Scope, Opened], None],
     ) -> None:
         self.wanted = {resource: Wanted() for resource in (CONFIGMAPS, SECRETS)}
         self.opened: dict[Scope, Opened] = {}
         self._context = context
-        self._on_news = on_news
+        self._on_change = on_change
         self._on_listed = on_listed
         self._desired: set[Scope] = set()
         self._denied: dict[Scope, _Denied] = {}
@@ -137,10 +137,10 @@ class OpenWatches:
             self._timer.cancel()
         # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
         self._timer = asyncio.get_running_loop().call_later(
-            seconds, self._look, context=TaskContext()
+            seconds, self._check, context=TaskContext()
         )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Check which watches are refused, and arrange them."""
         self._timer = None
         try:
@@ -156,7 +156,7 @@ class OpenWatches:
                 self._arrange(now)
         finally:
             if self.opened or self._denied:
-                self._call_later(SETTLE_SECONDS if self._changed else LOOK_SECONDS)
+                self._call_later(SETTLE_SECONDS if self._changed else CHECK_SECONDS)
 
     def _arrange(self, now: float) -> None:
         wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
@@ -224,7 +224,7 @@ class OpenWatches:
 
     def _begin(self, scope: Scope, opened: Opened) -> None:
         def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._on_news(opened, Ref(scope.resource, *name), new)
+            self._on_change(opened, Ref(scope.resource, *name), new)
 
         spec = WatchSpec(
             resource=scope.resource,

@@ -33,7 +33,7 @@ class _Followed:
 
     version: str | None = None
     """None: not known; empty: the object doesn't exist."""
-    news: int = 0
+    changes: int = 0
     bundles: set[BundleKey] = field(default_factory=set)
 
 
@@ -45,7 +45,7 @@ class ReferenceWatches:
         self._has_read = has_read
         self._refs: dict[Ref, _Followed] = {}
         self._of_bundle: dict[BundleKey, frozenset[Ref]] = {}
-        self._open = OpenWatches(context, on_news=self._take, on_listed=self._synced)
+        self._open = OpenWatches(context, on_change=self._take, on_listed=self._synced)
 
     # --- for Bundles -----------------------------------------------------------------------------
 
@@ -80,12 +80,12 @@ class ReferenceWatches:
     def begin_read(self, ref: Ref) -> int:
         """To be called before an object is read; its result is for `was_read`."""
         followed = self._refs.get(ref)
-        return -1 if followed is None else followed.news
+        return -1 if followed is None else followed.changes
 
     def was_read(self, ref: Ref, version: str, begun: int) -> None:
         """An object was read, or found missing (empty): events in the meantime take precedence."""
         followed = self._refs.get(ref)
-        if followed is not None and followed.news == begun:
+        if followed is not None and followed.changes == begun:
             followed.version = version
 
     def count(self) -> Counter[str]:
@@ -110,8 +110,8 @@ class ReferenceWatches:
         if version == followed.version or (version is None and followed.version == ""):
             return
         followed.version = version
-        followed.news += 1
-        self._wake(followed, ref)
+        followed.changes += 1
+        self._requeue(followed, ref)
 
     def _synced(self, scope: Scope, opened: Opened) -> None:
         """A watch has listed everything: from now on it counts."""
@@ -136,8 +136,8 @@ class ReferenceWatches:
                 followed.version = found.resource_version
             elif followed.version:  # deleted, or named too late for this list: to be read
                 followed.version = None
-                followed.news += 1
-            self._wake(followed, ref)
+                followed.changes += 1
+            self._requeue(followed, ref)
         opened.compared = True
         self._open.retire()
 
@@ -150,7 +150,7 @@ class ReferenceWatches:
             if scope.name in (None, name)
         ]
 
-    def _wake(self, followed: _Followed, ref: Ref) -> None:
+    def _requeue(self, followed: _Followed, ref: Ref) -> None:
         """Requeue the Bundles that have read another version."""
         for key in followed.bundles:
             if not self._has_read(key, ref, followed.version):

@@ -79,16 +79,16 @@ class Resolutions:
         )
         resolution = Resolver(questions, judge).resolve()
         if resolution is None:
-            await self._mention_silence(entry, spec)
+            await self._report_unanswered(entry, spec)
         return resolution
 
-    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
+    def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> None:
         """The answer to what was due since then has been handled."""
         memory = self._context.memory(entry.key)
         if memory.asked_since == asked_since:  # else a push arrived meanwhile
             memory.asked_since = None
         if memory.again is not None:
-            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
+            self._context.requeue_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
@@ -130,9 +130,9 @@ class Resolutions:
             )
         else:
             again = self._context.again_at(entry.key)
-            comes_of_age = age.next_look(entry.status, spec, now) if spec.min_age else None
+            comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
-            self._context.wake_at(
+            self._context.requeue_at(
                 entry.key, slot, retry, entry.judge_at, again, comes_of_age, promoted
             )
             return False
@@ -142,7 +142,7 @@ class Resolutions:
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by itself since the gates were asked."""
         at, last = entry.judge_at, self._context.memory(entry.key).judged_at
-        if spec.min_age and age.has_come(entry.status, spec, last, now):
+        if spec.min_age and age.has_matured(entry.status, spec, last, now):
             return True
         if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
             return True
@@ -166,7 +166,7 @@ class Resolutions:
         idle = timedelta(seconds=self._context.settings.timer_idle)
         return max(memory.next_poll, memory.changed_at + idle)
 
-    async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    async def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Report in the status of a new spec that the registry hasn't answered yet."""
         if entry.observed_generation == entry.generation:
             return
@@ -174,7 +174,7 @@ class Resolutions:
         asked_at = self._context.memory(entry.key).asked_at or now
         patience = asked_at + timedelta(seconds=PATIENCE)
         if now < patience:
-            self._context.wake_at(entry.key, patience)
+            self._context.requeue_at(entry.key, patience)
             return
         verdict = ready_conditions.polling(spec.reference, spec.version)
         await self._writer.write(entry, entry.status, verdict, decided=False)

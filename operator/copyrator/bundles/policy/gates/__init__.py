@@ -136,7 +136,7 @@ class Gate:
     """Whether the spec, or the operator's settings, ask for this gate."""
     occasions: frozenset[Occasion]
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
-    is_standing: bool = True
+    is_permanent: bool = True
     """Whether a Bundle that it concerns says UpToDate while nothing waits."""
 
 
@@ -190,7 +190,7 @@ class Gates:
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a gate at all, but for those that come and go."""
         gates = (*self.version, *self.moment)
-        return any(gate.is_standing and gate.concerns(spec) for gate in gates)
+        return any(gate.is_permanent and gate.concerns(spec) for gate in gates)
 
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
         """The verdicts of gates that the Bundle still has."""

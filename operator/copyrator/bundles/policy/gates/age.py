@@ -91,12 +91,14 @@ def remembered(
     return tuple(kept)
 
 
-def has_come(status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
+def has_matured(
+    status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime
+) -> bool:
     """Whether a candidate has become old enough since the gates were asked last."""
     return any((last is None or last < end) and end <= now for end in _ends(status, spec))
 
 
-def next_look(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
+def next_check(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
     """When the next candidate becomes old enough; None where none does."""
     return min((end for end in _ends(status, spec) if end > now), default=None)
 

@@ -115,17 +115,17 @@ def summary(plan: PlanStatus) -> str:
 
 def planning(status: BundleStatus) -> BundleStatus:
     """The status of a Bundle whose plan is begun; its gates were asked before."""
-    return _saying(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
+    return _with_verdict(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
 
 
 def paused(status: BundleStatus) -> BundleStatus:
     """The status of a Bundle whose updates are off, so that nothing is planned."""
     text = f"nothing is planned until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     waits = Waiting(BundleReason.AUTOUPDATE_DISABLED, text)
-    return _saying(status, waits, lambda gate: gate.reason == BundleReason.PLANNING)
+    return _with_verdict(status, waits, lambda gate: gate.reason == BundleReason.PLANNING)
 
 
-def _saying(
+def _with_verdict(
     status: BundleStatus, verdict: Waiting, replaces: Callable[[GateStatus], bool]
 ) -> BundleStatus:
     """The status whose record of this gate, if there is one to be replaced, is this verdict."""

@@ -46,7 +46,7 @@ def find_cycle(
     for one in line:
         for other in depends_on(one):
             if other == start:
-                return (*_way(came_from, start, one), start)
+                return (*_path(came_from, start, one), start)
             if other not in came_from:
                 if len(came_from) >= MAX_SEARCHED:
                     raise TooManyError
@@ -69,7 +69,7 @@ def cycle_fault(
     return f"is a cycle, {shown}; remove one of these"
 
 
-def _way(
+def _path(
     came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
 ) -> tuple[BundleKey, ...]:
     way = [end]

@@ -40,5 +40,5 @@ def gate(concerns: Callable[[BundleSpec], bool]) -> Gate:
         concerns=concerns,
         occasions=frozenset(Occasion),
         judge=_judge,
-        is_standing=False,
+        is_permanent=False,
     )

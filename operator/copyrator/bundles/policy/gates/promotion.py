@@ -25,7 +25,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.soak import ended_stretch
+from copyrator.bundles.policy.soak import longest_period
 from copyrator.bundles.policy.sources import Source, Sources
 
 NAME: Final = "promotion"
@@ -94,7 +94,7 @@ def _is_held(source: Source, digest: str) -> bool:
 
 def _end(record: SoakStatus, seen: SeenTime, soak: float) -> datetime | None:
     wanted, since = timedelta(seconds=soak), parse_time(record.since)
-    ended = ended_stretch(record)
+    ended = longest_period(record)
     if ended is not None and ended >= wanted:
         return _LONG_AGO
     if record.until is not None or since is None:

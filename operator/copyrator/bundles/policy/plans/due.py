@@ -62,7 +62,7 @@ def must_plan(status: BundleStatus, target: Target, now: datetime) -> bool:
     return plan.outcome == PlanOutcome.PLANNED and _has_expired(plan, now)
 
 
-def next_look(status: BundleStatus) -> datetime | None:
+def next_check(status: BundleStatus) -> datetime | None:
     """When a gate's verdict changes by itself, or a failed plan is made again."""
     plan = status.plan
     due = parse_time(plan.next_retry_at) if plan.outcome == PlanOutcome.FAILED else None
