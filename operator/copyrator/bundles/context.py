@@ -1,7 +1,7 @@
-"""What the parts of the Bundle controller share: clients, and state between reconciles.
+"""What the components of the Bundle controller share: clients, and state between reconciles.
 
-None of this state is needed for correctness: a restart loses it, and everything is found again in
-the Bundle's status, in the Jobs and in the registry.
+None of this state is needed for correctness: a restart loses it, and it is rebuilt from the
+Bundles' status, the Jobs and the registry.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware."""
 Hasher = Callable[[], Hash]
-"""Begins a keyed hash of contents that may be secret, with the key of the copies' hashes."""
+"""Returns a new keyed hash for contents that may be secret; the key is that of the copies."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Context:
     """Proxy variables for Jobs."""
     gates: Gates = field(default_factory=Gates)
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
-    """What time an operator saw, as of its last record."""
+    """Returns the periods in which an operator ran, as of its last record."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
@@ -93,7 +93,7 @@ class Context:
         )
 
     def seen(self) -> SeenTime:
-        """What time an operator saw, as of now."""
+        """The periods in which an operator ran, up to now."""
         return self.seen_time().as_of(self.clock())
 
     def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
@@ -105,13 +105,13 @@ class Context:
         self.recorder.record(bundle, kind, reason, message)
 
     def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
-        """What in a valid spec the settings forbid, or None."""
+        """The field of a valid spec that the settings forbid, with a message; else None."""
         settings = self.settings
         allowed = settings.allowed_service_accounts, settings.allowed_images
         return refusal(spec, *allowed, settings.allowed_secrets)
 
     def default_spec(self, key: BundleKey) -> BundleSpec:
-        """A spec of the settings' defaults alone, in place of one that isn't valid."""
+        """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""
         defaults = self.defaults
         return BundleSpec(
             namespace=key.namespace,
@@ -124,14 +124,14 @@ class Context:
         )
 
     def memory(self, key: BundleKey) -> Memory:
-        """The state of a Bundle; empty at first."""
+        """The state of a Bundle between reconciles; created at its first use."""
         memory = self.memories.get(key)
         if memory is None:
             memory = self.memories[key] = Memory(answered_at=self.monotonic())
         return memory
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
-        """When the registry is polled for a Bundle: the same for all with the same question."""
+        """The Bundle's regular poll times, shared by all Bundles with the same question."""
         memory = self.memory(entry.key)
         announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
         memory.slot = self.slots.take(
@@ -144,16 +144,17 @@ class Context:
         return memory.slot
 
     def again_at(self, key: BundleKey) -> datetime | None:
-        """When to poll once more after a push, by the wall clock."""
+        """The time of the second poll after a push, by the wall clock; None where none is due."""
         again = self.memory(key).again
         if again is None:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
     def reevaluate(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Decide at the next reconcile; an answer of the registry of the last interval will do.
+        """Have the next reconcile decide again, without a new request to the registry.
 
-        That is another one than what may be going on now: it may have read what has changed since.
+        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
+        have read its inputs before they changed.
         """
         memory = self.memory(key)
         if memory.asked_since is None:
@@ -162,14 +163,14 @@ class Context:
             memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
 
     def reevaluate_now(self, key: BundleKey, spec: BundleSpec) -> None:
-        """The same at once, also where there was nothing to do."""
+        """As ``reevaluate``, with a reconcile at once, also for a Bundle that was up to date."""
         if memory := self.memories.get(key):
             memory.settled = None
         self.reevaluate(key, spec)
         self.queue.add(key)
 
     def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
-        """Reconcile the Bundle at this time, whatever else it waits for then."""
+        """Reconcile the Bundle at this time too, in addition to the times of ``requeue_at``."""
         memory = self.memory(key)
         memory.recheck_at = min(memory.recheck_at or moment, moment)
 
@@ -195,7 +196,7 @@ class Context:
         return changed
 
     def _requeue_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the other Bundles of a release whose owner may have changed."""
+        """Requeue the other Bundles of a release whose owner may have changed."""
         if _ownership_inputs(before) == _ownership_inputs(after):
             return
         releases = {one for entry in (before, after) if entry is not None for one in entry.releases}
@@ -209,7 +210,7 @@ class Context:
                 self.queue.add(rival.key)
 
     def _requeue_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the Bundles that wait for one whose readiness, or own dependencies, changed."""
+        """Requeue the Bundles that depend on one whose readiness or dependencies changed."""
         entry = after or before
         if entry is None or readiness(before) == readiness(after):
             return
@@ -217,7 +218,7 @@ class Context:
             self._reevaluate_gates(key)
 
     def _requeue_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the Bundles that are promoted from one whose evidence, or consent, changed."""
+        """Requeue the Bundles that are promoted from one whose evidence or consent changed."""
         entry = after or before
         promoted = self.bundles.promoted_of(entry.key) if entry else ()
         if not promoted:
@@ -229,7 +230,7 @@ class Context:
                 self._reevaluate_gates(key)
 
     def _requeue_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
-        """Queue the Bundles whose soak is to be kept from now on."""
+        """Requeue the Bundles that are named as sources now: their soak is recorded from now on."""
         new = set(after.promoted_from) - set(before.promoted_from if before else ())
         for key in new:
             source = self.bundles.get(key)
@@ -237,7 +238,7 @@ class Context:
                 self.queue.add(key)
 
     def _reevaluate_gates(self, key: BundleKey) -> None:
-        """Something that its gates judge by has changed; no registry is asked."""
+        """Evaluate a Bundle's gates again, as their input has changed; no registry is polled."""
         found = self.bundles.get(key)
         if found is None:
             return
@@ -247,14 +248,17 @@ class Context:
             self.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
+        """Drop the state of a deleted Bundle."""
         memory = self.memories.pop(key, None)
         if memory is not None and memory.slot is not None:
             self.slots.give_back(memory.slot)
         self.scheduler.remove(key)
 
     def requeue_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Requeue the Bundle at the earliest of these times, or of those it has besides."""
+        """Requeue the Bundle at the earliest of these times and those of ``reconcile_at``.
+
+        None is no time; without any time it isn't requeued.
+        """
         known = [moment for moment in moments if moment is not None]
         memory = self.memory(key)
         now, account_at = self.clock(), memory.account_at if known else None
@@ -272,7 +276,7 @@ def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMo
 
 
 def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
-    """The fields of a Bundle that decide which one owns a release."""
+    """The fields of a Bundle by which the owner of a release is determined."""
     if entry is None:
         return ()
     return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting
