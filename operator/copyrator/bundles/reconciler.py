@@ -1,4 +1,4 @@
-"""Reconciles a Bundle: refuses it, observes its Job, updates it, or deletes its release."""
+"""Reconciles a Bundle: rejects it, observes its Job, updates it, or deletes its release."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BundleReconciler:
         if not self.jobs.synced:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(key, forbidden)
-                # The status's former condition is written again as soon as the watch works.
+                # So that the former condition is written again when the watch works.
                 self.context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
         if not self.trust.ready or not (self.freezes.ready or entry.deleting):
@@ -97,7 +97,7 @@ class BundleReconciler:
         return Done()
 
     async def _report_failed(self, key: BundleKey, error: Exception) -> None:
-        """An internal error at one Bundle affects that one only: its status and an Event report it.
+        """Report an internal error in the status and an Event; other Bundles aren't affected.
 
         The queue retries with back-off; the workers log the traceback.
         """
@@ -125,7 +125,7 @@ class BundleReconciler:
                 await self.writer.write(entry, entry.status, verdict)
 
     async def _visit(self, entry: BundleEntry) -> None:
-        """A Bundle that isn't being deleted: refuse it, observe its Job, or update it."""
+        """Reconcile a Bundle that isn't being deleted: reject it, observe its Job, or update it."""
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
@@ -151,13 +151,19 @@ class BundleReconciler:
         await self.deploys.visit(entry, spec)
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
-        """A running deploy is observed to its end first, so that its outcome is known."""
+        """Reconcile a Bundle that is being deleted, after the end of a running deploy.
+
+        Its outcome decides whether there is a release to uninstall.
+        """
         if entry.is_running and not await self._observe(entry):
             return
         await self.deletions.visit(entry, deploy_runs=entry.is_running)
 
     async def _observe(self, entry: BundleEntry) -> bool:
-        """Observe the recorded attempt. False: it has ended, and another reconcile follows."""
+        """Observe the recorded attempt; returns whether it still runs.
+
+        When it has ended, another reconcile follows.
+        """
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self.context.default_spec(entry.key)
@@ -167,7 +173,7 @@ class BundleReconciler:
         return runs
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
-        """Report why the spec can't be handled; a Job of an older one is observed to its end."""
+        """Report why the spec is rejected; a Job of an older spec is observed to its end."""
         if entry.is_running and await self.runs.has_ended(entry):
             await self._observe(entry)
             return

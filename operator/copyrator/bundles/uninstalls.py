@@ -1,4 +1,4 @@
-"""Uninstall Jobs: one after the other until one succeeds; failures are reported."""
+"""Uninstall Jobs: one at a time until one succeeds; failures are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from copyrator.kube.events import NORMAL
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY: Final = 10.0
+"""Seconds before an uninstall that failed is retried, doubling."""
 _RECHECK_SECONDS: Final = 15.0
+"""Seconds between two checks of a Job that hasn't ended."""
 
 
 class Progress(Enum):
@@ -35,7 +37,7 @@ class Progress(Enum):
     UNDER_WAY = auto()
     DONE = auto()
     REFUSED = auto()
-    """Nothing can be created any more in a Terminating namespace."""
+    """The namespace is Terminating, so that no Job can be created in it."""
 
 
 class Uninstalls:
@@ -47,7 +49,7 @@ class Uninstalls:
         self._writer = writer
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> Progress:
-        """Create the Job, wait for it, or create another one."""
+        """Create the Job, wait for it, or create another one; returns the uninstall's state."""
         jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
         jobs.sort(key=lambda job: job.attempt)
         if any(job.complete for job in jobs):
@@ -65,7 +67,7 @@ class Uninstalls:
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
-        """The release is uninstalled: set the Jobs' TTL, and remove the Bundle's finalizer now."""
+        """Report that the release is uninstalled, and set the TTL of its Jobs."""
         for job in jobs:
             await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
         self._count(next(job for job in jobs if job.complete))
