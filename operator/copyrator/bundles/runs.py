@@ -286,7 +286,7 @@ class Runs:
             await self._writer.write(entry, entry.status, verdict, decided=False)
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
-        """End a Job whose pod hasn't started while a freeze is in force; returns whether it ends."""
+        """End a Job that is frozen before its pod has started; returns whether it ends."""
         if job.given_up:
             return job.frozen  # the Job controller is ending it
         if not self._freezes.of(spec, entry.attempted_namespace):
