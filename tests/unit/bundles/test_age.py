@@ -50,8 +50,8 @@ def judge(seen: datetime | None, now: datetime = NOW, **status: Any) -> object:
 def test_a_version_waits_until_it_is_old_enough() -> None:
     assert judge(NOW) == Waiting(
         "TooYoung",
-        "1.1.0 (sha256:111111111111) was seen first at 2026-05-04T12:00:00Z, and spec.minAge asks "
-        "for 2h",
+        "1.1.0 (sha256:111111111111) was seen first at 2026-05-04T12:00:00Z, and spec.minAge "
+        "requires 2h",
         NOW + 2 * HOUR,
     )
     assert judge(NOW - 2 * HOUR) is PASSED

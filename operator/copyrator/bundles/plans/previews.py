@@ -1,6 +1,7 @@
 """Previews: plans of a version that a user names; they are only shown.
 
-They have records, numbers and Jobs of their own, and no decision about a deploy depends on them. As with other plans the record is written before its Job is created.
+They have their own record, number and Jobs; no decision about deploys depends on them.
+As with other plans the record is written before its Job is created.
 """
 
 from __future__ import annotations

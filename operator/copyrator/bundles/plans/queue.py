@@ -106,7 +106,7 @@ class PlanQueue:
             self._call()
 
     def _call(self) -> None:
-        """Requeue as many Bundles as there are free slots; one that needs no plan blocks no other."""
+        """Requeue as many Bundles as there are free slots."""
         free = self._free
         called = [ticket for ticket in self._waiting if not ticket.is_check][:free]
         most = min(free - len(called), self._free_for_checks)

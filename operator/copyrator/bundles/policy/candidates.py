@@ -1,7 +1,7 @@
-"""Selects a tag for a range from a stream of tags, in constant memory, with the reasons.
+"""Selects a tag for a range from a stream of tags, in constant memory, with reasons.
 
-A repository may have thousands of tags, most of them werf's own stages. The best match is kept and
-the few highest tags that were rejected, so that the status can list why none of those was chosen.
+A repository may have thousands of tags, most of them werf's own stages. Only the best match and
+the highest rejected tags are kept, so that the status can list why these weren't chosen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rejection(StrEnum):
     QUARANTINED = "Quarantined"
     LOWER_THAN_DEPLOYED = "LowerThanDeployed"
     NOT_A_VERSION = "NotAVersion"
-    """Counted, never named."""
+    """Such tags are counted, but not listed."""
 
 
 class Selection(StrEnum):
@@ -39,8 +39,8 @@ class Selection(StrEnum):
     WOULD_DOWNGRADE = "WouldDowngrade"
     """The best match is below what is deployed: a deleted tag, or an incomplete list."""
     QUARANTINED = "Quarantined"
-    """The best match failed too often. Its digest is still resolved: a new push of the tag ends the
-    quarantine. A lower version is never taken instead.
+    """The best match failed too often. Its digest is still resolved: a push of the tag ends the
+    quarantine. A lower version is never chosen instead.
     """
 
 
@@ -50,7 +50,7 @@ class Choice:
 
     verdict: Selection
     tag: str | None = None
-    """What to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
+    """The tag to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
     best: str | None = None
     """The best match, whatever the verdict."""
     rejected: tuple[Rejected, ...] = ()
@@ -99,7 +99,7 @@ class _Ranking:
         del kept[MAX_REJECTED:]
 
     def above(self, best: Candidate | None) -> list[tuple[Candidate, Rejection]]:
-        """Those rejected that a reader might have expected instead."""
+        """The rejected tags that are higher than the best match: a user might expect those."""
         return [one for one in self.rejected if best is None or is_lower(best, one[0])]
 
 
@@ -119,7 +119,7 @@ class TagSelection:
     """Tags that failed too often."""
     deployed: str | None = None
     """The deployed tag: the lower bound, as long as it fits the spec; a spec that it doesn't fit
-    requests another version, which is taken. None where the spec now names another repository.
+    requests another version, which may be lower. None where the spec now names another repository.
     """
     depth: int = 0
     """How many tags that fit are named in the choice, for gates to judge."""
@@ -187,7 +187,7 @@ class TagSelection:
         return _UNFIT[self.range.fit(candidate.key, prerelease=self.prerelease)]
 
     def _order(self, candidate: Candidate) -> tuple[Any, ...]:
-        """Of equal versions the deployed one wins, or a mere new build would be deployed."""
+        """The sort key. Of equal versions the deployed one is highest: a new build isn't chosen."""
         version, *rest = candidate.order
         return version, candidate.tag == self.deployed, *rest
 
