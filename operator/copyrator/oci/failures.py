@@ -17,7 +17,7 @@ RETRY_AFTER_CAP: Final = 3600.0
 
 
 def paused(host: str, status: int, seconds: float) -> RegistryError:
-    """The error of a blocked host; its text is constant, whatever the remaining time."""
+    """The error for a host with a Retry-After; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
     )
