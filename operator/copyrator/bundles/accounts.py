@@ -49,20 +49,20 @@ class Accounts:
         return (spec.namespace, spec.service_account) not in self._missing
 
     async def missing(
-        self, entry: BundleEntry, spec: BundleSpec, *, anew: bool = False
+        self, entry: BundleEntry, spec: BundleSpec, *, recheck: bool = False
     ) -> str | None:
         """The message for the status where the account is missing, else None.
 
         The API server is requested only when a check is due.
 
-        With `anew` it is requested in any case, except within SHARING after another Bundle did.
+        With `recheck` it is requested in any case, except within SHARING after another Bundle did.
         The Bundle whose request failed is requeued for the next one; all waiting Bundles are
         requeued once the account exists.
         """
         account = spec.namespace, spec.service_account
         now = self._context.monotonic()
         found = self._missing.get(account)
-        if found and now < (found.checked_at + SHARING if anew else found.next_check):
+        if found and now < (found.checked_at + SHARING if recheck else found.next_check):
             found.waiting.add(entry.key)
             return found.text
         is_due = found is None or now >= found.next_check

@@ -240,7 +240,7 @@ def at_rest(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondit
 def _held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     """The condition where a gate holds something back.
 
-    Ready stays True where all that the spec asks for runs, and only a newer version waits.
+    Ready is True where all that the spec requests is deployed, and only a newer version waits.
     """
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)

@@ -304,7 +304,7 @@ class Deploys:
         entry, spec = case.entry, case.spec
         memory = self._context.memory(entry.key)
         memory.settled_without_account = None
-        text = await self._accounts.missing(entry, spec, anew=True)
+        text = await self._accounts.missing(entry, spec, recheck=True)
         if text is None:
             memory.account_at = None
             return False

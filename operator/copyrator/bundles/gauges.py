@@ -27,8 +27,8 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
         reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
         quarantined += entry.quarantined
         memory = context.memories.get(entry.key)
-        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
-        if memory is not None and asks:
+        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        if memory is not None and polled:
             oldest = max(oldest, now - memory.answered_at)
     gauge = context.metrics.bundles
     gauge.clear()

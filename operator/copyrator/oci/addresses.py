@@ -109,7 +109,7 @@ class CheckedResolver(AbstractResolver):
             OSError: the name can't be resolved.
             AddressRefused: a registry must not have one of them.
         """
-        look = partial(
+        lookup = partial(
             socket.getaddrinfo,
             host,
             port,
@@ -118,7 +118,7 @@ class CheckedResolver(AbstractResolver):
             flags=socket.AI_ADDRCONFIG,
         )
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, look)
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, lookup)
         except UnicodeError:
             raise OSError(socket.EAI_NONAME, "it isn't a valid name") from None
         results = []

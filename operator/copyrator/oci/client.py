@@ -126,11 +126,11 @@ class RegistryClient:
         answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
         if answer.status not in (200, 405):
             raise unexpected(answer, repository, named(digest))
-        said = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
+        found = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
         length = answer.headers.get("Content-Length", "")
         kind = media_type(answer)
         if answer.status == 200 and kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
-            return Artifact(said, kind, int(length))
+            return Artifact(found, kind, int(length))
         answer = await self._manifest(repository, digest, credential, MANIFEST_BYTES)
         checked(repository, digest, digest_of(answer.body))
         return Artifact(digest, manifest_type(answer, repository, digest), len(answer.body))

@@ -1,8 +1,8 @@
 """Assigns each question to a registry a phase of its interval, so that polls are spread evenly.
 
-A random phase (a hash, say) isn't good enough: of a thousand polls a minute one second gets twice
-its share, and of a thousand in ten minutes five times. So each new question takes the phase that is
-used least. Phases are of Unix time: a restart reuses the phase of the next poll in a
+A random phase, such as a hash, isn't good enough: of a thousand polls a minute one second gets
+twice its share, and of a thousand in ten minutes five times. So each new question takes the phase
+that is used least. Phases are of Unix time: a restart reuses the phase of the next poll in a
 status, so that time remains valid. Pure, except for its state.
 """
 

@@ -37,7 +37,7 @@ def findings(
     Args:
         operations: the plan's ``effects``.
         baseline: those of the plan made right after the deploy.
-        drift: says what is ignored.
+        drift: names the objects that are ignored.
     """
     usual = set(baseline)
     usual |= {

@@ -41,7 +41,7 @@ def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
 
 def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
     status, target = facts.status, facts.target
-    assert target is not None, "a moment gate is asked about a deploy"
+    assert target is not None, "a moment gate judges a deploy"
     if _keeps_changing(status, target, spec) and not facts.is_requested:
         return Refused(
             BundleReason.PLAN_UNSTABLE,
