@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import turns
 
 ALWAYS = {"mode": "Always"}

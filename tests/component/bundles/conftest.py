@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.component.bundles.crashing import Make, Run, Stage
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
@@ -121,15 +122,6 @@ class Operator:
         await self.client.close()
 
 
-async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 120.0) -> Any:
-    """Look until the answer is true; a deadline tells a hang from a machine that is busy."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not (found := look()):
-        assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
-        await asyncio.sleep(0.01)
-    return found
-
-
 @pytest.fixture(autouse=True)
 def reviews_arent_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they are refused, as by default: 15 s later they would be counted in a slow test."""
@@ -199,3 +191,16 @@ def bundle(cluster: BundleCluster, registry: FakeRegistry) -> Callable[..., dict
         return cluster.put_object("bundles", name, spec=spec, metadata=metadata)
 
     return make
+
+
+@pytest.fixture
+def stage(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stage:
+    """For tests in which the process dies: a Job that was just made is soon taken over."""
+    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
+    return Stage(cluster, registry, run, bundle)

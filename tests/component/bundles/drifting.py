@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.component.bundles.approvals import condition, refresh
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, succeed
 from tests.component.bundles.fake_werf import CREATE, UPDATE, Werf
+from tests.component.bundles.waiting import eventually
 
 DETECT = {"mode": "Detect"}
 CORRECT = {"mode": "Correct"}

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
+from tests.component.bundles.waiting import eventually
 
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.times import format_time

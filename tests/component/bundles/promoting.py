@@ -6,8 +6,8 @@ import copy
 from datetime import datetime
 from typing import Any
 
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.waiting import eventually
 
 SOAK = 3
 

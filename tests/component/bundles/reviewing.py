@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 from tests.component.bundles.approvals import plan
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 ONCE = {"limit": 0}

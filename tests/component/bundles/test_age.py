@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.windows import DAYS

@@ -20,9 +20,9 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
 Run = Callable[..., Any]

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.component.bundles.approvals import ALWAYS, approve, operations, pending, plan, secrets
-from tests.component.bundles.conftest import eventually
+from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
-from tests.component.bundles.test_crashes import NOT, OK, Make, Run, Stage, die_after
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.bundles.waiting import eventually
 
 RETRIED = {"limit": 3, "backoff": "1s"}
 
@@ -108,23 +107,6 @@ JOURNEYS = {
     "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), 2),
     "a plan that fails and is made again": Journey(26, planned_at_the_second_try, (OK,), 1),
 }
-POINTS = [
-    pytest.param(name, number, id=f"{name}-{number}")
-    for name, journey in JOURNEYS.items()
-    for number in range(1, journey.writes + 1)
-]
-
-
-@pytest.fixture
-def stage(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Stage:
-    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
-    return Stage(cluster, registry, run, bundle)
 
 
 @pytest.fixture
@@ -150,14 +132,14 @@ async def test_a_journey_is_that_many_writes(
     assert len(cluster.jobs()) == len(journey.verdicts)
 
 
-@pytest.mark.parametrize(("name", "number"), POINTS)
+@pytest.mark.parametrize(("name", "number"), points(JOURNEYS))
 async def test_dies_after_any_write(
     stage: Stage, werf: Werf, approver: Approver, name: str, number: int
 ) -> None:
     journey, cluster = JOURNEYS[name], stage.cluster
     journey.begin(stage, werf)
 
-    await die_after(stage, number)
+    await die_after(cluster, stage.run, number)
     await stage.run()
 
     await eventually(lambda: approver.check(*journey.verdicts), name)

@@ -21,9 +21,9 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.bundles.waiting import eventually
 
 from copyrator.api.keys import BundleKey
 

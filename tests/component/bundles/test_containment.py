@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.waiting import eventually
 from tests.steps import least_cpu_seconds
 
 from copyrator.bundles import entry_reader

@@ -8,50 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import Operator, eventually
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
+from tests.component.bundles.fake_cluster import fail, path_of, succeed
 from tests.component.bundles.test_takeover import CONFIG, put
-from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
-
-
-@dataclass
-class Stage:
-    """What a journey plays on."""
-
-    cluster: BundleCluster
-    registry: FakeRegistry
-    run: Run
-    bundle: Make
-
-    async def deployed(self, **spec: Any) -> None:
-        """A Bundle that is deployed, and an operator that has been stopped since."""
-        operator = await self.run()
-        self.bundle(**spec)
-        await eventually(self.is_settled, "deployed")
-        await operator.stop()
-
-    def is_settled(self) -> bool:
-        status, jobs = self.cluster.status(), self.cluster.jobs()
-        if any(job["spec"]["ttlSecondsAfterFinished"] != 120 for job in jobs):
-            return False
-        return self.cluster.reason() in SETTLED and status.get("forceUpdate") != 1
-
-    def is_gone(self) -> bool:
-        return self.cluster.look("bundles", "shop") is None
-
-    def verdicts(self) -> list[str]:
-        """Of werf, the last one first. An attempt whose Job wasn't made any more has none."""
-        outcomes = [entry["outcome"] for entry in self.cluster.status()["history"]]
-        return [outcome for outcome in outcomes if outcome != "Interrupted"]
-
-
-SETTLED = ("Deployed", "Quarantined", "NoMatchingVersion", "TagNotFound")
+from tests.component.bundles.waiting import eventually
 
 
 @dataclass(frozen=True)
@@ -203,7 +165,6 @@ def is_answered(stage: Stage) -> bool:
     )
 
 
-OK, NOT = "Succeeded", "Failed"
 JOURNEYS = {
     "a first deploy": Journey(
         5, "finalizer, attempt, Job, outcome, TTL", first, 1, is_deployed(OK)
@@ -254,24 +215,11 @@ JOURNEYS = {
         1, "finalizer", deleted_without_its_release, 1, Stage.is_gone
     ),
 }
-POINTS = [
-    pytest.param(name, number, id=f"{name}-{number}")
-    for name, journey in JOURNEYS.items()
-    for number in range(1, journey.writes + 1)
-]
 
 
-@pytest.fixture
-def stage(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Stage:
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("copyrator.bundles.uninstalls._FIRST_RETRY", 0.0)
-    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 1.0)
-    return Stage(cluster, registry, run, bundle)
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
@@ -288,27 +236,16 @@ async def test_a_journey_is_that_many_writes(stage: Stage, name: str) -> None:
     assert len(stage.cluster.runs) == journey.runs
 
 
-@pytest.mark.parametrize(("name", "number"), POINTS)
+@pytest.mark.parametrize(("name", "number"), points(JOURNEYS))
 async def test_dies_after_any_write(stage: Stage, name: str, number: int) -> None:
     journey, cluster = JOURNEYS[name], stage.cluster
     await journey.begin(stage)
 
-    await die_after(stage, number)
+    await die_after(cluster, stage.run, number)
     await stage.run()
 
     await eventually(lambda: journey.ends(stage), name)
     assert len(cluster.runs) == len(set(cluster.runs)) == journey.runs
-
-
-async def die_after(stage: Stage, number: int) -> None:
-    """Run an operator until its process dies, before it hears of this write."""
-    cluster = stage.cluster
-    cluster.dies_at = cluster.writes_seen + number
-    victim: Operator = await stage.run()
-    await eventually(cluster.dead.is_set, f"the operator makes {number} writes")
-    await victim.stop(0.0)
-    cluster.dies_at = None
-    cluster.dead.clear()
 
 
 async def test_a_second_force_during_a_forced_deploy_outlives_the_process(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import (
     RUNNING,
     TEAM,
@@ -16,6 +16,7 @@ from tests.component.bundles.fake_cluster import (
     path_of,
     succeed,
 )
+from tests.component.bundles.waiting import eventually
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]

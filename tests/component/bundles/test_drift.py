@@ -17,10 +17,10 @@ from tests.component.bundles.approvals import (
     operations,
     secrets,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.drifting import DETECT, EDITED, HOOK, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, Werf
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]

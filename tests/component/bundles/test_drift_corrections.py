@@ -19,7 +19,6 @@ from tests.component.bundles.approvals import (
     plan,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
@@ -27,6 +26,7 @@ from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]

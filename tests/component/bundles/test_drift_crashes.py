@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 from tests.component.bundles.approvals import condition, operations, refresh, secrets
-from tests.component.bundles.conftest import eventually
+from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.drifting import CORRECT, EDITED, Release
-from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf
-from tests.component.bundles.test_crashes import NOT, OK, Make, Run, Stage, die_after
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.bundles.waiting import eventually
 
 RETRIED = {"limit": 3, "backoff": "1s"}
 
@@ -65,23 +63,6 @@ JOURNEYS = {
     "drift that recurs": Journey(41, fought, 3, ends=("True", "DriftRecurring")),
     "a correction that isn't made": Journey(42, worse, 2),
 }
-POINTS = [
-    pytest.param(name, number, id=f"{name}-{number}")
-    for name, journey in JOURNEYS.items()
-    for number in range(1, journey.writes + 1)
-]
-
-
-@pytest.fixture
-def stage(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Stage:
-    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
-    return Stage(cluster, registry, run, bundle)
 
 
 @pytest.fixture
@@ -136,12 +117,12 @@ def is_through(stage: Stage, release: Release, journey: Journey) -> bool:
     return len(release.werf.applied) == journey.deploys and is_over(stage, release, journey.ends)
 
 
-@pytest.mark.parametrize(("name", "number"), POINTS)
+@pytest.mark.parametrize(("name", "number"), points(JOURNEYS))
 async def test_dies_after_any_write(stage: Stage, release: Release, name: str, number: int) -> None:
     journey, cluster = JOURNEYS[name], stage.cluster
     await begin(stage, release, journey)
 
-    await die_after(stage, number)
+    await die_after(cluster, stage.run, number)
     await stage.run()
 
     await eventually(lambda: is_through(stage, release, journey), name)

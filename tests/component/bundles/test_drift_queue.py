@@ -18,10 +18,11 @@ from tests.component.bundles.approvals import (
     pending,
     waits,
 )
-from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
 from tests.component.bundles.freezing import (
     CONFIG,
@@ -21,6 +20,7 @@ from tests.component.bundles.freezing import (
     thaw_all,
     waits,
 )
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import eventually
+from tests.component.bundles.crashing import Make, Run, die_after
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
 from tests.component.bundles.freezing import freeze, gate, thaw
+from tests.component.bundles.waiting import eventually
 
 from copyrator.api.names import ANN_GIVEN_UP
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -70,13 +67,7 @@ async def test_it_is_that_many_writes(
 async def test_dies_after_any_write(
     cluster: BundleCluster, run: Run, frozen: asyncio.Task[None], number: int
 ) -> None:
-    cluster.dies_at = cluster.writes_seen + number
-    operator = await run()
-    await eventually(cluster.dead.is_set, f"the operator makes {number} writes")
-    await operator.stop(0.0)
-    cluster.dies_at = None
-    cluster.dead.clear()
-
+    await die_after(cluster, run, number)
     await run()
 
     await eventually(lambda: is_settled(cluster))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.test_metrics import shown
+from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import HELM, deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import succeed
 from tests.component.bundles.malformed import BAD
+from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import merge
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.junk import LIVING, complaints

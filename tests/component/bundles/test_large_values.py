@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.waiting import eventually
 from tests.steps import measured_steps
 
 from copyrator.api.bundle import parse_bundle

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.histories import status
 

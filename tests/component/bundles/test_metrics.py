@@ -7,10 +7,10 @@ from typing import Any
 
 from prometheus_client import generate_latest
 from tests.component.bundles.approvals import ALWAYS, approve, deployed, pending, waits
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.test_deletion import delete
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]

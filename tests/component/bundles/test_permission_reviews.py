@@ -19,7 +19,6 @@ from tests.component.bundles.approvals import (
     refresh,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.reviewing import (
@@ -31,6 +30,7 @@ from tests.component.bundles.reviewing import (
     open_reviews,
     reviewed,
 )
+from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer, error
 from tests.component.oci.fake_registry import FakeRegistry
 

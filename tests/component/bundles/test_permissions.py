@@ -17,7 +17,6 @@ from tests.component.bundles.approvals import (
     refresh,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
 from tests.component.bundles.reviewing import (
@@ -29,6 +28,7 @@ from tests.component.bundles.reviewing import (
     everything,
     reviewed,
 )
+from tests.component.bundles.waiting import eventually
 
 from copyrator.bundles.plans import permission_reviews
 

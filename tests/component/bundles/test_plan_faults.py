@@ -20,9 +20,9 @@ from tests.component.bundles.approvals import (
     waited,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.policy.jobs.plan_block import BEGIN, END

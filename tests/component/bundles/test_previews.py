@@ -22,10 +22,10 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.conftest import eventually
+from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, digest
-from tests.component.bundles.test_crashes import Stage, die_after
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
 Run = Callable[..., Any]
@@ -385,7 +385,7 @@ async def test_the_process_dies_at_any_write_of_a_preview(
     cluster.writes_seen = 0
 
     ask(cluster, "1.*")
-    await die_after(Stage(cluster, registry, run, bundle), number)
+    await die_after(cluster, run, number)
     operator = await run()
 
     assert (await answered(cluster))["outcome"] == "Planned"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.promoting import (
@@ -26,6 +25,7 @@ from tests.component.bundles.promoting import (
     waits,
     waits_for_text,
 )
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey, ObjectName

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.waiting import eventually
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]

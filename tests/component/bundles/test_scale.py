@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 

@@ -20,9 +20,9 @@ from tests.component.bundles.approvals import (
     plan,
     waits,
 )
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.signature_layout import digest_of, encoded, fallback_tag, payloads

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.promoting import (
     CONSENT,
@@ -20,6 +19,7 @@ from tests.component.bundles.promoting import (
     waits,
     waits_for_text,
 )
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.seen_time import Gap, SeenTime

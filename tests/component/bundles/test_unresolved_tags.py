@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.api.keys import BundleKey
