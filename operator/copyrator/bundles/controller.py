@@ -220,7 +220,7 @@ class BundleController:
         publish_freezes(self._context, self._freezes)
 
     def freeze_fault(self) -> str | None:
-        """Why all namespaces are frozen, where a freeze can't be read; None where all can be."""
+        """Why freezes can't be read, so that all namespaces are frozen; None where they can be."""
         return self._freezes.fault
 
     def pushed(self, pushes: Sequence[Push]) -> int:

@@ -97,13 +97,13 @@ class Freezes:
 
     @property
     def ready(self) -> bool:
-        """Whether both watches have listed their objects; nothing may be deployed before."""
+        """Whether both watches are up to date, or forbidden; nothing may be deployed before."""
         watches = list(self._watches())
         return bool(watches) and all(one.synced or _denied(one) for one in watches)
 
     @property
     def fault(self) -> str | None:
-        """Why the ConfigMap can't be read, so that all namespaces are frozen; for ``/readyz``."""
+        """Why freezes can't be read, so that all namespaces are frozen; for ``/readyz``."""
         unreadable = [one for one in self._of_all() if one.fault]
         return "; ".join(sentence(one) for one in unreadable) or None
 

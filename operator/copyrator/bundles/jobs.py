@@ -155,7 +155,7 @@ class Jobs:
             jobs[job.name] = replace(job, ttl=seconds)
 
     async def give_up(self, job: JobRecord, why: str = "true") -> None:
-        """Have the Job controller end a Job before its pod starts; an annotation has the cause."""
+        """Have the Job controller end a Job; an annotation has the cause."""
         if job.given_up:
             return
         marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}

@@ -132,8 +132,7 @@ class TrustStore:
         except Forbidden as error:
             policy = SignaturePolicy(fault=error.message)
         except ApiError as error:
-            text = "the signature policy can't be read; the last one stays in force: %s"
-            log.warning(text, error.message)
+            log.warning("the signature policy can't be read and isn't updated: %s", error.message)
             return
         except SpecError as error:
             policy = SignaturePolicy(fault=f"ConfigMap {home}/{CONFIG_MAP}: {error}")
