@@ -1,8 +1,8 @@
 """Which watches cover the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
 
-Each watch is a connection, so their scopes widen with the number of names: one object by its name;
-a namespace, where its Bundles name several; all namespaces, where there would be many of these. A
-wide watch delivers unrelated objects too, which are dropped on arrival.
+Each watch is a connection, so their scopes widen with the number of names: one object by its name,
+where the server filters; a namespace, where its Bundles name several; all namespaces, where there
+would be many of these. A wide watch delivers unrelated objects too, which are dropped on arrival.
 
 Where a wide watch is forbidden, names and namespaces are watched up to a limit, which namespaces
 share fairly: each gets its first watch before any gets a second. Other objects are read at polls.

@@ -96,7 +96,7 @@ class Judge:
         return signature.verdict(self.asked, digest, answer.judgement)
 
     def _with_promotion(self, found: Resolution) -> Resolution:
-        """The resolution without the waiting plan, where its version may no longer be promoted."""
+        """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
         plan = plan_due.awaited(self._entry.status)
         candidate = Candidate(plan.version or "", plan.digest or "")
         if not candidate.digest or candidate.digest == found.digest or found.error is not None:

@@ -199,7 +199,8 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
 def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
     """Poll at once for every Bundle that a push may concern; returns their number.
 
-    It takes one pass over all Bundles, however many pushes a payload has.
+    Answers to earlier requests aren't accepted. It takes one pass over all Bundles, however many
+    pushes a payload has.
     """
     pushed: dict[str, dict[str | None, set[str | None]]] = {}
     for push in pushes:
