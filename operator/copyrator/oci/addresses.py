@@ -50,7 +50,7 @@ _NAT64: Final = ip_network("64:ff9b::/96")  # RFC 6052
 
 
 class AddressRules:
-    """Refuses addresses of the operator's machine and cloud, except in the `allowed` networks."""
+    """Refuses addresses that a registry must not have, except in the `allowed` networks."""
 
     def __init__(self, allowed: Sequence[Network] = ()) -> None:
         self._allowed = tuple(allowed)

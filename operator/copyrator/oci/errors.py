@@ -21,7 +21,7 @@ class RegistryError(Exception):
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
-        """Seconds for which no request is sent to the host; None without a Retry-After."""
+        """Seconds for which no request is sent to the host; None: requests are sent."""
 
 
 class AuthenticationFailed(RegistryError):

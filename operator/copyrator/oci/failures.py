@@ -17,7 +17,7 @@ RETRY_AFTER_CAP: Final = 3600.0
 
 
 def paused(host: str, status: int, seconds: float) -> RegistryError:
-    """The error for a host with a Retry-After; its text doesn't depend on the remaining time."""
+    """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
     )

@@ -35,7 +35,7 @@ ATTESTATION: Final = "an attestation, not a signature"
 
 
 class UnusableError(ValueError):
-    """A signature that can't be read; the message has the reason, without a full stop."""
+    """A signature that isn't read; the message has the reason, without a full stop."""
 
 
 class Layer(msgspec.Struct, rename="camel"):

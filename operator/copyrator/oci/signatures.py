@@ -2,8 +2,8 @@
 
 They are in three places: in the list of referrers (OCI 1.1), in the index that clients keep under
 the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of the tag
-``sha256-HEX.sig`` (cosign 2). The second one is also requested where the list exists: a signature
-that was pushed before the registry supported it may be only there. That takes one more request.
+``sha256-HEX.sig`` (cosign 2). The second one is also requested where the list exists, with
+one more request: what was pushed or mirrored before the registry had the list may be only there.
 """
 
 from __future__ import annotations
