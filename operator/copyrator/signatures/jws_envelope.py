@@ -271,7 +271,7 @@ def _refuse_twice(members: list[tuple[str, object]]) -> None:
 
 
 def _decode_base64(text: str, name: str, *, url: bool) -> bytes:
-    """Decode base64, only in its canonical form: one text for the same bytes; JWS has no padding."""
+    """Decode base64 in its canonical form only: one text for the same bytes. JWS has no padding."""
     alphabet = b"-_" if url else b"+/"
     padding_ = "=" * (-len(text) % 4) if url else ""
     try:
