@@ -95,8 +95,8 @@ class Plans:
         """Delete Secrets of plans that aren't needed any more.
 
         Those of a failed plan are deleted once its message is in the status: until then the message
-        may have to be determined again, which needs them. After a start also what a former process
-        left.
+        may have to be determined again, without their contents. After a start also what a former
+        process left.
         """
         memory = self._context.memory(entry.key)
         if memory.values_of is not None and not entry.is_planning:

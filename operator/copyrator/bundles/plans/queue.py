@@ -106,7 +106,10 @@ class PlanQueue:
             self._call()
 
     def _call(self) -> None:
-        """Requeue as many Bundles as there are free slots."""
+        """Requeue as many Bundles as there are free slots.
+
+        One whose plan isn't needed any more passes its slot on (``reconciling``).
+        """
         free = self._free
         called = [ticket for ticket in self._waiting if not ticket.is_check][:free]
         most = min(free - len(called), self._free_for_checks)
