@@ -44,23 +44,25 @@ class Accounts:
         self._context = context
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
 
-    def has_come(self, spec: BundleSpec) -> bool:
-        """Whether another Bundle's request found the missing account, or was refused."""
+    def is_cleared(self, spec: BundleSpec) -> bool:
+        """Whether the account isn't recorded as missing: a request found it, or was forbidden."""
         return (spec.namespace, spec.service_account) not in self._missing
 
     async def missing(
-        self, entry: BundleEntry, spec: BundleSpec, *, anew: bool = False
+        self, entry: BundleEntry, spec: BundleSpec, *, recheck: bool = False
     ) -> str | None:
-        """A message where the account is missing; requests it only when a check is due.
+        """The message for the status where the account is missing, else None.
 
-        `anew` requests it in any case, except right after another Bundle did. The Bundle whose
-        request failed is requeued for the next one; all waiting Bundles are requeued once the
-        account exists.
+        The API server is requested only when a check is due.
+
+        With `recheck` it is requested in any case, except within SHARING after another Bundle did.
+        The Bundle whose request failed is requeued for the next one; all waiting Bundles are
+        requeued once the account exists.
         """
         account = spec.namespace, spec.service_account
         now = self._context.monotonic()
         found = self._missing.get(account)
-        if found and now < (found.checked_at + SHARING if anew else found.next_check):
+        if found and now < (found.checked_at + SHARING if recheck else found.next_check):
             found.waiting.add(entry.key)
             return found.text
         is_due = found is None or now >= found.next_check
@@ -69,11 +71,11 @@ class Accounts:
         try:
             text = await missing_account(self._context.client, spec)
         except Forbidden:
-            self._visit_waiting(entry.key, account)  # unknown from now on: each reports it itself
+            self._requeue_waiting(entry.key, account)  # unknown from now on: each Bundle reports it
             raise
         found = self._missing.get(account)
         if text is None:
-            self._visit_waiting(entry.key, account)
+            self._requeue_waiting(entry.key, account)
             return None
         if found is None:
             found = self._missing[account] = _MissingAccount(text, now, now, FIRST_CHECK / 2)
@@ -86,14 +88,15 @@ class Accounts:
         found.waiting.add(entry.key)
         return text
 
-    def _visit_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
+    def _requeue_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
+        """Remove the account; requeue the Bundles that wait for it, except the finder."""
         found = self._missing.pop(account, None)
         if found is not None:
             for key in found.waiting - {finder}:
                 self._context.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
-        """A Bundle's account isn't missing (any more)."""
+        """Remove a Bundle whose account isn't missing, or that was deleted."""
         for account, found in list(self._missing.items()):
             found.waiting.discard(key)
             if not found.waiting:

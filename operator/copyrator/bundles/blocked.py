@@ -20,8 +20,8 @@ from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
 
 BLOCKED_AFTER: Final = 10.0
-"""Seconds that a Job may take to start before its pods are read."""
-LOOK_AGAIN: Final = 30.0
+"""Seconds that a Job may take to start before its pods are read for the cause."""
+RECHECK_SECONDS: Final = 30.0
 """Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
@@ -64,7 +64,11 @@ async def _no_pod(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Block
 
 
 async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:
-    """A message where the service account of a Bundle's Jobs doesn't exist."""
+    """The message for the status where the service account of the Jobs doesn't exist, else None.
+
+    Raises:
+        ApiError: it can't be read.
+    """
     try:
         await client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
     except NotFound:

@@ -1,4 +1,4 @@
-"""The Bundles that exist, as of their last event or our own last write, and how they relate."""
+"""All Bundles as of their last event or the operator's last write, with their dependencies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.entry import BundleEntry
 
-_NOBODY: Final[Mapping[BundleKey, None]] = {}
+_NO_KEYS: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024
-"""Deleted Bundles for which late events may still arrive."""
+"""Number of deleted Bundles that are remembered, as late events may arrive for them."""
 
 
 class BundleCache:
@@ -31,7 +31,7 @@ class BundleCache:
         return iter(list(self._entries.values()))
 
     def get(self, key: BundleKey) -> BundleEntry | None:
-        """The Bundle as last stored."""
+        """The Bundle as last stored; None for an unknown key."""
         return self._entries.get(key)
 
     def take(self, entry: BundleEntry) -> bool:
@@ -62,7 +62,7 @@ class BundleCache:
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
-        """Remove a deleted Bundle, unless another of its name is stored already."""
+        """Remove a deleted Bundle; False where another of its name, or none, is stored."""
         self._gone[uid] = None
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
@@ -76,7 +76,7 @@ class BundleCache:
     def bundles_of(self, release: tuple[str, str] | None) -> list[BundleEntry]:
         """All Bundles that claim a release, its owner first.
 
-        While a Job runs its Bundle owns the release, so that two never work on it together. Else
+        While a Job runs its Bundle owns the release, so that two never change it together. Else
         the owner is the Bundle that deployed it successfully last, by its status, which only the
         operator writes; else the Bundle in the release's own namespace; else the oldest one. Times
         are whole seconds, so of two that were created together the uid decides, always the same
@@ -96,12 +96,12 @@ class BundleCache:
         return next(iter(self.bundles_of(release)), None)
 
     def dependants_of(self, key: BundleKey) -> tuple[BundleKey, ...]:
-        """The Bundles whose new versions wait for this one, which needn't exist."""
+        """The Bundles that name this one in ``spec.dependsOn``; it needn't exist."""
         return self._dependants.get(key, ())
 
     def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
-        """The Bundles that are to be promoted from this one, which needn't exist or allow it."""
-        return self._promoted.get(key, _NOBODY)
+        """The Bundles that name this one in ``spec.promoteFrom``; it needn't exist, or allow it."""
+        return self._promoted.get(key, _NO_KEYS)
 
     def _unlink(self, entry: BundleEntry) -> None:
         for source in entry.promoted_from:

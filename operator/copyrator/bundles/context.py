@@ -1,7 +1,7 @@
-"""What the parts of the Bundle controller share: clients, and state between reconciles.
+"""What the components of the Bundle controller share: clients, and state between reconciles.
 
-None of this state is needed for correctness: a restart loses it, and everything is found again in
-the Bundle's status, in the Jobs and in the registry.
+None of this state is needed for correctness: a restart loses it, and it is rebuilt from the
+Bundles' status, the Jobs and the registry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.dependencies import support
+from copyrator.bundles.dependencies import readiness
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.memory import Memory
 from copyrator.bundles.policy.gates import Gates
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware."""
 Hasher = Callable[[], Hash]
-"""Begins a keyed hash of contents that may be secret, with the key of the copies' hashes."""
+"""Returns a new keyed hash for contents that may be secret; the key is that of the copies."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Context:
     """Proxy variables for Jobs."""
     gates: Gates = field(default_factory=Gates)
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
-    """What time an operator saw, as of its last record."""
+    """Returns the periods in which an operator ran, as of its last record."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
@@ -93,7 +93,7 @@ class Context:
         )
 
     def seen(self) -> SeenTime:
-        """What time an operator saw, as of now."""
+        """The periods in which an operator ran, up to now."""
         return self.seen_time().as_of(self.clock())
 
     def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
@@ -105,13 +105,13 @@ class Context:
         self.recorder.record(bundle, kind, reason, message)
 
     def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
-        """What in a valid spec the settings forbid, or None."""
+        """The field of a valid spec that the settings forbid, with a message; else None."""
         settings = self.settings
         allowed = settings.allowed_service_accounts, settings.allowed_images
         return refusal(spec, *allowed, settings.allowed_secrets)
 
-    def stand_in(self, key: BundleKey) -> BundleSpec:
-        """A spec of the settings' defaults alone, in place of one that isn't valid."""
+    def default_spec(self, key: BundleKey) -> BundleSpec:
+        """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""
         defaults = self.defaults
         return BundleSpec(
             namespace=key.namespace,
@@ -124,14 +124,14 @@ class Context:
         )
 
     def memory(self, key: BundleKey) -> Memory:
-        """The state of a Bundle; empty at first."""
+        """The state of a Bundle between reconciles; created at its first use."""
         memory = self.memories.get(key)
         if memory is None:
             memory = self.memories[key] = Memory(answered_at=self.monotonic())
         return memory
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
-        """When the registry is polled for a Bundle: the same for all with the same question."""
+        """The Bundle's regular poll times, shared by all Bundles with the same question."""
         memory = self.memory(entry.key)
         announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
         memory.slot = self.slots.take(
@@ -144,16 +144,17 @@ class Context:
         return memory.slot
 
     def again_at(self, key: BundleKey) -> datetime | None:
-        """When to poll once more after a push, by the wall clock."""
+        """The time of the second poll after a push, by the wall clock; None where none is due."""
         again = self.memory(key).again
         if again is None:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
-    def judge_again(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Decide at the next reconcile; an answer of the registry of the last interval will do.
+    def reevaluate(self, key: BundleKey, spec: BundleSpec) -> None:
+        """Have the next reconcile decide again, without a new request to the registry.
 
-        That is another one than what may be going on now: it may have read what has changed since.
+        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
+        have read its inputs before they changed.
         """
         memory = self.memory(key)
         if memory.asked_since is None:
@@ -161,42 +162,42 @@ class Context:
         else:
             memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
 
-    def judge_anew(self, key: BundleKey, spec: BundleSpec) -> None:
-        """The same at once, also where there was nothing to do."""
+    def reevaluate_now(self, key: BundleKey, spec: BundleSpec) -> None:
+        """As ``reevaluate``, with a reconcile at once, also for a Bundle that was up to date."""
         if memory := self.memories.get(key):
             memory.settled = None
-        self.judge_again(key, spec)
+        self.reevaluate(key, spec)
         self.queue.add(key)
 
-    def look_at(self, key: BundleKey, moment: datetime) -> None:
-        """Reconcile the Bundle at this time, whatever else it waits for then."""
+    def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
+        """Reconcile the Bundle at this time too, in addition to the times of ``requeue_at``."""
         memory = self.memory(key)
-        memory.look_at = min(memory.look_at or moment, moment)
+        memory.recheck_at = min(memory.recheck_at or moment, moment)
 
     def take(self, entry: BundleEntry) -> bool:
         """Store a Bundle; False where nothing changed (BundleCache.take)."""
         before = self.bundles.get(entry.key)
-        news = self.bundles.take(entry)
-        if news:
-            self._tell_rivals(before, entry)
-            self._tell_dependants(before, entry)
-            self._tell_promoted(before, entry)
-            self._tell_sources(before, entry)
-        return news
+        changed = self.bundles.take(entry)
+        if changed:
+            self._requeue_rivals(before, entry)
+            self._requeue_dependants(before, entry)
+            self._requeue_promoted(before, entry)
+            self._requeue_sources(before, entry)
+        return changed
 
     def remove(self, key: BundleKey, uid: str) -> bool:
         """Remove a deleted Bundle; False where nothing changed."""
         before = self.bundles.get(key)
-        news = self.bundles.remove(key, uid)
-        if news:
-            self._tell_rivals(before, None)
-            self._tell_dependants(before, None)
-            self._tell_promoted(before, None)
-        return news
+        changed = self.bundles.remove(key, uid)
+        if changed:
+            self._requeue_rivals(before, None)
+            self._requeue_dependants(before, None)
+            self._requeue_promoted(before, None)
+        return changed
 
-    def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the other Bundles of a release whose owner may have changed."""
-        if _stake(before) == _stake(after):
+    def _requeue_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Requeue the other Bundles of a release whose owner may have changed."""
+        if _ownership_inputs(before) == _ownership_inputs(after):
             return
         releases = {one for entry in (before, after) if entry is not None for one in entry.releases}
         changed = {entry.key for entry in (before, after) if entry is not None}
@@ -208,16 +209,16 @@ class Context:
                     memory.settled = None  # its conflict message may have changed
                 self.queue.add(rival.key)
 
-    def _tell_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the Bundles that wait for one whose readiness, or own dependencies, changed."""
+    def _requeue_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Requeue the Bundles that depend on one whose readiness or dependencies changed."""
         entry = after or before
-        if entry is None or support(before) == support(after):
+        if entry is None or readiness(before) == readiness(after):
             return
         for key in self.bundles.dependants_of(entry.key):
-            self._ask_gates_again(key)
+            self._reevaluate_gates(key)
 
-    def _tell_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Queue the Bundles that are promoted from one whose evidence, or consent, changed."""
+    def _requeue_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Requeue the Bundles that are promoted from one whose evidence or consent changed."""
         entry = after or before
         promoted = self.bundles.promoted_of(entry.key) if entry else ()
         if not promoted:
@@ -226,39 +227,42 @@ class Context:
         for key in promoted:
             was, may = (promotions.allows(one, key.namespace) for one in (before, after))
             if was != may or (shown and may):
-                self._ask_gates_again(key)
+                self._reevaluate_gates(key)
 
-    def _tell_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
-        """Queue the Bundles whose soak is to be kept from now on."""
+    def _requeue_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
+        """Requeue the Bundles that are named as sources now: their soak is recorded from now on."""
         new = set(after.promoted_from) - set(before.promoted_from if before else ())
         for key in new:
             source = self.bundles.get(key)
             if source is not None and key.namespace == after.key.namespace:
                 self.queue.add(key)
 
-    def _ask_gates_again(self, key: BundleKey) -> None:
-        """Something that its gates judge by has changed; no registry is asked."""
+    def _reevaluate_gates(self, key: BundleKey) -> None:
+        """Evaluate a Bundle's gates again, as their input has changed; no registry is polled."""
         found = self.bundles.get(key)
         if found is None:
             return
         if isinstance(found.spec, BundleSpec):
-            self.judge_anew(key, found.spec)
+            self.reevaluate_now(key, found.spec)
         else:
             self.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
+        """Drop the state of a deleted Bundle."""
         memory = self.memories.pop(key, None)
         if memory is not None and memory.slot is not None:
             self.slots.give_back(memory.slot)
         self.scheduler.remove(key)
 
-    def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Requeue the Bundle at the earliest of these times, or of those it has besides."""
+    def requeue_at(self, key: BundleKey, *moments: datetime | None) -> None:
+        """Requeue the Bundle at the earliest of these times and those of ``reconcile_at``.
+
+        None is no time; without any time it isn't requeued.
+        """
         known = [moment for moment in moments if moment is not None]
         memory = self.memory(key)
         now, account_at = self.clock(), memory.account_at if known else None
-        known += [at for at in (account_at, memory.look_at) if at is not None and at > now]
+        known += [at for at in (account_at, memory.recheck_at) if at is not None and at > now]
         if not known:
             self.scheduler.remove(key)
             return
@@ -271,8 +275,8 @@ def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMo
     return tuple((Globs((glob,)), ApprovalMode(mode)) for glob, mode in pairs)
 
 
-def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
-    """The fields of a Bundle that decide which one owns a release."""
+def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
+    """The fields of a Bundle by which the owner of a release is determined."""
     if entry is None:
         return ()
     return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting

@@ -1,8 +1,8 @@
-"""The deploying half of the operator, as the composition root builds, starts and stops it.
+"""The Bundle controller, as the composition root builds, starts and stops it.
 
-Handlers call ``bundle_event``; workers call ``reconcile``; Jobs and values come from our own
-watches, due polls from the scheduler. The controller has no state that it couldn't rebuild from the
-API server and the registries.
+Handlers call ``bundle_event``; workers call ``reconcile``; Jobs and values come from its own
+watches, due polls from the scheduler. All of the controller's state can be rebuilt from the API
+server and the registries.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class BundleController:
     All arguments are keyword-only. ``bundles`` is an empty store that the controller fills; it is
     an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
-    operator's hash key is read, so ``start`` of the copying half comes first. ``namespaces`` is the
-    watch of Namespaces that the copying half has, too; its records have ``annotations``.
-    ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
-    ``seen_time`` says what time an operator saw. ``reviewer`` sends access reviews of accounts,
-    whose failures affect nothing else.
+    operator's hash key is read, so the rule controller has to be started first. ``namespaces`` is
+    the watch of Namespaces that the rule controller shares; its records have ``annotations``.
+    ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may have.
+    ``seen_time`` returns the periods in which an operator ran. ``reviewer`` sends access reviews of
+    accounts, whose failures affect nothing else.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class BundleController:
         )
 
     async def start(self) -> None:
-        """Begin to watch our Jobs. Await it before the queue's workers start."""
+        """Open the watches. Await it before the queue's workers start."""
         self._jobs.start()
         self._freezes.start()
         self._trust.start()
@@ -198,7 +198,7 @@ class BundleController:
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
-        """Process a Bundle from its handler; cheap, never raises."""
+        """Process an event of a Bundle from its handler; takes little time and never raises."""
         try:
             self._take(body, deleted=deleted)
         except Exception as error:
@@ -220,7 +220,7 @@ class BundleController:
         publish_freezes(self._context, self._freezes)
 
     def freeze_fault(self) -> str | None:
-        """Why all namespaces are frozen though nobody may have asked for it."""
+        """Why freezes can't be read, so that all namespaces are frozen; None where they can be."""
         return self._freezes.fault
 
     def pushed(self, pushes: Sequence[Push]) -> int:

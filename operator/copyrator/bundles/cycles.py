@@ -1,6 +1,6 @@
 """Whether a Bundle waits for itself, by ``spec.dependsOn``, ``spec.promoteFrom`` or both.
 
-A Bundle of another namespace that doesn't allow the promotion isn't followed.
+The search doesn't continue at a Bundle of another namespace that doesn't allow the promotion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from copyrator.bundles.promotions import allows
 
 
 def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
-    """Why the Bundles that it names can't be waited for, with the field; None where they can."""
+    """The field of a Bundle that is part of a cycle, and the fault; None where there is none."""
     if not entry.depends_on and not entry.promoted_from:
         return None
     edges = _Edges(bundles)
@@ -30,7 +30,7 @@ def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """What each Bundle waits for."""
+    """The Bundles that each Bundle waits for, by field."""
 
     bundles: BundleCache
 
@@ -49,10 +49,13 @@ class _Edges:
 
 
 def _mixed(edges: _Edges, start: BundleKey) -> str | None:
-    """A cycle that has edges of both fields; neither has one alone."""
+    """The fault of a cycle with edges of both fields; None where there is none.
+
+    Cycles of one field were excluded before.
+    """
     try:
         cycle = find_cycle(start, edges.both)
-    except TooManyError:  # of the two fields together: neither is refused for that
+    except TooManyError:  # the limit is of each field, not of both together
         return None
     if not cycle:
         return None
@@ -60,9 +63,9 @@ def _mixed(edges: _Edges, start: BundleKey) -> str | None:
         (f"{one.namespace}/{one.name}", other in edges.depends_on(one), other)
         for one, other in pairwise(cycle)
     ]
-    way = ", ".join(
+    shown = ", ".join(
         f"{name} {'depends on' if depends else 'is promoted from'} {other.namespace}/{other.name}"
         for name, depends, other in steps
     )
     field = "spec.dependsOn" if steps[0][1] else "spec.promoteFrom.bundles"
-    return f"{field}: is a cycle of dependsOn and promoteFrom: {way}; remove one of these"
+    return f"{field}: is a cycle of dependsOn and promoteFrom: {shown}; remove one of these"

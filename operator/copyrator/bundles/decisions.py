@@ -1,4 +1,4 @@
-"""Decisions about a Bundle's resolution: deploy, wait, or nothing, and the status that says so.
+"""Decisions about a Bundle's resolution: deploy, wait or do nothing, and the status for each.
 
 Pure: each input is in the arguments.
 """
@@ -44,24 +44,24 @@ from copyrator.bundles.resolution.model import Resolution
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One decision: what is wanted, and what follows from it."""
+    """One decision, with its input and its result."""
 
     entry: BundleEntry
     spec: BundleSpec
     resolution: Resolution
     status: BundleStatus
-    """The Bundle's, with what became of its plan since."""
+    """The Bundle's, with the progress of its plan since."""
     wanted: state.Wanted
     decision: state.Decision
     now: datetime
     target: Target | None = None
-    """What a plan would be made of; None where nobody asks for one."""
+    """The input of a plan; None where none is required or requested."""
     results: tuple[Result, ...] = ()
-    """Of the gates that were asked."""
+    """Of the gates that were evaluated."""
     held: Held | None = None
-    """What may not be deployed now."""
+    """The version that a gate keeps from being deployed now."""
     passed_over: tuple[PassedOver, ...] = ()
-    """The gates that a forced deploy passes over."""
+    """The gates that a forced deploy ignores."""
 
     @property
     def deploys(self) -> bool:
@@ -71,9 +71,9 @@ class Case:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether a moment gate holds back what would be deployed; a request for it waits too.
+        """Whether a moment gate delays the deploy, so that a request stays pending.
 
-        Where version gates leave nothing to be deployed, a request is handled.
+        Where the version gates refuse every version, a request counts as handled.
         """
         return self.held is not None and bool(self.resolution.tag)
 
@@ -104,20 +104,20 @@ class Case:
         return asked and plan_due.must_plan(self.status, self.target, self.now)
 
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
-        """What the decision was made from: with the same again nothing has to be done."""
+        """The decision's input; a reconcile with an equal one has nothing to do."""
         return entry.resource_version, self.resolution, self.wanted.values_hash
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The gates that judge a deploy's time, and what they judge by; as in Facts."""
+    """The moment gates and their input; the fields are those of Facts."""
 
     gates: Sequence[Gate]
     unready: tuple[str, ...] = ()
     freezes: tuple[Freeze, ...] = ()
 
     def facts(self, case: Case, occasion: Occasion) -> Facts:
-        """What they are asked about a deploy by."""
+        """The input with which they are evaluated for a deploy."""
         return Facts(case.status, occasion, case.target, unready=self.unready, freezes=self.freezes)
 
 
@@ -167,7 +167,7 @@ def decided(
 
 
 def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
-    """The status with whether drift is looked for, and can be now."""
+    """The status with whether checks for drift are on, and what prevents them now."""
     status = drift_record.switched_off(status, spec)
     if not spec.drift.is_asked:
         return status
@@ -176,9 +176,9 @@ def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -
 
 
 def _corrected(case: Case, moment: Moment) -> Case:
-    """What has drifted is corrected while nothing else is deployed, if all gates pass.
+    """The case with the correction of drift, where nothing else is deployed and all gates pass.
 
-    Else their verdicts are recorded beside those on a newer version: the wait is shown, and ends.
+    Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
     status, spec, now = case.status, case.spec, case.now
     if case.deploys or not drift_correction.is_asked(status, spec):
@@ -199,9 +199,10 @@ def _corrected(case: Case, moment: Moment) -> Case:
 
 
 def _judged(case: Case, moment: Moment) -> Case:
-    """With the gates' verdicts, and what they hold back of what would be deployed now.
+    """The case with the gates' verdicts, and the version that they hold back.
 
-    The moment gates' are kept only while one of them objects: what passes is deployed at once.
+    Verdicts of moment gates are recorded only while one of them objects: what passes is deployed at
+    once.
     """
     resolution, decision = case.resolution, case.decision
     results = resolution.held.results if resolution.held else resolution.results
@@ -239,7 +240,7 @@ def at_rest(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondit
 def _held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     """The condition where a gate holds something back.
 
-    Ready stays True where all that the spec asks for runs, and only a newer version waits.
+    Ready is True where all that the spec requests is deployed, and only a newer version waits.
     """
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
@@ -268,7 +269,7 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
-    results = () if _is_old_news(case) else case.results
+    results = () if _is_deployed_held(case) else case.results
     status = replace(
         case.status,
         gates=gates.recorded(results),
@@ -286,10 +287,10 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     return resolved(status, available, next_poll, case.now)
 
 
-def _is_old_news(case: Case) -> bool:
-    """Whether a version gate holds back what is deployed, and nothing else is asked for.
+def _is_deployed_held(case: Case) -> bool:
+    """Whether a version gate holds back what is deployed, and neither values nor spec changed.
 
-    Then no update is pending: the condition Verified says it.
+    Then no update is pending; the condition Verified reports it.
     """
     held, there = case.resolution.held, case.status.deployed
     if held is None or case.resolution.tag or held.candidate.digest != there.digest:

@@ -1,4 +1,4 @@
-"""Reconciles a Bundle that is being deleted: uninstalls its release, or reports that it stays."""
+"""Reconciles a Bundle that is being deleted: uninstalls its release, or reports that it is kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from copyrator.kube.resources import NAMESPACES
 log = logging.getLogger(__name__)
 
 _DRIVER: Final = "HELM_DRIVER"
-"""Set in ``spec.env``: releases are stored elsewhere."""
+"""Variable of ``spec.env`` by which Helm stores releases elsewhere than in Secrets."""
 
 
 class Deletions:
@@ -47,12 +47,12 @@ class Deletions:
         if not held or memory.remove_finalizer == entry.uid:
             return
         await self._jobs.end_plans(entry.key, entry.uid)
-        if await self._is_hopeless(entry):
+        if await self._skips_uninstall(entry):
             await self._remove_finalizer(entry)
         elif deploy_runs or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
             await self._writer.write(entry, entry.status, ready_conditions.uninstalling(text))
-        elif await self._is_free(entry):
+        elif await self._has_nothing_to_uninstall(entry):
             await self._remove_finalizer(entry)
         else:
             progress = await self._uninstalls.visit(entry, self._uninstallable(entry))
@@ -62,22 +62,22 @@ class Deletions:
                 await self._remove_finalizer(entry)
 
     async def _remove_finalizer(self, entry: BundleEntry) -> None:
-        """Once: until the event of its deletion arrives, the stored Bundle is unchanged."""
+        """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
         await self._writer.remove_finalizer(entry)
         self._context.memory(entry.key).remove_finalizer = entry.uid
 
-    async def _is_hopeless(self, entry: BundleEntry) -> bool:
-        """Whether not to wait any longer: on the user's request, or in a Terminating namespace."""
+    async def _skips_uninstall(self, entry: BundleEntry) -> bool:
+        """Whether the release isn't uninstalled: by force-delete, or in a Terminating namespace."""
         if entry.annotations.get(names.ANN_FORCE_DELETE) == "true":
             self._orphan(entry, "force-delete")
-        elif await self._is_namespace_going(entry.key.namespace):
+        elif await self._is_namespace_terminating(entry.key.namespace):
             self._orphan(entry, "namespace-terminating")
         else:
             return False
         return True
 
-    async def _is_free(self, entry: BundleEntry) -> bool:
-        """Whether there is nothing to uninstall, or the release is to stay."""
+    async def _has_nothing_to_uninstall(self, entry: BundleEntry) -> bool:
+        """Whether there is no release to uninstall, or it is to be kept."""
         if not entry.has_release:
             return True
         if entry.orphans:
@@ -87,7 +87,7 @@ class Deletions:
         owner = self._context.bundles.owner((spec.project_namespace, spec.release))
         if owner is not None and owner.key != entry.key:
             if self._ownership.uninstalls(entry):
-                return False  # begun while it owned the release: the owner waits for it
+                return False  # its Job began while it owned the release; the new owner waits for it
             text = (
                 f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it belongs to "
                 f"Bundle {owner.key.namespace}/{owner.key.name}"
@@ -96,7 +96,7 @@ class Deletions:
             return True
         return not entry.has_deployed and await self._is_never_installed(entry)
 
-    async def _is_namespace_going(self, namespace: str) -> bool:
+    async def _is_namespace_terminating(self, namespace: str) -> bool:
         try:
             body = await self._context.client.get(NAMESPACES, None, namespace)
         except NotFound:
@@ -104,9 +104,9 @@ class Deletions:
         return "deletionTimestamp" in body["metadata"]
 
     async def _is_never_installed(self, entry: BundleEntry) -> bool:
-        """Whether attempts failed, and none came so far that Helm stored a release.
+        """Whether all attempts failed before Helm stored a release.
 
-        Then no uninstall Job is needed, which might be as unable to start as they were.
+        Then no uninstall Job is needed, which might be unable to start for the same cause.
         """
         spec = self._uninstallable(entry)
         if _DRIVER in spec.env:
@@ -118,13 +118,13 @@ class Deletions:
             return False
 
     def _orphan(self, entry: BundleEntry, cause: str) -> None:
-        """Report a release that isn't uninstalled: log, metric, and an Event on the namespace."""
+        """Report a release that isn't uninstalled: log, metric and an Event on the namespace."""
         if not entry.has_release:
             return
         spec = self._uninstallable(entry)
         text = (
             f"Release {spec.project_namespace}/{spec.release} of Bundle {entry.key.namespace}/"
-            f"{entry.key.name} is left behind ({cause}): the operator doesn't uninstall it"
+            f"{entry.key.name} is orphaned ({cause}): the operator doesn't uninstall it"
         )
         log.warning("%s: %s", entry.key, text)
         self._context.metrics.orphaned_releases.labels(cause).inc()
@@ -136,9 +136,9 @@ class Deletions:
         return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
 
     def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
-        """The spec for the uninstall: where the release is, even if the spec is invalid now."""
+        """The spec for the uninstall, with the release's namespace by the status."""
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
-            spec = self._context.stand_in(entry.key)
+            spec = self._context.default_spec(entry.key)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec

@@ -1,4 +1,4 @@
-"""What Bundles of ``spec.dependsOn`` are now, by the cache: Ready and Healthy."""
+"""Whether the Bundles of ``spec.dependsOn`` are Ready and Healthy, by the cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _OTHERS: Final = " (or not Healthy, where that is watched)"
 def unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
     """The Bundles that this one waits for, a sentence for each.
 
-    It doesn't tell those that don't exist from others, as their namespace may be another team's.
+    A missing Bundle has the same sentence as one that isn't Ready: its namespace may be another
+    team's, whose objects must not be disclosed.
     """
     found = (_unready(key, bundles.get(key), spec) for key in spec.depends_on)
     return tuple(text for text in found if text)
@@ -31,8 +32,8 @@ def _unready(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str
     return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
 
 
-def support(entry: BundleEntry | None) -> tuple[object, ...]:
-    """What those which depend on a Bundle wait for: with an equal one nothing changes for them."""
+def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
+    """The state of a Bundle by which its dependants are judged; equal: nothing changes for them."""
     if entry is None:
         return ()
     is_healthy, is_refused = entry.is_healthy, entry.reason == BundleReason.INVALID_SPEC

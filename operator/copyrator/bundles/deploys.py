@@ -1,6 +1,6 @@
-"""Reconciles a Bundle without a running attempt: polls the registry when due, decides, begins.
+"""Reconciles a Bundle without a running attempt: polls, decides, begins a plan or a deploy.
 
-Each reconcile does what is due and returns; nothing here waits for a registry or a Job.
+Each reconcile takes the steps that are due and returns; none waits for a registry or a Job.
 """
 
 from __future__ import annotations
@@ -89,19 +89,19 @@ class Deploys:
         self._drifts.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Do what is due.
+        """Take the steps that are due: previews, plans, checks for drift, polls, deploys.
 
         Raises:
-            ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
+            ApiError, StaleError: nothing is marked as handled; the next reconcile repeats the step.
         """
         memory, freezes = self._context.memory(entry.key), self._freezes.of(spec)
         await self._visit(entry, spec)
         if self._freezes.of(spec) != freezes:
-            self._context.judge_anew(entry.key, spec)
+            self._context.reevaluate_now(entry.key, spec)
         if memory.asked_since is not None:
-            return  # the registry's answer queues it; until then it would only be queued again
-        if memory.look_at is not None and memory.look_at <= self._context.clock():
-            self._context.queue.add(entry.key)  # it has passed meanwhile
+            return  # the registry's answer requeues it; sooner there is nothing to do
+        if memory.recheck_at is not None and memory.recheck_at <= self._context.clock():
+            self._context.queue.add(entry.key)  # that time has passed during this reconcile
 
     async def _visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         entry = await self._previews.visit(entry, spec)
@@ -123,7 +123,7 @@ class Deploys:
         else:
             is_drift_due = entry.is_checking or entry.drift_at is not None
         if self._context.memory(entry.key).settled_without_account is not None:
-            await self._look_for_account(entry, spec)
+            await self._check_account(entry, spec)
         desired = _desired_version(entry, spec, access, values_hash, asked)
         resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
         if resolution is None:
@@ -133,13 +133,13 @@ class Deploys:
             return
         await self._handle(entry, spec, resolution, desired, observed)
         if is_drift_due:
-            self._context.queue.add(entry.key)  # that status is written now
+            self._context.queue.add(entry.key)  # for the check: the status is written now
 
     async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
-        """Its updates are off: nothing is requested from the registry, planned or deployed."""
+        """Record that updates are disabled: nothing is polled, planned or deployed."""
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = memory.again = None
-        self._context.wake_at(entry.key)
+        self._context.requeue_at(entry.key)
         if not self._plans.is_made(entry, status):
             status = approval.paused(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
@@ -161,7 +161,7 @@ class Deploys:
         settled = known in (memory.settled, memory.settled_without_account)
         if settled and observed is None:
             self._resolutions.set_next_poll(entry, spec, resolution, self._context.clock())
-            self._context.wake_at(entry.key, memory.next_poll)
+            self._context.requeue_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
         elif await self._decide(entry, spec, resolution, values_hash, observed):
@@ -169,12 +169,12 @@ class Deploys:
         memory.desired = desired
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
-        self._resolutions.taken(entry, asked_since)
+        self._resolutions.mark_handled(entry, asked_since)
 
     async def _take_over(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> None:
-        """Record what the original operator deployed; then the Bundle is handled like any other."""
+        """Record what the original operator deployed, then requeue the Bundle."""
         baseline = Baseline(
             resolution.digest or None, values_hash, entry.spec_hash, entry.generation
         )
@@ -199,7 +199,7 @@ class Deploys:
         verdict = ready_conditions.unusable(error.reason, error.message, status)
         await self._writer.write(entry, status, verdict)
         memory.poll_failures, memory.next_poll = failures, next_poll
-        self._context.wake_at(entry.key, next_poll)
+        self._context.requeue_at(entry.key, next_poll)
 
     async def _report_missing(
         self,
@@ -208,7 +208,11 @@ class Deploys:
         error: MissingReferenceError,
         status: BundleStatus,
     ) -> None:
-        """A watch requeues it when the object exists; the slot is for unwatched references."""
+        """Report a missing ConfigMap or Secret that the spec names.
+
+        A watch requeues the Bundle when the object exists; the next slot is for references without
+        a watch.
+        """
         now = self._context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
         status = replace(
@@ -221,7 +225,7 @@ class Deploys:
         )
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = None
-        self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
+        self._context.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
         self,
@@ -231,7 +235,7 @@ class Deploys:
         values_hash: str | None,
         observed: BundleStatus | None,
     ) -> bool:
-        """Act on the resolution. True where that has handled a request."""
+        """Act on the resolution; returns whether a user's request was handled by that."""
         now, status = self._context.clock(), observed or entry.status
         awaited, freezes = unready(self._context.bundles, spec), self._freezes.of(spec)
         moment = Moment(self._context.gates.moment, awaited, freezes)
@@ -263,7 +267,7 @@ class Deploys:
         return request is not None
 
     async def _planned(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> bool:
-        """Begin a plan where the approval gate or a user asks for one; True where it has begun."""
+        """Begin a plan where the approval gate or a user requires one; True where it has begun."""
         entry, spec = case.entry, case.spec
         if case.target is None or not (case.must_plan or entry.plan_request is not None):
             self._plans.unneeded(entry.key)
@@ -272,35 +276,35 @@ class Deploys:
             return True
         if not await self._plans.begin(entry, spec, status, case.target, verdict):
             return False
-        self._context.wake_at(entry.key, self._context.memory(entry.key).next_poll)
+        self._context.requeue_at(entry.key, self._context.memory(entry.key).next_poll)
         return True
 
     async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
-        """Write the status, and wait until there may be something to do again."""
+        """Write the status, and requeue the Bundle for the next time that may change something."""
         memory = self._context.memory(case.entry.key)
         until = None if case.spec.suspend else case.decision.until
         written = await self._writer.write(case.entry, status, verdict)
         if case.is_plan_dropped or case.is_drift_dropped:
             await self._plans.discard(written)
-        judge_at = plan_due.next_look(status)
-        comes_of_age = age.next_look(status, case.spec, case.now)
+        judge_at = plan_due.next_check(status)
+        comes_of_age = age.next_check(status, case.spec, case.now)
         promoted = None
         if promotion.is_waiting(status):
             promoted = self._resolutions.next_promotion(case.spec, case.now)
         awaited = until or judge_at or comes_of_age or promoted
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
-        self._context.wake_at(
+        self._context.requeue_at(
             case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
         )
         return written
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:
-        """Report a missing service account; the next poll stays as planned."""
+        """Report a missing service account; the time of the next poll isn't changed."""
         entry, spec = case.entry, case.spec
         memory = self._context.memory(entry.key)
         memory.settled_without_account = None
-        text = await self._accounts.missing(entry, spec, anew=True)
+        text = await self._accounts.missing(entry, spec, recheck=True)
         if text is None:
             memory.account_at = None
             return False
@@ -309,16 +313,16 @@ class Deploys:
         verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
         memory.settled_without_account = case.known(written)
-        self._context.wake_at(entry.key, memory.next_poll)
+        self._context.requeue_at(entry.key, memory.next_poll)
         return True
 
-    async def _look_for_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Check whether the account exists now; then continue with the last resolution."""
+    async def _check_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Check whether the account exists now; if so, decide again by the last resolution."""
         memory = self._context.memory(entry.key)
-        if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
+        if not self._accounts.is_cleared(spec) and await self._accounts.missing(entry, spec):
             return
         memory.settled_without_account = memory.account_at = None
-        self._context.judge_again(entry.key, spec)
+        self._context.reevaluate(entry.key, spec)
 
     async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
         """Record the attempt, then create its Job."""
@@ -343,14 +347,14 @@ _PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
 def _not_compared(
     status: BundleStatus, spec: BundleSpec, reason: str, message: str
 ) -> BundleStatus:
-    """The status of a Bundle that isn't compared with what is deployed now."""
+    """The status with the reason why no check for drift is made now."""
     if not spec.drift.is_asked:
         return status
     return drift_record.noted(status, drift_due.Hindrance(reason, message))
 
 
 def _requests(entry: BundleEntry) -> str:
-    """What users ask for that hasn't been handled yet."""
+    """The tokens of users' requests that haven't been handled yet."""
     parts = (entry.request.token if entry.request else "", entry.plan_request or "")
     return " ".join(part for part in parts if part)
 

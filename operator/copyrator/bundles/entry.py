@@ -1,4 +1,4 @@
-"""One Bundle as the cache holds it: only what reconciling needs, a few KB however long its spec is.
+"""One Bundle in the cache: only the fields that reconciling needs, a few KB for any spec.
 
 Its status is the largest part, and is read only while the Bundle is reconciled: it is kept as
 compressed JSON, and parsed at each reconcile.
@@ -48,10 +48,10 @@ class BundleEntry:
     is_running: bool
     """An attempt is recorded that has no outcome yet."""
     is_inherited: bool
-    """The original operator deployed it, and nothing else is known."""
+    """The original operator deployed it, and this one has recorded nothing yet."""
     observed_generation: int | None
     deployed_namespace: str | None
-    """Where the release is."""
+    """The namespace of the deployed release."""
     deployed_at: str
     """The time of that deploy, RFC 3339; empty where it isn't known."""
     has_deployed: bool
@@ -61,35 +61,35 @@ class BundleEntry:
     request: Request | None
     """A user's request that hasn't been handled yet."""
     retry_at: datetime | None
-    """When a failed attempt is due again. With these fields a poll that finds no change parses no
-    status.
+    """When a failed attempt is retried. With these fields a poll that finds no change doesn't parse
+    the status.
     """
     judge_at: datetime | None
-    """When a gate that waits is asked again."""
+    """When a waiting gate is evaluated again."""
     is_held: bool
-    """A gate holds something back."""
+    """A gate keeps a version from being deployed."""
     is_planning: bool
     """A plan is recorded that has no outcome yet."""
     plan_id: str | None
-    """The plan that a user may decide about."""
+    """The ID of the plan that a user may approve or reject."""
     awaits_approval_since: datetime | None
-    """When the plan was made that waits for a decision."""
+    """When the plan that waits for a decision was made."""
     is_unreviewed: bool
-    """Of that plan it isn't known which permissions the deploy lacks."""
+    """It isn't known yet which permissions that plan's deploy lacks."""
     plan_request: str | None
     """A user's request for a plan that hasn't been handled yet."""
     preview_request: PreviewRequest | None
     """The same for a plan of another version."""
     has_preview: bool
-    """The status has such a plan."""
+    """The status has such a plan, a preview."""
     drift_at: datetime | None
-    """When what is deployed is checked for drift; None while that isn't due by its status."""
+    """When the next check for drift is due; None where the status requires none."""
     is_checking: bool
     """A check for drift is recorded that has no outcome yet."""
     checked_at: datetime | None
     """When the last check for drift ended."""
     correctable: str | None
-    """The Job that found drift that is to be corrected."""
+    """The Job that found the drift that is to be corrected."""
     drifted: str
     """Reason of the condition Drifted where it is True; else empty."""
     health: str
@@ -99,13 +99,13 @@ class BundleEntry:
     waits_for: tuple[str, ...]
     """The gates that keep a version from being deployed, by the status."""
     waits_since: datetime | None
-    """Since when one does."""
+    """Since when one of them does."""
     is_untrusted: bool
-    """What is deployed has no trusted signature."""
+    """What is deployed has no trusted signature, though one is required."""
     labels: Mapping[str, str]
-    """Those that reach the release."""
+    """Those that are passed on to the release."""
     annotations: Mapping[str, str]
-    """Those that reach the release, and the operator's own."""
+    """Those that are passed on to the release, and the operator's own."""
     finalizers: tuple[str, ...]
     deleting: bool
     orphans: bool
@@ -136,37 +136,37 @@ class BundleEntry:
 
     @property
     def may_be_promoted(self) -> bool:
-        """Bundles of other namespaces may be promoted from it."""
+        """Whether Bundles of other namespaces may be promoted from it."""
         return names.ANN_PROMOTE_TO in self.annotations
 
     @property
     def is_ready(self) -> bool:
-        """All that its spec asks for is deployed."""
+        """Whether all that its spec requests is deployed."""
         seen = self.observed_generation == self.generation
         return seen and self.reason == BundleReason.DEPLOYED and not self.deleting
 
     @property
     def is_healthy(self) -> bool:
-        """Its release is healthy, or isn't watched."""
+        """Whether its release is healthy, or isn't watched."""
         if isinstance(self.spec, InvalidSpec) or self.spec.health is HealthMode.OFF:
             return True
         return self.health == ConditionStatus.TRUE
 
     @property
     def is_paused(self) -> bool:
-        """No requests to the registry and no updates."""
+        """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
 
     @property
     def is_decided(self) -> bool:
-        """Whether a user's decision about its plan is to be read."""
+        """Whether the annotations have a decision about the present plan."""
         decisions = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
         return self.plan_id is not None and any(
             self.annotations.get(name) == self.plan_id for name in decisions
         )
 
     def without_status(self) -> BundleEntry:
-        """The Bundle as one for which nothing was done or requested yet."""
+        """The Bundle with an empty status and without pending requests."""
         return replace(self, packed_status=_EMPTY, is_inherited=False, request=None)
 
     @property
@@ -178,7 +178,7 @@ class BundleEntry:
 
     @property
     def has_release(self) -> bool:
-        """Something may have been installed: an attempt was made, or the original deployed."""
+        """Whether a release may exist: an attempt was made, or the original operator deployed."""
         return bool(self.status.attempted.attempt or self.has_deployed)
 
     @property
@@ -196,7 +196,7 @@ class BundleEntry:
 
     @property
     def running_release(self) -> tuple[str, str] | None:
-        """Namespace and name of what its running attempt deploys."""
+        """Namespace and name of the release of its running attempt; None where none runs."""
         return self._attempted_release if self.is_running else None
 
     @property
@@ -209,7 +209,7 @@ class BundleEntry:
         found = {self.running_release, self.installed_release}
         if self.deleting:
             held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(self.finalizers)
-            # Without our finalizer it is finished, however long another finalizer keeps it.
+            # Without our finalizer its deletion is complete, even if another finalizer keeps it.
             found = found | {self._attempted_release} if held else {self.running_release}
         elif self.installed_release is None:
             found.add(self.release)
@@ -217,13 +217,13 @@ class BundleEntry:
 
     @property
     def _attempted_release(self) -> tuple[str, str] | None:
-        """The release of its newest attempt, whatever the outcome."""
+        """The release of its newest attempt, whatever its outcome; None where there was none."""
         where = self.attempted_namespace
         return (where, self.key.name) if where else None
 
 
 _EMPTY: Final = zlib.compress(b"{}")
-"""A status without anything."""
+"""A packed empty status."""
 
 
 @lru_cache(maxsize=32)

@@ -55,7 +55,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     raw_spec = body.get("spec")
     raw_spec = raw_spec if isinstance(raw_spec, Mapping) else {}
     spec = _read_spec(body, defaults)
-    valid = not isinstance(spec, InvalidSpec)  # else it may be of any size, and deploys nothing
+    valid = not isinstance(spec, InvalidSpec)  # else of any size, and not deployed
     packed = zlib.compress(pack_status(body.get("status")))
     status = unpack_status(packed)
     attempted = status.attempted
@@ -82,7 +82,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
-        judge_at=plan_due.next_look(status),
+        judge_at=plan_due.next_check(status),
         is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
@@ -113,7 +113,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
 
 
 def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
-    """The spec; an internal error in parsing it affects that Bundle only; its status reports it."""
+    """The spec; on an internal error an InvalidSpec, so that only this Bundle is affected."""
     try:
         return parse_bundle(body, defaults)
     except Exception as error:
@@ -130,7 +130,7 @@ def _correctable(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | 
 
 
 def _drifted(status: BundleStatus) -> str:
-    """Only reasons of ours: a status can be forged, and must not make new label values."""
+    """The reason of Drifted, if it is one of ours: a forged status must not add label values."""
     found = conditions_by_type(status.conditions).get(ConditionType.DRIFTED, {})
     is_true = found.get("status") == ConditionStatus.TRUE
     reasons = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
@@ -144,7 +144,7 @@ def _waits_for(status: BundleStatus) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _shared(found: tuple[str, ...]) -> tuple[str, ...]:
-    """One tuple for all Bundles that wait for the same."""
+    """One tuple for all Bundles that wait for the same gates, to save memory."""
     return found
 
 
@@ -155,7 +155,7 @@ def _waits_since(status: BundleStatus) -> datetime | None:
 
 
 def _pending(status: BundleStatus) -> str:
-    """Only reasons of ours, as of ``_drifted``."""
+    """The reason of UpdatePending, if it is one of ours, as in ``_drifted``."""
     found = conditions_by_type(status.conditions).get(ConditionType.UPDATE_PENDING, {})
     reason = str(found.get("reason"))
     is_true = found.get("status") == ConditionStatus.TRUE
@@ -166,7 +166,7 @@ _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 
 
 def _health(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str:
-    """Likewise only the values that a condition may have, and only where it is asked for."""
+    """The status of Healthy, if it is a valid one, and the spec has ``health``."""
     if isinstance(spec, InvalidSpec) or spec.health is HealthMode.OFF:
         return ""
     found = conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {}).get("status")

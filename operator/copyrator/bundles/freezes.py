@@ -1,7 +1,7 @@
 """The freezes that are in force, from the Namespaces' annotations and the operator's ConfigMap.
 
-Both are watched, the Namespaces by the watch that the copies have, too. Only what is frozen is
-remembered. Until both are known nothing is deployed.
+Both are watched; the watch of Namespaces is shared with the rule controller. Only freezes are kept
+in memory. Until both watches have listed their objects nothing is deployed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Annotated(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """At least our own."""
+        """At least the operator's annotations."""
         ...
 
 
@@ -57,7 +57,7 @@ class _Record:
 
 
 def read_record(body: Mapping[str, Any]) -> _Record:
-    """Decode for a watch; a function of a module, so that equal watches are shared."""
+    """Decode the ConfigMap for a watch; a module's function, so that equal watches are shared."""
     return _Record(str(body["metadata"].get("resourceVersion", "")), read_config_map(body))
 
 
@@ -75,7 +75,7 @@ class Freezes:
         self._was_denied = False
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Open the watches."""
         informers = self._context.informers
         config = WatchSpec(
             resource=CONFIGMAPS,
@@ -97,13 +97,13 @@ class Freezes:
 
     @property
     def ready(self) -> bool:
-        """Whether it is known what is frozen; nothing may be deployed before."""
+        """Whether both watches are up to date, or forbidden; nothing may be deployed before."""
         watches = list(self._watches())
         return bool(watches) and all(one.synced or _denied(one) for one in watches)
 
     @property
     def fault(self) -> str | None:
-        """Why all namespaces are frozen though nobody may have asked for it; for ``/readyz``."""
+        """Why freezes can't be read, so that all namespaces are frozen; for ``/readyz``."""
         unreadable = [one for one in self._of_all() if one.fault]
         return "; ".join(sentence(one) for one in unreadable) or None
 
@@ -154,12 +154,12 @@ class Freezes:
             self._changed(self._config, ObjectRef("v1", "ConfigMap", name.namespace, name.name))
 
     def _changed(self, watch: Registration | None, about: ObjectRef, namespace: str = "") -> None:
-        """A freeze is new, edited or lifted: those that it concerns are judged anew."""
+        """A freeze was set, edited or removed: evaluate its Bundles again, and emit an Event."""
         for entry in self._context.bundles:
             if not namespace or namespace in _namespaces_of(entry):
                 self._judge(entry)
         if watch is None or not watch.seen:
-            return  # what was frozen before this process began is no news
+            return  # it was frozen before this process began: no Event
         freeze = self._frozen.get(namespace) if namespace else self._all
         kind: EventType = NORMAL
         if freeze is None:
@@ -175,22 +175,22 @@ class Freezes:
         self._context.recorder.record(about, kind, reason, text)
 
     def _listed(self) -> None:
-        """A watch has shown everything: if the permission was missing before, judge all anew."""
+        """A watch has listed everything: if it was forbidden before, evaluate all Bundles again."""
         if self._was_denied:
             self._was_denied = False
             for entry in self._context.bundles:
                 self._judge(entry)
 
     def _judge(self, entry: BundleEntry) -> None:
-        """Queue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
+        """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
         if entry.is_running:
             self._context.queue.add(entry.key, Priority.URGENT)
         elif isinstance(entry.spec, BundleSpec) and (entry.is_held or entry.correctable):
-            self._context.judge_anew(entry.key, entry.spec)
+            self._context.reevaluate_now(entry.key, entry.spec)
 
 
 def _denied(watch: Registration) -> Forbidden | None:
-    """The missing permission because of which a watch shows nothing."""
+    """The missing permission because of which a watch has no list; None where it has one."""
     failure = watch.failure
     return failure if isinstance(failure, Forbidden) and not watch.synced else None
 

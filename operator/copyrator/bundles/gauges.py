@@ -15,11 +15,11 @@ from copyrator.bundles.policy.gates import promotion
 from copyrator.bundles.references.watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
-"""A status can be forged, and must not make new label values."""
+"""The values of labels: a status can be forged, and must not add others."""
 
 
 def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
-    """Set the gauges of all Bundles and what they name, and the age of the oldest poll."""
+    """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons: Counter[str] = Counter()
     quarantined, oldest, now = 0, 0.0, context.monotonic()
     waiting = [one.awaits_approval_since for one in context.bundles if one.awaits_approval_since]
@@ -27,8 +27,8 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
         reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
         quarantined += entry.quarantined
         memory = context.memories.get(entry.key)
-        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
-        if memory is not None and asks:
+        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        if memory is not None and polled:
             oldest = max(oldest, now - memory.answered_at)
     gauge = context.metrics.bundles
     gauge.clear()
@@ -64,7 +64,7 @@ def publish_freezes(context: Context, freezes: Freezes) -> None:
 
 
 def _publish_waits(context: Context) -> None:
-    """Which gates Bundles wait for, for how long already, and for how long at most."""
+    """Set the gauges of waiting Bundles: number by gate, longest wait, longest remaining soak."""
     known = {gate.name for gate in (*context.gates.version, *context.gates.moment)}
     waiting: Counter[str] = Counter()
     now, longest, remaining = context.clock(), 0.0, 0.0

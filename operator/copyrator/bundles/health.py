@@ -1,7 +1,7 @@
-"""The condition Healthy of all Bundles with ``spec.health``: when it is written.
+"""When the condition Healthy of Bundles with ``spec.health`` is written.
 
-A rolling Deployment changes its status many times. So a change is written a moment after the first
-one, and further ones no sooner than some seconds after that; none where the condition is equal.
+A rolling Deployment changes its status many times. So the first change is written after
+SETTLE_SECONDS, further ones after STATUS_SECONDS or MESSAGE_SECONDS; an equal condition never.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class _Memory:
 
 
 class Health:
-    """What is known of the releases of all Bundles that ask for it."""
+    """The health of the releases of all Bundles with ``spec.health``."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._watches = HealthWatches(context, self._news)
-        self._due: DueScheduler[BundleKey] = DueScheduler(self._look, clock=context.monotonic)
+        self._watches = HealthWatches(context, self._on_change)
+        self._due: DueScheduler[BundleKey] = DueScheduler(self._requeue, clock=context.monotonic)
         self._memories: dict[BundleKey, _Memory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to report changes."""
+        """Begin to requeue Bundles whose release has changed."""
         self._tasks.add(asyncio.create_task(self._due.run(), name="changes of health"))
 
     async def stop(self) -> None:
@@ -65,7 +65,7 @@ class Health:
         await self._watches.close()
 
     def follow(self, entry: BundleEntry) -> None:
-        """Watch the release of a Bundle that asks for it, and of no other."""
+        """Watch the release of a Bundle with ``spec.health``; end the watch of one without."""
         spec = entry.spec
         if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
             self.forget(entry.key)
@@ -74,13 +74,13 @@ class Health:
         self._watches.follow(entry.key, (spec.project_namespace, spec.release))
 
     def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted, or doesn't ask for it any more."""
+        """End the watch of a Bundle that was deleted, or has no ``spec.health`` any more."""
         if self._memories.pop(key, None) is not None:
             self._watches.follow(key, None)
             self._due.remove(key)
 
     def condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
-        """The condition as it is now; None where nobody asks for it.
+        """The condition as it is now; None without ``spec.health``.
 
         ``status`` has the conditions before, and what is deployed.
         """
@@ -90,7 +90,7 @@ class Health:
         return health.healthy(entry.spec, status, view, self._context.monotonic())
 
     def before(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
-        """The condition that a status has; where it has none yet, that nothing is known."""
+        """The condition in the status, else one with Unknown; None without ``spec.health``."""
         if entry.key not in self._memories:
             return None
         found = _stored(status)
@@ -101,32 +101,32 @@ class Health:
         return FurtherCondition(ConditionStatus(found["status"]), reason, message)
 
     def due(self, entry: BundleEntry) -> FurtherCondition | None:
-        """The condition where it has changed and may be written now; else it is looked at later."""
+        """The condition where it has changed and may be written now; else it is checked later."""
         memory = self._memories.get(entry.key)
         if memory is None or memory.version == entry.resource_version:
             return None
         status, now = entry.status, self._context.monotonic()
         found = self.condition(entry, status)
-        hold = _hold(_stored(status), found)
-        if found is not None and hold is not None and status.observed_generation is not None:
-            if now >= memory.written_at + hold:
+        pause = _pause(_stored(status), found)
+        if found is not None and pause is not None and status.observed_generation is not None:
+            if now >= memory.written_at + pause:
                 return found
-            self._look_at(entry.key, memory.written_at + hold)
+            self._check_at(entry.key, memory.written_at + pause)
         memory.version = entry.resource_version
         view = self._view(entry, status)
-        late = health.turns_late(status, view, now) if view is not None else None
+        late = health.grace_ends_at(status, view, now) if view is not None else None
         if late is not None:
-            self._look_at(entry.key, late)
+            self._check_at(entry.key, late)
         return None
 
     def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
-        """A status was written, perhaps with another condition."""
+        """Record the time of a write that changed the condition."""
         memory = self._memories.get(before.key)
         if memory is not None and _stored(before.status) != _stored(written.status):
             memory.written_at = self._context.monotonic()
 
     def _view(self, entry: BundleEntry, status: BundleStatus) -> health.View | None:
-        """What is known of the release; None while its objects haven't been listed."""
+        """The release's objects, or why they are unknown; None while they haven't been listed."""
         spec = entry.spec
         if not isinstance(spec, BundleSpec) or entry.key not in self._memories:
             return None
@@ -141,15 +141,15 @@ class Health:
             return health.overridden(other)
         return self._watches.view(release)
 
-    def _news(self, key: BundleKey) -> None:
-        self._look_at(key, self._context.monotonic() + SETTLE_SECONDS)
+    def _on_change(self, key: BundleKey) -> None:
+        self._check_at(key, self._context.monotonic() + SETTLE_SECONDS)
 
-    def _look_at(self, key: BundleKey, moment: float) -> None:
+    def _check_at(self, key: BundleKey, moment: float) -> None:
         known = self._due.due(key)
         if known is None or moment < known:
             self._due.set(key, moment)
 
-    def _look(self, key: BundleKey) -> None:
+    def _requeue(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):
             memory.version = ""
             self._context.queue.add(key)
@@ -159,8 +159,8 @@ def _stored(status: BundleStatus) -> Mapping[str, Any]:
     return conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {})
 
 
-def _hold(before: Mapping[str, Any], now: FurtherCondition | None) -> float | None:
-    """Seconds between two writes of such a change; None where there is none."""
+def _pause(before: Mapping[str, Any], now: FurtherCondition | None) -> float | None:
+    """Seconds after the last write before this change is written; None where nothing changed."""
     if now is None:
         return None
     if (before.get("status"), before.get("reason")) != (now.status, now.reason):

@@ -1,8 +1,8 @@
 """Watches of the Deployments, StatefulSets, DaemonSets and Jobs of releases.
 
-There is one of each kind and namespace, shared by Bundles, only where one asks; see
-policy.health_scopes. Of an object no more is kept than what the condition Healthy needs, by release
-and kind; so a report about one release takes the same time however many there are.
+There is one for each kind and namespace where Bundles have ``spec.health``, shared by them; see
+policy.health_scopes. Of an object only what the condition Healthy needs is kept, by release and
+kind; so the condition of one release takes the same time however many releases there are.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Release = tuple[str, str]
 """Namespace and name."""
 
 KINDS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
-LOOK_SECONDS: Final = 5.0
-"""Seconds between two checks whether watches work, are refused, or may be retried."""
+CHECK_SECONDS: Final = 5.0
+"""Seconds between two checks whether watches work, are forbidden, or may be retried."""
 SETTLE_SECONDS: Final = 0.05
 """Seconds in which further changes are collected before the watches are arranged."""
 BLIND_SECONDS: Final = 60.0
 """Seconds for which objects may not have been listed before that is reported."""
 FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
-"""Seconds before a place that isn't granted is retried, doubling."""
+"""Seconds before a place that is forbidden is retried, doubling."""
 REMEDY: Final = (
     "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
     "statefulsets, daemonsets and jobs"
@@ -50,7 +50,7 @@ REMEDY: Final = (
 
 @dataclass(slots=True)
 class _Denied:
-    """A place that isn't granted."""
+    """A place that may not be watched, by an access review or a 403."""
 
     why: str
     until: float
@@ -58,18 +58,18 @@ class _Denied:
 
 
 class _Scope:
-    """The four watches of one place, and the releases that they show."""
+    """The four watches of one place, and the releases whose objects they have listed."""
 
     def __init__(
         self,
         context: Context,
         place: Place,
-        on_news: Callable[[Release], None],
+        on_change: Callable[[Release], None],
         on_synced: Callable[[], None],
     ) -> None:
         self.by_release: dict[Release, ReleaseObjects] = {}
         self._clock = context.monotonic
-        self._on_news = on_news
+        self._on_change = on_change
         self._registrations = [
             context.informers.acquire(
                 WatchSpec(
@@ -87,17 +87,17 @@ class _Scope:
 
     @property
     def seen(self) -> bool:
-        """All was listed once."""
+        """Whether all four have listed their objects once."""
         return all(one.seen for one in self._registrations)
 
     @property
     def synced(self) -> bool:
-        """What isn't there is known not to exist."""
+        """Whether all four are up to date, so that an object without a record doesn't exist."""
         return all(one.synced for one in self._registrations)
 
     @property
     def failures(self) -> list[ApiError]:
-        """The present faults of the watches."""
+        """The present errors of the watches."""
         return [one.failure for one in self._registrations if one.failure is not None]
 
     def close(self) -> None:
@@ -111,50 +111,51 @@ class _Scope:
         after = (name.namespace, new.release) if new is not None and new.release else None
         if before is not None and before == after and new is not None:
             self.by_release[before].replace(named, new, now)
-            if not new.says_the_same(old):
-                self._on_news(before)
+            if not new.is_equivalent(old):
+                self._on_change(before)
             return
         if before is not None:
             objects = self.by_release[before]
             objects.remove(named)
             if not objects.count:
                 del self.by_release[before]
-            self._on_news(before)
+            self._on_change(before)
         if after is not None and new is not None:
             self.by_release.setdefault(after, ReleaseObjects()).add(named, new, now)
-            self._on_news(after)
+            self._on_change(after)
 
 
 class HealthWatches:
-    """Keeps the watches open that Bundles ask for.
+    """Keeps the watches open that Bundles with ``spec.health`` need.
 
     Args:
         context: the controller's.
-        on_news: called with a Bundle whose release may have changed; cheap, often.
+        on_change: called with each Bundle whose release may have changed; has to be cheap, as it is
+            called for each change of an object.
     """
 
-    def __init__(self, context: Context, on_news: Callable[[BundleKey], None]) -> None:
+    def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
         self._context = context
-        self._on_news = on_news
+        self._on_change = on_change
         self._of: dict[BundleKey, Release] = {}
         self._asked: dict[Release, tuple[BundleKey, ...]] = {}
         self._spaces: dict[str, set[BundleKey]] = {}
         self._since: dict[str, float] = {}
-        """When a namespace was asked for first."""
-        self._told: dict[str, _Scope | Fault | None] = {}
-        """What its Bundles know of it."""
+        """Monotonic seconds when the first Bundle of a namespace was followed."""
+        self._reported: dict[str, _Scope | Fault | None] = {}
+        """The state that was last reported to the Bundles of a namespace."""
         self._open: dict[Place, _Scope] = {}
         self._chosen: set[Place] = set()
-        """The places that are to be watched."""
+        """The places that are to be watched, forbidden ones too."""
         self._wanted: set[Place] = set()
-        """Those of them that aren't refused."""
+        """Those of them that aren't forbidden."""
         self._denied: dict[Place, _Denied] = {}
         self._granted: set[Place] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, key: BundleKey, release: Release | None) -> None:
-        """Watch this release for a Bundle, and no other; None: none."""
+        """Watch this release for a Bundle, in place of an earlier one; None: none."""
         before = self._of.get(key)
         if before == release:
             return
@@ -181,7 +182,7 @@ class HealthWatches:
         self._spaces[space].discard(key)
         if not self._spaces[space]:
             del self._spaces[space], self._since[space]
-            self._told.pop(space, None)
+            self._reported.pop(space, None)
 
     def view(self, release: Release) -> View | None:
         """The objects of a release that is followed; None while they haven't been listed yet."""
@@ -200,7 +201,7 @@ class HealthWatches:
         self._open.clear()
 
     def _state(self, space: str) -> _Scope | Fault | None:
-        """The watches that show a namespace's objects, or why none do; None: not yet."""
+        """The watches that have a namespace's objects, or why none has; None: not listed yet."""
         settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
         if not settings.serves(space):
             text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
@@ -227,21 +228,21 @@ class HealthWatches:
 
     def _release_changed(self, release: Release) -> None:
         for key in self._asked.get(release, ()):
-            self._on_news(key)
+            self._on_change(key)
 
     # --- which watches are open -------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Arrange the watches until none is asked for."""
+        """Open and end watches until none is needed."""
         while self._spaces or self._open:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
             self._changed.clear()
             try:
                 await self._arrange()
-                self._tell()
+                self._report_changes()
             except Exception:
                 log.exception("can't update the watches of releases")
 
@@ -287,9 +288,9 @@ class HealthWatches:
                 self._open.pop(place).close()
 
     async def _missing(self, place: Place) -> str:
-        """The permission that watches of a place lack; empty where none is missing.
+        """The permission that the operator lacks for watches of a place, as a message; else empty.
 
-        It is asked first, as a refused list would be recorded as a missing permission.
+        By an access review, as a forbidden list would be reported as a missing permission.
 
         Raises:
             ApiError: the access review failed.
@@ -319,24 +320,24 @@ class HealthWatches:
         before = self._denied.get(place)
         delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
         self._denied[place] = _Denied(why, self._context.monotonic() + delay, delay)
-        say = log.info if before is None else log.debug
-        say("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
+        emit = log.info if before is None else log.debug
+        emit("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
         if place in self._open:
             self._open.pop(place).close()
         self._changed.set()
 
-    def _tell(self) -> None:
-        """Report to the Bundles of each namespace whether its objects are shown now."""
+    def _report_changes(self) -> None:
+        """Report to the Bundles of each namespace whose state has changed: listed, or why not."""
         for space, keys in self._spaces.items():
             state = self._state(space)
-            if space not in self._told or self._told[space] != state:
-                self._told[space] = state
+            if space not in self._reported or self._reported[space] != state:
+                self._reported[space] = state
                 for key in keys:
-                    self._on_news(key)
+                    self._on_change(key)
 
 
 def needed(place: Place) -> Iterable[Refusal]:
-    """The permissions that watches of a place take, each as its refusal."""
+    """The permissions that watches of a place require, each as its refusal."""
     return (
         Refusal(Permission(resource.group, resource.plural, verb), place or "")
         for resource in KINDS

@@ -1,4 +1,4 @@
-"""Our Jobs: their cache, their creation, and the output of their pods."""
+"""The operator's Jobs: their cache, their creation, and the output of their pods."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 _PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
 _LOG_TIMEOUT: Final = 10.0
 HEALTH_SECONDS: Final = 2.0
-"""Period of checking the watch's health."""
+"""Seconds between two checks whether the watch of Jobs is forbidden."""
 _PODS_AT_ONCE: Final = 2
 """Concurrent reads; a pod may have 1.5 MB."""
 _TAIL_LINES: Final = (80, 8, 1)
-"""Lines that are requested of a log's end: fewer where they are too long."""
+"""Numbers of lines that are requested from a log's end: fewer where the lines are too long."""
 
 
 class Jobs:
@@ -49,14 +49,14 @@ class Jobs:
         """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Open the watch."""
         spec = WatchSpec(
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
         self._registration = self._context.informers.acquire(
-            spec, self._changed, on_synced=self._visit_all
+            spec, self._changed, on_synced=self._requeue_all
         )
-        self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
+        self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
         """End the watch."""
@@ -69,12 +69,12 @@ class Jobs:
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of a Job can be relied on (it is requested once more then)."""
+        """Whether the watch is up to date; a Job that it doesn't have is requested nevertheless."""
         return self._registration is not None and self._registration.synced
 
     @property
     def forbidden(self) -> Forbidden | None:
-        """The missing permission because of which no Job is seen."""
+        """The missing permission because of which Jobs can't be watched; None where they can be."""
         failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
 
@@ -85,7 +85,7 @@ class Jobs:
 
     @property
     def plans_running(self) -> int:
-        """How many plans are being made."""
+        """The number of unfinished Jobs that plan, checks for drift included."""
         return sum(
             job.kind in _PLANS and not job.done
             for jobs in self._by_bundle.values()
@@ -94,7 +94,7 @@ class Jobs:
 
     @property
     def checks_running(self) -> int:
-        """How many of them are checks for drift."""
+        """The number of them that are checks for drift."""
         return sum(
             job.kind is JobKind.DRIFT and not job.done
             for jobs in self._by_bundle.values()
@@ -102,7 +102,7 @@ class Jobs:
         )
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
-        """A Job by its name; where the watch doesn't show it, it is requested."""
+        """A Job by its name, requested where the watch doesn't have it; None where none exists."""
         known = self._by_bundle.get(key, {}).get(name)
         if known is None:
             try:
@@ -112,10 +112,10 @@ class Jobs:
         return known if known is not None and known.bundle_uid == uid else None
 
     async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
-        """Create a Job; one that exists already under this name and uid will do.
+        """Create a Job, or return the existing one of this name and this Bundle.
 
         Returns:
-            None where the name is taken by another owner's Job.
+            None where another owner's Job has the name.
         """
         metadata = body["metadata"]
         try:
@@ -127,9 +127,9 @@ class Jobs:
         return record if record is not None and record.bundle_uid == uid else None
 
     async def limit(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Set the TTLs of a Bundle's Jobs, of which none is an attempt's without an outcome.
+        """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
 
-        The Bundle is reconciled again when a plan's time to be decided is over.
+        The Bundle is reconciled again when a plan expires.
         """
         others = spec.job.ttl_seconds_after_finished
         for job in self.of(entry.key, entry.uid):
@@ -138,11 +138,11 @@ class Jobs:
                 continue
             now = self._context.clock()
             if end := plan_due.waits_until(entry.status, now):
-                self._context.look_at(entry.key, end)
+                self._context.reconcile_at(entry.key, end)
             await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
 
     async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
-        """Set the TTL of a Job whose outcome is recorded to ``seconds`` after its end, if any."""
+        """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept."""
         if seconds is None or job.ttl == seconds or not job.done or job.deleting:
             return
         patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
@@ -155,7 +155,7 @@ class Jobs:
             jobs[job.name] = replace(job, ttl=seconds)
 
     async def give_up(self, job: JobRecord, why: str = "true") -> None:
-        """Have the Job controller end a Job that can't start, and record why in an annotation."""
+        """Have the Job controller end a Job; an annotation has the cause."""
         if job.given_up:
             return
         marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}
@@ -168,7 +168,7 @@ class Jobs:
     async def end_plans(
         self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
     ) -> None:
-        """End a Bundle's Jobs that plan, but for those of these names: nobody needs them."""
+        """End a Bundle's Jobs that plan, except those named ``but``."""
         for job in self.of(key, uid):
             if job.kind in _PLANS and job.name not in but and not job.done:
                 await self.give_up(job)
@@ -189,7 +189,7 @@ class Jobs:
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
-        """The digests that werf's log says it pulled, from its first lines; empty without a log."""
+        """The digests that werf pulled, by the first lines of its log; empty without a log."""
         return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
 
     async def log_end(self, pods: list[dict[str, Any]]) -> str:
@@ -245,19 +245,19 @@ class Jobs:
             self.plan_changed(key, record.name, new is None or new.done)
         self._context.queue.add(key, Priority.URGENT)
 
-    async def _keep_looking(self) -> None:
-        """Requeue all Bundles once a permission is missing: they report it.
+    async def _check_health(self) -> None:
+        """Requeue all Bundles when the watch becomes forbidden, so that they report it.
 
-        The watch itself requeues them when it works again.
+        When the watch works again, its own callback requeues them.
         """
         missing = False
         while True:
             await asyncio.sleep(HEALTH_SECONDS)
             before, missing = missing, not self.synced and self.forbidden is not None
             if missing and not before:
-                self._visit_all()
+                self._requeue_all()
 
-    def _visit_all(self) -> None:
+    def _requeue_all(self) -> None:
         for entry in self._context.bundles:
             self._context.queue.add(entry.key, Priority.RESYNC)
 

@@ -1,4 +1,4 @@
-"""What is known of a Bundle between two reconciles beside its entry: due times, work in progress.
+"""State of a Bundle between two reconciles beside its entry: due times and work in progress.
 
 None of it is needed for correctness: a restart loses it.
 """
@@ -17,21 +17,21 @@ class Memory:
     """State of one Bundle between two reconciles."""
 
     desired: DesiredVersion | None = None
-    """The last one that was handled."""
+    """The last desired version that was handled."""
     asked_since: float | None = None
-    """Monotonic seconds: an answer must be at least so new; None while no poll is pending."""
+    """Monotonic seconds of the oldest answer that is accepted; None while no poll is pending."""
     asked_for: str = ""
-    """The user's request (its token) that the pending poll was begun for; empty: for none."""
+    """The token of the user's request for which the pending poll was begun; empty: none."""
     asked_at: datetime | None = None
-    """The same by the wall clock."""
+    """When the pending poll was begun, by the wall clock."""
     again: float | None = None
-    """Monotonic seconds: when to poll once more after a push (resolution.polling.SETTLED)."""
+    """Monotonic seconds of the second poll after a push (resolution.polling.SETTLED)."""
     next_poll: datetime | None = None
     slot: Slot | None = None
-    """The Bundle's phase among all polls; None until its first poll is planned."""
+    """The Bundle's poll times; None until its first poll is scheduled."""
     poll_failures: int = 0
     unsigned: int = 0
-    """Polls in a row that found a version without a signature that is trusted."""
+    """Number of consecutive polls that found a version without a trusted signature."""
     changed_at: datetime | None = None
     """When a user last edited the Bundle."""
     creating: int | None = None
@@ -47,26 +47,26 @@ class Memory:
     settled_without_account: tuple[object, ...] | None = None
     """The same where only the service account is missing."""
     account_at: datetime | None = None
-    """When to request the service account again, where this Bundle does it."""
+    """When to request the missing service account again; None where another Bundle does so."""
     judged_at: datetime | None = None
-    """When the gates were asked last."""
+    """When the gates were evaluated last."""
     plan_begun: int | None = None
     """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
     plan_counted: int | None = None
-    """The plan whose outcome the metrics have."""
+    """The plan whose outcome was counted in the metrics."""
     preview_begun: int | None = None
-    """The same of a preview."""
+    """The preview whose Job this process has created or seen."""
     preview_asked: str = ""
-    """The request for a preview for which the registry is asked."""
+    """The token of the preview request for which the registry is polled."""
     preview_since: float = 0.0
-    """Monotonic seconds: the registry's answers to it must be at least so new."""
-    look_at: datetime | None = None
-    """When to look again for what blocks a plan's Job, or whether a preview's time is over."""
+    """Monotonic seconds of the oldest answer that is accepted for it."""
+    recheck_at: datetime | None = None
+    """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
     values_of: str | None = None
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
-    """This process has deleted what a former one may have left."""
+    """Whether this process has deleted Secrets that a former one may have left."""
     soaked: str = ""
-    """The version of the Bundle for which its soak was found to be up to date."""
+    """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
     remove_finalizer: str | None = None
-    """The uid of the Bundle whose finalizer was removed."""
+    """The uid of the Bundle whose finalizer was removed, so that it is removed once."""

@@ -1,4 +1,4 @@
-"""What a Bundle's Jobs are made of, as the pure half takes it."""
+"""Collects the input of a Bundle's Jobs for the pure functions that build them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> Depl
 
 
 def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, whatever the attempt."""
+    """The order for a plan's Job: equal for equal deploys, independent of the attempt."""
     return _order(entry, _restricted(spec), version=version, digest=digest, generation=0, attempt=0)
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
-    """What a plan of this deploy is made of."""
+    """The input of a plan of this deploy."""
     order = plan_order(entry, spec, wanted.version, wanted.digest)
     return Target(
         version=wanted.version,
@@ -51,7 +51,7 @@ def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
 
 
 def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
-    """Whether a plan is of the Bundle as it is now, but for its version and values."""
+    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
     order = plan_order(entry, spec, plan.version or "", plan.digest or "")
     return (entry.spec_hash, hash_of(build_deploy_job(order))) == (plan.spec_hash, plan.job_hash)
 
@@ -66,7 +66,7 @@ def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
 
 
 def _restricted(spec: BundleSpec) -> BundleSpec:
-    """Without variables that could change what a Job's script does."""
+    """The spec without variables that could change what a Job's script does."""
     return replace(
         spec, env={name: value for name, value in spec.env.items() if not withheld(name)}
     )

@@ -1,7 +1,7 @@
 """Which of several Bundles owns a release, the others' message, and which may begin a Job.
 
 The order is that of BundleCache.bundles_of. Jobs are checked, too: while one of another Bundle
-works on a release, no other begins.
+changes a release, no other begins.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Ownership:
         self._beginning: dict[tuple[str, str], BundleEntry] = {}
 
     def conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
-        """The reason and the message where a Bundle may not deploy its release; else None."""
+        """The reason and message where a Bundle may not deploy its release; None where it may."""
         where_it_is = entry.deployed_namespace
         if where_it_is and where_it_is != spec.project_namespace:
             return BundleReason.NAMESPACE_CHANGED, (
                 f"the release is deployed in {where_it_is}, and project_namespace is now "
-                f"{spec.project_namespace}: the old release would be left behind. Set it back, "
+                f"{spec.project_namespace}: the old release would remain installed. Set it back, "
                 "or delete and recreate the Bundle"
             )
         release = spec.project_namespace, spec.release
@@ -62,7 +62,7 @@ class Ownership:
         """Record an attempt and create its Job while no other Bundle of the release can do so.
 
         Raises:
-            StaleError: another Bundle has become the release's owner meanwhile.
+            StaleError: another Bundle has become the release's owner.
         """
         release = spec.project_namespace, spec.release
         holder = self._beginning.get(release)

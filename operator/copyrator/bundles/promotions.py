@@ -1,7 +1,7 @@
-"""What Bundles of ``spec.promoteFrom`` are now, by the cache.
+"""The state of the Bundles of ``spec.promoteFrom``, by the cache.
 
 A Bundle of another namespace that doesn't allow the promotion is treated as one that doesn't exist:
-nothing that its dependants see, or that happens to them, depends on it.
+it influences neither the status nor the deploys of Bundles that name it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.policy.soak import standing
+from copyrator.bundles.policy.soak import valid_records
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
 
@@ -36,7 +36,7 @@ def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> Source:
         is_allowed=True,
         hold=hold_text(entry.annotations),
         running=status.deployed.digest,
-        soak=standing(status.soak, parse_time(entry.created)),
+        soak=valid_records(status.soak, parse_time(entry.created)),
     )
 
 
@@ -50,7 +50,7 @@ def allows(entry: BundleEntry | None, namespace: str) -> bool:
 
 
 def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
-    """What those that are promoted from a Bundle see of it: with an equal one nothing changes."""
+    """The state of a Bundle by which those promoted from it are judged; equal: nothing changes."""
     if entry is None:
         return ()
     is_invalid = entry.reason == BundleReason.INVALID_SPEC
@@ -59,9 +59,10 @@ def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
 
 
 def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
-    """Whether a Bundle's soak is kept: it may be promoted from.
+    """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted from it.
 
-    That is once it has been, or may be into other namespaces, or a Bundle of its own names it.
+    That is where it has a soak already, allows the promotion to other namespaces, or is named by a
+    Bundle of its own namespace.
     """
     return (
         bool(entry.soak_hash)

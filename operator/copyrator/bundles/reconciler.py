@@ -1,4 +1,4 @@
-"""Reconciles a Bundle: refuses it, observes its Job, updates it, or deletes its release."""
+"""Reconciles a Bundle: rejects it, observes its Job, updates it, or deletes its release."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BundleReconciler:
         except ApiError:
             raise
         except Exception as error:
-            await self._say_failed(key, error)
+            await self._report_failed(key, error)
             raise
 
     async def _reconcile(self, key: BundleKey) -> Outcome:
@@ -73,8 +73,8 @@ class BundleReconciler:
             return Done()
         if not self.jobs.synced:
             if forbidden := self.jobs.forbidden:
-                await self._say_forbidden(key, forbidden)
-                # The status's former condition is written again as soon as the watch works.
+                await self._report_forbidden(key, forbidden)
+                # So that the former condition is written again when the watch works.
                 self.context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
         if not self.trust.ready or not (self.freezes.ready or entry.deleting):
@@ -88,7 +88,7 @@ class BundleReconciler:
         except StaleError:
             return RequeueAfter(0.0)
         except Forbidden as error:
-            await self._say_forbidden(key, error)
+            await self._report_forbidden(key, error)
             raise
         except NotFound as error:
             if self.context.bundles.get(key) is not None:
@@ -96,8 +96,8 @@ class BundleReconciler:
             log.debug("%s was deleted while it was reconciled: %s", key, error)
         return Done()
 
-    async def _say_failed(self, key: BundleKey, error: Exception) -> None:
-        """An internal error at one Bundle affects that one only: its status and an Event report it.
+    async def _report_failed(self, key: BundleKey, error: Exception) -> None:
+        """Report an internal error in the status and an Event; other Bundles aren't affected.
 
         The queue retries with back-off; the workers log the traceback.
         """
@@ -116,7 +116,7 @@ class BundleReconciler:
                 type(second).__name__,
             )
 
-    async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
+    async def _report_forbidden(self, key: BundleKey, error: Forbidden) -> None:
         """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self.context.bundles.get(key)
         if entry is not None:
@@ -125,7 +125,7 @@ class BundleReconciler:
                 await self.writer.write(entry, entry.status, verdict)
 
     async def _visit(self, entry: BundleEntry) -> None:
-        """A Bundle that isn't being deleted: refuse it, observe its Job, or update it."""
+        """Reconcile a Bundle that isn't being deleted: reject it, observe its Job, or update it."""
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
@@ -146,28 +146,34 @@ class BundleReconciler:
         if entry.is_running:
             await self._observe(entry)
             return
-        self.context.memory(entry.key).look_at = None
+        self.context.memory(entry.key).recheck_at = None
         await self.jobs.limit(entry, spec)
         await self.deploys.visit(entry, spec)
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
-        """A running deploy is observed to its end first, so that its outcome is known."""
+        """Reconcile a Bundle that is being deleted, after the end of a running deploy.
+
+        Its outcome decides whether there is a release to uninstall.
+        """
         if entry.is_running and not await self._observe(entry):
             return
         await self.deletions.visit(entry, deploy_runs=entry.is_running)
 
     async def _observe(self, entry: BundleEntry) -> bool:
-        """Observe the recorded attempt. False: it has ended, and another reconcile follows."""
+        """Observe the recorded attempt; returns whether it still runs.
+
+        When it has ended, another reconcile follows.
+        """
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
-            spec = self.context.stand_in(entry.key)
+            spec = self.context.default_spec(entry.key)
         runs = await self.runs.observe(entry, spec)
         if not runs:
             self.context.queue.add(entry.key)
         return runs
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
-        """Report why the spec can't be handled; a Job of an older one is observed to its end."""
+        """Report why the spec is rejected; a Job of an older spec is observed to its end."""
         if entry.is_running and await self.runs.has_ended(entry):
             await self._observe(entry)
             return
@@ -176,7 +182,7 @@ class BundleReconciler:
         status = replace(status, next_poll_at=None)
         await self.writer.write(entry, status, ready_conditions.refused(reason, message))
         self.context.memory(entry.key).desired = None
-        self.context.wake_at(entry.key)
+        self.context.requeue_at(entry.key)
 
     def _forget(self, key: BundleKey) -> None:
         self.references.forget(key)

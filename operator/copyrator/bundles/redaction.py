@@ -1,8 +1,8 @@
 """Removes the values of Secrets from a Job's texts, or withholds the texts.
 
 Secrets are read one at a time. Small ones are processed here, larger ones in a child process:
-neither can block the event loop or fill the operator's memory, and a failure there costs the text,
-never the outcome that it belongs to.
+neither can block the event loop or fill the operator's memory. After a failure the texts are
+withheld; the outcome is recorded anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WithheldError(Exception):
     """The texts can't be shown; the message has the reason and quotes nothing."""
 
     def in_place_of_log(self, namespace: str, job: str) -> str:
-        """What is shown of a Job instead, with how to read its log."""
+        """The text in place of a Job's log: the reason, and the command to read the log."""
         return f"<withheld: {self}; to read the pod's log: kubectl -n {namespace} logs job/{job}>"
 
 
@@ -89,7 +89,7 @@ class Redaction:
         self, namespace: str, name: str, contents: list[bytes], texts: Sequence[str]
     ) -> set[str]:
         if _is_small(contents):
-            await asyncio.sleep(0)  # dozens of small ones in a row take long
+            await asyncio.sleep(0)  # so that dozens of small ones don't block the event loop
             return quoted(contents, texts)
         try:
             return await self._isolated.call(quoted, namespace, contents, list(texts))

@@ -26,7 +26,7 @@ async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
 
 
 async def stored_revisions(client: KubeClient, namespace: str, release: str) -> list[Revision]:
-    """The revisions that are stored, in no order.
+    """The stored revisions of a release, in no order.
 
     Raises:
         ApiError: they can't be listed.
@@ -36,7 +36,7 @@ async def stored_revisions(client: KubeClient, namespace: str, release: str) -> 
 
 
 async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
-    """Whether a release's namespace doesn't exist; False where it may not be read.
+    """Whether a release's namespace doesn't exist; False where reading it is forbidden.
 
     Raises:
         ApiError: it can't be read now.
@@ -53,7 +53,7 @@ async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
 async def _stored(
     client: KubeClient, namespace: str, release: str
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """The metadata of the Secrets that Helm takes for revisions: it selects by labels alone."""
+    """Yield the metadata of the Secrets that Helm reads as revisions: it selects by labels only."""
     selector = f"owner=helm,name={release}"
     pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
     async for page in pages:

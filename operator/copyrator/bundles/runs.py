@@ -1,4 +1,4 @@
-"""An attempt, from its record in the status to its outcome there.
+"""Attempts: from the record in the status to the outcome there.
 
 The order of writes makes a crash harmless at any point: the attempt is recorded before its Job is
 created, the outcome before the Job may be deleted. So no attempt runs twice and none is lost.
@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
+from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
@@ -76,7 +76,7 @@ class Runs:
         self.ownership = Ownership(context, jobs)
 
     def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
-        """A status whose new attempt has the name of its Job."""
+        """The status with the name of the new attempt's Job."""
         job = order_of(entry, spec, status.attempted).job
         return replace(status, attempted=replace(status.attempted, job=job))
 
@@ -86,7 +86,7 @@ class Runs:
         """Record an attempt (``named``), then create its Job.
 
         Raises:
-            StaleError: the Bundle has changed, or another Bundle owns the release by now.
+            StaleError: the Bundle has changed, or another Bundle has become the release's owner.
             ApiError: as ``make_job``.
         """
         with self.ownership.beginning(entry, spec):
@@ -94,7 +94,10 @@ class Runs:
             await self.make_job(entry, spec)
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
-        """Observe the recorded attempt. True: it still runs; the Job's watch requeues the key."""
+        """Observe the recorded attempt; returns whether it still runs.
+
+        If so, the Job's watch requeues the key.
+        """
         attempted = entry.status.attempted
         memory = self._context.memory(entry.key)
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
@@ -136,7 +139,7 @@ class Runs:
         ending: Ending,
         account: ServiceAccount,
     ) -> tuple[Ending, state.Evidence]:
-        """A failure with its cause, and the end of its log, without the values of Secrets."""
+        """The ending of a failed Job with its cause, and the end of its log, both redacted."""
         log = await self._jobs.log_end(pods)
         try:
             message, log = await self._redaction.redacted(
@@ -153,7 +156,7 @@ class Runs:
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
     ) -> RolledBack | None:
-        """The state of a release whose deploy failed; None where no rollback was requested."""
+        """Whether a failed deploy was rolled back; None where no rollback was requested."""
         if ending.revision is None or not asks_for_rollback(pods):
             return None
         namespace = entry.status.attempted.namespace or entry.key.namespace
@@ -168,8 +171,8 @@ class Runs:
         attempted = entry.status.attempted
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
-            makes_it = self._context.memory(entry.key).creating == attempted.attempt
-            return not makes_it and not self._may_come(entry)
+            is_creating = self._context.memory(entry.key).creating == attempted.attempt
+            return not is_creating and not self._may_come(entry)
         return job.done
 
     def _may_come(self, entry: BundleEntry) -> bool:
@@ -222,7 +225,7 @@ class Runs:
             await self._writer.reset_force(entry)
 
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
-        """What the recorded attempt's Job is made of.
+        """The input of the recorded attempt's Job.
 
         A planned one gets copies of the values, which its Job compares with those of the plan.
 
@@ -255,15 +258,18 @@ class Runs:
         self._context.queue.add(entry.key)
 
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
-        """Report why the Job is blocked; clear it on progress. End it if it is frozen in time."""
+        """Report why the Job is blocked; clear it on progress.
+
+        A Job whose namespace is frozen before its pod has started is ended.
+        """
         if await self._is_frozen(entry, spec, job):
             return
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         if now < patience:
-            self._context.wake_at(entry.key, patience)
+            self._context.requeue_at(entry.key, patience)
             return
-        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
+        self._context.requeue_at(entry.key, now + timedelta(seconds=RECHECK_SECONDS))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:
@@ -280,9 +286,9 @@ class Runs:
             await self._writer.write(entry, entry.status, verdict, decided=False)
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
-        """Whether it is ended because of a freeze: its pod hasn't started yet."""
+        """End a Job that is frozen before its pod has started; returns whether it ends."""
         if job.given_up:
-            return job.frozen  # its end comes
+            return job.frozen  # the Job controller is ending it
         if not self._freezes.of(spec, entry.attempted_namespace):
             return False
         if has_started(await self._jobs.pods(job)):
@@ -298,7 +304,7 @@ class Runs:
         evidence: state.Evidence | None = None,
         job: JobRecord | None = None,
     ) -> None:
-        """Record the outcome."""
+        """Record the outcome of the attempt in the status."""
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
@@ -316,7 +322,7 @@ class Runs:
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None:
             await self._seals.remove_others(entry, plan_record.needed(status))
-            self._context.judge_again(entry.key, spec)  # for the baseline
+            self._context.reevaluate(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.
             self._context.memory(entry.key).desired = None

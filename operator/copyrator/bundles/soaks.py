@@ -19,11 +19,11 @@ from copyrator.kube.events import WARNING
 log = logging.getLogger(__name__)
 
 SOAK_BROKEN: Final = "SoakBroken"
-"""Reason of the Event."""
+"""Reason of the Event when evidence is lost."""
 
 
 def with_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-    """A status that is going to be written, with how long its versions have been deployed."""
+    """The status that is written next, with ``status.soak`` brought up to date."""
     if not promotions.is_kept(context.bundles, entry):
         return status
     around = Surroundings(
@@ -36,8 +36,8 @@ def with_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> Bun
     return status if soak == status.soak else replace(status, soak=soak)
 
 
-def tell(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
-    """Emit an Event where a version that is, or was, deployed there doesn't count any more."""
+def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
+    """Emit an Event for each version whose evidence doesn't count any more."""
     if not soak or soak == entry.status.soak:
         return
     counted = {one.digest for one in entry.status.soak if _counts(one)}

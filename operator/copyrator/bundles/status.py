@@ -40,11 +40,11 @@ _NAMED_RIVALS: Final = 3
 
 
 class StaleError(Exception):
-    """The Bundle changed concurrently; the stored one is fresh now: reconcile it again."""
+    """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
 
 
 class StatusWriter:
-    """Everything that the controller writes on Bundles themselves."""
+    """Writes status, finalizers and annotations of Bundles."""
 
     def __init__(self, context: Context, health: ReleaseHealth) -> None:
         self._context = context
@@ -92,12 +92,12 @@ class StatusWriter:
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
             status = failed(status, entry.request)
-        if not _says_something_new(entry, status):
+        if not _has_changed(entry, status):
             return entry
         status = self._with_health(entry, status)
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
-            self._context.queue.add(entry.key)  # its Job and Secrets are kept for another time now
+            self._context.queue.add(entry.key)  # for its Job's TTL and its Secrets
         status_events.record_ready(self._context, entry, verdict)
         status_events.record_drift(self._context, entry, written)
         self._health_written(entry, written)
@@ -108,7 +108,7 @@ class StatusWriter:
     async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write a part of the status that no condition depends on; returns the Bundle then.
 
-        It is reconciled again: what is recorded may have to be tidied up.
+        The Bundle is requeued, as Jobs or Secrets may not be needed any more.
 
         Raises:
             StaleError: as ``write``.
@@ -120,7 +120,7 @@ class StatusWriter:
         return written
 
     async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        """Write what a check for drift found, if it changed, and the condition that says so.
+        """Write the result of a check for drift, if it changed, and the condition Drifted.
 
         Raises:
             StaleError: as ``write``.
@@ -166,20 +166,21 @@ class StatusWriter:
         status_events.record_health(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        """Not by server-side apply, which removes nothing that another manager wrote.
+        """Write the whole status by a merge patch.
 
-        After a restored backup the same change would be written at every poll.
+        Not by server-side apply, which doesn't remove fields that another manager wrote: after a
+        restored backup the same change would be written at every poll.
         """
         status = soaks.with_soak(self._context, entry, status)
         there = entry.raw_status
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
-        soaks.tell(self._context, entry, status.soak)
+        soaks.record_breaks(self._context, entry, status.soak)
         return written
 
     async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
-        """Write how long what is deployed has been so, if that changed by what isn't in the status.
+        """Write ``status.soak`` where it changed by something outside the status, such as a hold.
 
         Raises:
             StaleError: as ``write``.
@@ -196,7 +197,7 @@ class StatusWriter:
         return entry
 
     async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
-        """Add our finalizer, and remove what the original operator left."""
+        """Add our finalizer, and remove the original operator's finalizer and annotations."""
         if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
             return entry
         kept = [name for name in entry.finalizers if name != names.FINALIZER_KOPF]
@@ -208,7 +209,7 @@ class StatusWriter:
         return await self._patch(entry, _guarded(entry, metadata), PatchType.MERGE)
 
     async def remove_finalizer(self, entry: BundleEntry) -> None:
-        """Remove our finalizer (and the original's); the deletion completes."""
+        """Remove our finalizer (and the original's), so that the deletion completes."""
         ours = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF}
         kept = [name for name in entry.finalizers if name not in ours]
         if len(kept) == len(entry.finalizers):
@@ -232,11 +233,11 @@ class StatusWriter:
                 subresource="status",
             )
         except Invalid:
-            return entry  # a test failed: it isn't 1 any more
+            return entry  # the patch's test failed: it isn't 1 any more
         return self._take(answer)
 
     async def refresh(self, entry: BundleEntry) -> None:
-        """Read the Bundle with GET, not from the watch."""
+        """Read the Bundle with GET, and store it in the cache."""
         key = entry.key
         try:
             body = await self._context.client.get(BUNDLES, key.namespace, key.name)
@@ -269,7 +270,7 @@ class StatusWriter:
         return self._take(answer)
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
-        """The condition of a release's owner, with its other claimants; theirs name the owner."""
+        """The condition of a release's owner, with the other Bundles that claim the release."""
         bundles = self._context.bundles.bundles_of(entry.release)
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
@@ -295,7 +296,7 @@ class StatusWriter:
 def _further(
     status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
 ) -> dict[ConditionType, FurtherCondition | None]:
-    """The conditions of a Bundle with gates, and of one that is checked for drift."""
+    """UpdatePending, Verified and Drifted; None for those that the Bundle doesn't have."""
     found: dict[ConditionType, FurtherCondition | None] = {}
     if gated:
         found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
@@ -310,8 +311,11 @@ def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata | guard}
 
 
-def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
-    """Compare with the stored status. A nextPollAt later by whole intervals is no change."""
+def _has_changed(entry: BundleEntry, status: BundleStatus) -> bool:
+    """Whether a status differs from the stored one.
+
+    A nextPollAt that is later by whole intervals is no change.
+    """
     old = entry.status
     if replace(status, next_poll_at=None, force_update=None) != replace(
         old, next_poll_at=None, force_update=None

@@ -1,4 +1,4 @@
-"""Events, and metrics, about a Bundle's status: each change is reported once."""
+"""Emits Events about changes of a Bundle's status, each once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
-    """Emit an Event where the reason changed: transitions, not states."""
+    """Emit an Event where the reason of Ready changed."""
     if ready_reason(entry.status.conditions) == verdict.reason:
         return
     good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
@@ -36,10 +36,10 @@ def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) 
 def record_update(
     context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
 ) -> None:
-    """Emit an Event where a version waits for something else now, or a plan was decided."""
+    """Emit an Event where the reason of UpdatePending changed, or a plan was decided."""
     before, update = entry.status, ready_conditions.update_pending(status)
-    told = {ready_conditions.update_pending(before).reason, verdict.reason}
-    if update.status == ConditionStatus.TRUE and update.reason not in told:
+    reported = {ready_conditions.update_pending(before).reason, verdict.reason}
+    if update.status == ConditionStatus.TRUE and update.reason not in reported:
         context.record(entry, NORMAL, update.reason, update.message)
     _record_force(context, entry, status)
     _record_trust(context, entry, status)
@@ -52,7 +52,7 @@ def record_update(
 
 
 def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    """Emit an Event where a forced deploy begins that passes over gates."""
+    """Emit an Event where a forced deploy that ignores gates begins."""
     attempted = status.attempted
     if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
         return
@@ -63,7 +63,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    """Emit an Event where what is deployed isn't trusted any more, or is again."""
+    """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
     before, now = entry.status.verification, status.verification
     if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
         return
@@ -76,7 +76,7 @@ def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) ->
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where something has drifted, came back, or was corrected."""
+    """Emit an Event where objects have drifted, have drifted again, or were corrected."""
     status, attempted = written.status, before.status.attempted
     was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
     if was_running and status.attempted.outcome != Outcome.RUNNING:
@@ -100,7 +100,7 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
 
 
 def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where a release became unhealthy, or was and is healthy again."""
+    """Emit an Event where a release became unhealthy, or became healthy again."""
     if before.health == written.health:
         return
     found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})

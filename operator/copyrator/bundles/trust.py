@@ -1,7 +1,7 @@
 """What each Bundle's signatures have to satisfy now: its spec's entries, and the operator's policy.
 
 The policy and its keys are objects of the operator's namespace: watched, and read again only when
-one of them changed, once for all Bundles. Until they could be read nothing new is deployed.
+one of them changed, once for all Bundles. Until they are read nothing new is deployed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ SETTLE: Final = 0.05
 """Seconds after a change in which further ones are collected before the policy is read."""
 RETRY: Final = 15.0
 """Seconds after which a policy that can't be read or watched is read again."""
-LOOK: Final = 2.0
-"""The same until it was read once."""
+UNREAD_RETRY: Final = 2.0
+"""The same before it was read for the first time."""
 _POLICY: Final = ObjectRef(ValuesKind.CONFIG_MAP, CONFIG_MAP)
 
 
 _Required = dict[str, tuple[Requirement, tuple[str, ...]]]
-"""What the policy's entries ask for, by their names, with their faults."""
+"""The requirements of the policy's entries, by their names, with their faults."""
 
 
 class TrustStore:
@@ -58,7 +58,7 @@ class TrustStore:
         self._references = references
         self._policy = NO_POLICY
         self.ready = False
-        """Whether the policy was read once; until then nothing may be decided."""
+        """Whether the policy was read; until then nothing may be decided."""
         self._required: _Required = {}
         self._watches: dict[ObjectRef, Registration] = {}
         self._read_well = False
@@ -66,7 +66,7 @@ class TrustStore:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch and read the policy."""
+        """Open the watches and read the policy."""
         self._follow({_POLICY})
         self._task = asyncio.create_task(self._keep_reading(), name="signature policy")
 
@@ -79,11 +79,11 @@ class TrustStore:
             self._task = None
 
     def concerns(self, spec: BundleSpec) -> bool:
-        """Whether signatures are asked for."""
+        """Whether a Bundle's spec or the policy requires signatures."""
         return spec.verify is not None or self._policy.concerns(spec)
 
     async def of(self, entry: BundleEntry, spec: BundleSpec) -> Asked:
-        """What a Bundle has to satisfy; reads the objects of its spec only if they changed.
+        """The requirements for a Bundle's signatures; reads keys of its spec only if they changed.
 
         Raises:
             ApiError: one of them can't be read.
@@ -101,20 +101,20 @@ class TrustStore:
 
     async def _keep_reading(self) -> None:
         while True:
-            await self._news()
+            await self._wait_for_change()
             self._changed.clear()
             try:
                 await self._read()
-            except Exception as error:  # a policy that isn't kept up to date would be a hole
+            except Exception as error:  # an outdated policy may accept too much
                 log.exception("the signature policy can't be read: %s", type(error).__name__)
                 self._take(SignaturePolicy(fault=f"internal error ({type(error).__name__})"), {})
 
-    async def _news(self) -> None:
-        """Wait until something may have changed: at once where no watch tells so."""
+    async def _wait_for_change(self) -> None:
+        """Wait until the policy or its keys may have changed, or a retry is due."""
         watches = self._watches.values()
         watched = self.ready and self._read_well and all(one.synced for one in watches)
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if watched else RETRY if self.ready else LOOK):
+            async with asyncio.timeout(None if watched else RETRY if self.ready else UNREAD_RETRY):
                 await self._changed.wait()
         await asyncio.sleep(SETTLE)
 
@@ -132,7 +132,7 @@ class TrustStore:
         except Forbidden as error:
             policy = SignaturePolicy(fault=error.message)
         except ApiError as error:
-            log.warning("the signature policy can't be read and stays as it is: %s", error.message)
+            log.warning("the signature policy can't be read and isn't updated: %s", error.message)
             return
         except SpecError as error:
             policy = SignaturePolicy(fault=f"ConfigMap {home}/{CONFIG_MAP}: {error}")
@@ -161,7 +161,7 @@ class TrustStore:
         return files_of(ref, body)
 
     def _take(self, policy: SignaturePolicy, required: _Required) -> None:
-        """Use it from now on; the Bundles that it concerns, or concerned, are judged anew."""
+        """Put a policy in force; requeue the Bundles that it or the former one concerns."""
         same = (policy, required) == (self._policy, self._required)
         if same and self.ready:
             return

@@ -1,4 +1,4 @@
-"""Uninstall Jobs: one after the other until one succeeds; failures are reported."""
+"""Uninstall Jobs: one at a time until one succeeds; failures are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from copyrator.kube.events import NORMAL
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY: Final = 10.0
-_LOOK_AGAIN: Final = 15.0
+"""Seconds before an uninstall that failed is retried, doubling."""
+_RECHECK_SECONDS: Final = 15.0
+"""Seconds between two checks of a Job that hasn't ended."""
 
 
 class Progress(Enum):
@@ -35,7 +37,7 @@ class Progress(Enum):
     UNDER_WAY = auto()
     DONE = auto()
     REFUSED = auto()
-    """Nothing can be created any more in a Terminating namespace."""
+    """The namespace is Terminating, so that no Job can be created in it."""
 
 
 class Uninstalls:
@@ -47,7 +49,7 @@ class Uninstalls:
         self._writer = writer
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> Progress:
-        """Create the Job, wait for it, or create another one."""
+        """Create the Job, wait for it, or create another one; returns the uninstall's state."""
         jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
         jobs.sort(key=lambda job: job.attempt)
         if any(job.complete for job in jobs):
@@ -65,7 +67,7 @@ class Uninstalls:
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
-        """The release is uninstalled: set the Jobs' TTL, and remove the Bundle's finalizer now."""
+        """Report that the release is uninstalled, and set the TTL of its Jobs."""
         for job in jobs:
             await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
         self._count(next(job for job in jobs if job.complete))
@@ -84,14 +86,14 @@ class Uninstalls:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = ready_conditions.uninstalling(text)
-        if job.created and now - job.created > timedelta(seconds=_LOOK_AGAIN):
+        if job.created and now - job.created > timedelta(seconds=_RECHECK_SECONDS):
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
                 verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
-        self._context.wake_at(entry.key, now + timedelta(seconds=_LOOK_AGAIN))
+        self._context.requeue_at(entry.key, now + timedelta(seconds=_RECHECK_SECONDS))
 
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
         """After a failure: report it, and return whether it is too early to retry."""
@@ -109,17 +111,17 @@ class Uninstalls:
             f"Job {job.name}: {why[-512:]}"
         )
         await self._writer.write(entry, entry.status, verdict)
-        self._context.wake_at(entry.key, due)
+        self._context.requeue_at(entry.key, due)
         return True
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
-        again = self._context.clock() + timedelta(seconds=_LOOK_AGAIN)
+        again = self._context.clock() + timedelta(seconds=_RECHECK_SECONDS)
         if refused := self._context.refusal(spec):
-            await self._say_failed(entry, f"Uninstalling is blocked: {refused}")
+            await self._report_failed(entry, f"Uninstalling is blocked: {refused}")
             return Progress.UNDER_WAY
         if missing := await missing_account(self._context.client, spec):
-            await self._say_failed(entry, f"Uninstalling is blocked: {missing}")
-            self._context.wake_at(entry.key, again)
+            await self._report_failed(entry, f"Uninstalling is blocked: {missing}")
+            self._context.requeue_at(entry.key, again)
             return Progress.UNDER_WAY
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
         verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
@@ -132,9 +134,9 @@ class Uninstalls:
             if error.transient:
                 raise
             text = f"The API server rejected the uninstall Job: {error.message}"
-            await self._say_failed(entry, text)
-        self._context.wake_at(entry.key, again)
+            await self._report_failed(entry, text)
+        self._context.requeue_at(entry.key, again)
         return Progress.UNDER_WAY
 
-    async def _say_failed(self, entry: BundleEntry, text: str) -> None:
+    async def _report_failed(self, entry: BundleEntry, text: str) -> None:
         await self._writer.write(entry, entry.status, ready_conditions.uninstall_failed(text))

@@ -1,9 +1,9 @@
 """Addresses that requests to registries may go to.
 
-A Bundle names its registry, and that names token servers and redirects. The operator's own machine,
-its neighbours on the link and a cloud's metadata services answer the operator where they would not
-answer a tenant. So every address that a name resolves to is checked, and the connection uses only
-the checked ones. Private ranges are allowed, because many registries are there.
+A Bundle names its registry, which names token servers and redirects. The operator's own machine,
+link-local hosts and a cloud's metadata services can be reached by the operator, though not by a
+tenant. So every address that a name resolves to is checked, and the connection uses only checked
+ones. Private ranges are allowed, because many registries are there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAT64: Final = ip_network("64:ff9b::/96")  # RFC 6052
 
 
 class AddressRules:
-    """Refuses addresses, except those in the `allowed` networks."""
+    """Refuses addresses that a registry must not have, except in the `allowed` networks."""
 
     def __init__(self, allowed: Sequence[Network] = ()) -> None:
         self._allowed = tuple(allowed)
@@ -72,9 +72,9 @@ class AddressRules:
         )
 
     def check_literal(self, host: str, *, names: bool) -> None:
-        """Check a host that is an address in any spelling, or with `names` a name of this machine.
+        """Check a host that is an address in any spelling; with `names` also localhost names.
 
-        This is the only check possible where a proxy resolves the name.
+        Where a proxy resolves the name, no other check is possible.
 
         Raises:
             AddressRefused: a registry must not have it.
@@ -90,10 +90,10 @@ class AddressRules:
 
 
 class CheckedResolver(AbstractResolver):
-    """Resolves names in threads of its own, and returns addresses only if all are allowed.
+    """Resolves names in separate threads, and returns addresses only if all are allowed.
 
-    Its own threads, because a name server that doesn't answer would block everything else that
-    uses the loop's threads.
+    Separate, because a name server that doesn't respond would block all other users of the event
+    loop's threads.
     """
 
     def __init__(self, rules: AddressRules) -> None:
@@ -109,7 +109,7 @@ class CheckedResolver(AbstractResolver):
             OSError: the name can't be resolved.
             AddressRefused: a registry must not have one of them.
         """
-        look = partial(
+        lookup = partial(
             socket.getaddrinfo,
             host,
             port,
@@ -118,7 +118,7 @@ class CheckedResolver(AbstractResolver):
             flags=socket.AI_ADDRCONFIG,
         )
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, look)
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, lookup)
         except UnicodeError:
             raise OSError(socket.EAI_NONAME, "it isn't a valid name") from None
         results = []

@@ -1,4 +1,4 @@
-"""What an answer about a manifest or blob says: its media type, its digest, its fault."""
+"""Reads answers about manifests and blobs: media type, digest, error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def manifest_type(answer: Answer, repository: Repository, reference: str) -> str
     """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
 
     Raises:
-        InvalidResponse: neither says that it is one.
+        InvalidResponse: neither is that of a manifest or index.
     """
     found = media_type(answer)
     if found not in MANIFEST_TYPES:
@@ -70,7 +70,7 @@ def manifest_type(answer: Answer, repository: Repository, reference: str) -> str
 
 
 def named(reference: str) -> str:
-    """A tag or digest in a message."""
+    """A reference as text for messages: ``the tag 1.0.0``, ``the digest sha256:…``."""
     return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
 
 

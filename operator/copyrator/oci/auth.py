@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r'(?<![\w-])([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)
 
 
 class UnusableSecretError(Exception):
-    """The auth Secret has no usable credential; the message names what it lacks, never a value."""
+    """The auth Secret has no usable credential; the message has the fault, never a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Credential:
 
     @property
     def fingerprint(self) -> str:
-        """Distinguishes credentials in memory; must not be shown or stored."""
+        """A hash to compare credentials in memory; must not be shown or stored."""
         parts = (self.username, self.password, self.identity_token, self.registry_token)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -140,7 +140,7 @@ def _from_docker_config(text: str, registry: str) -> Credential:
 
 
 def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | None:
-    """Find a host with or without scheme and path, as in ``https://index.docker.io/v1/``."""
+    """The entry of a registry; its key may have scheme and path (``https://index.docker.io/v1/``)."""
     wanted = DOCKER_HUB_NAMES if registry in DOCKER_HUB_NAMES else {registry}
     exact = next((auths[name] for name in wanted if name in auths), None)
     if exact is not None:

@@ -26,7 +26,7 @@ class Contexts:
         self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
     async def of(self, trust: Trust) -> ssl.SSLContext | bool:
-        """Equal trust returns the same object: connections are pooled by it.
+        """The context for a Trust; equal ones share one, as connections are pooled by it.
 
         Raises:
             TLSFailed: the CA isn't a PEM certificate, or is too long.
@@ -61,7 +61,7 @@ async def _make(ca: bytes) -> ssl.SSLContext:
 
 
 def _groups(text: str) -> list[str]:
-    """Groups of a few certificates. Text after the last one is dropped."""
+    """The PEM text in groups of _AT_ONCE certificates; text after the last one is dropped."""
     *certificates, rest = text.split(_END)
     if not certificates:
         return [rest]

@@ -52,7 +52,7 @@ _LENGTH: Final = re.compile(r"[1-9][0-9]{0,6}")
 
 
 class _Manifest(msgspec.Struct):
-    """The fields of a manifest that are decoded: the rest, up to 4 MB, is skipped."""
+    """The fields of a manifest that are decoded; others, up to 4 MB, are skipped."""
 
     version: msgspec.Raw = msgspec.field(name="schemaVersion")
     config: msgspec.Raw = msgspec.Raw(b"null")
@@ -117,7 +117,7 @@ class RegistryClient:
     async def artifact(
         self, repository: Repository, digest: str, credential: Credential | None
     ) -> Artifact:
-        """Return the descriptor of a manifest: by HEAD, or by GET where that doesn't say it all.
+        """Return the descriptor of a manifest: by HEAD, or by GET where headers are missing.
 
         Raises:
             NotFound: no such manifest, or no such repository.
@@ -126,11 +126,11 @@ class RegistryClient:
         answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
         if answer.status not in (200, 405):
             raise unexpected(answer, repository, named(digest))
-        said = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
+        found = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
         length = answer.headers.get("Content-Length", "")
         kind = media_type(answer)
         if answer.status == 200 and kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
-            return Artifact(said, kind, int(length))
+            return Artifact(found, kind, int(length))
         answer = await self._manifest(repository, digest, credential, MANIFEST_BYTES)
         checked(repository, digest, digest_of(answer.body))
         return Artifact(digest, manifest_type(answer, repository, digest), len(answer.body))
@@ -142,7 +142,7 @@ class RegistryClient:
         credential: Credential | None,
         max_body: int,
     ) -> bytes:
-        """Return the bytes of a manifest or index; for a digest, those that have it.
+        """Return the bytes of a manifest or index; for a digest, they are checked against it.
 
         Raises:
             NotFound: no such tag or manifest, or no such repository.
@@ -155,7 +155,7 @@ class RegistryClient:
     async def blob(
         self, repository: Repository, digest: str, credential: Credential | None, max_body: int
     ) -> bytes:
-        """Return the bytes of a blob, which have this digest.
+        """Return the bytes of a blob, checked against its digest.
 
         Raises:
             NotFound: no such blob, or no such repository.
@@ -176,10 +176,10 @@ class RegistryClient:
     async def referrers(
         self, repository: Repository, url: str, credential: Credential | None
     ) -> Answer | None:
-        """Return one page of a list of referrers; None: the registry doesn't have such lists.
+        """Return one page of a list of referrers; None: the registry doesn't support such lists.
 
-        A 303 isn't followed: by that, ghcr.io sends clients to a web page of another host with
-        its own limits of requests. Others respond to any path with 200 and a web page.
+        A 303 isn't followed: ghcr.io redirects clients to a web page of another host with
+        separate rate limits. Other registries respond to any path with 200 and a web page.
         """
         answer = await self._ask(
             "GET",
@@ -248,7 +248,7 @@ class RegistryClient:
         sink: Sink | None = None,
         see_other: bool = True,
     ) -> Answer:
-        """Send the request, and once more with a new token if the old one is refused."""
+        """Send the request; where its token is refused, repeat it once with a new one."""
         trust = Trust(repository.verify, repository.ca)
         request = Request(
             method, url, trust, max_body=max_body, sink=sink, named=True, see_other=see_other

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 class RegistryError(Exception):
-    """An unusable answer, or a missing one."""
+    """A request to a registry that failed, or had an unusable answer."""
 
     reason: ClassVar[str] = "RegistryUnreachable"
     """The Bundle condition's reason for it (docs/bundles.md)."""
@@ -21,7 +21,7 @@ class RegistryError(Exception):
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
-        """Seconds for which no request is sent to the host, where it requires that."""
+        """Seconds for which no request is sent to the host; None: requests are sent."""
 
 
 class AuthenticationFailed(RegistryError):
@@ -37,13 +37,13 @@ class NotFound(RegistryError):
 
 
 class RateLimited(RegistryError):
-    """429."""
+    """The registry responded with 429."""
 
     reason = "RateLimited"
 
 
 class Unreachable(RegistryError):
-    """No answer (name, connection refused, timeout, reset) or a 5xx one."""
+    """There was no answer (DNS, connection refused, timeout, reset), or one with 5xx."""
 
 
 class TLSFailed(RegistryError):
@@ -51,7 +51,7 @@ class TLSFailed(RegistryError):
 
 
 class InvalidResponse(RegistryError):
-    """An answer that violates the distribution specification, or our limits."""
+    """An answer that violates the distribution specification, or exceeds a limit."""
 
 
 class AddressRefused(RegistryError):

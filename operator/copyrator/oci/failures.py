@@ -16,8 +16,8 @@ DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0
 
 
-def left_alone(host: str, status: int, seconds: float) -> RegistryError:
-    """The error of a blocked host; its text is constant, whatever the remaining time."""
+def paused(host: str, status: int, seconds: float) -> RegistryError:
+    """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
     )

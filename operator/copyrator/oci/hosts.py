@@ -1,6 +1,6 @@
 """The state of registry hosts, kept only as long as it is needed.
 
-Bundles and registries choose the names: everything that is kept for each is bounded here.
+Bundles and registries choose the names, so the state of all hosts is bounded.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Host:
         if self._due > now:
             await asyncio.sleep(self._due - now)
 
-    def is_as_new(self, now: float) -> bool:
-        """Whether it has no state, so that it can be dropped."""
+    def is_idle(self, now: float) -> bool:
+        """Whether it has no requests, no pause and its full burst, so that it can be dropped."""
         idle = self._due <= now - BURST / PER_SECOND + 1 / PER_SECOND
         return not self.users and idle and self.blocked_until <= now
 
@@ -83,11 +83,11 @@ class Hosts:
             self._forget(time.monotonic())
 
     def _forget(self, now: float) -> None:
-        """Check the two least recently used ones: more are dropped than added."""
+        """Check the two least recently used hosts, so that more can be dropped than are added."""
         for _ in range(2):
             name, oldest = next(iter(self._hosts.items()))
             over = len(self._hosts) > REGISTRY_HOSTS and not oldest.users
-            if over or oldest.is_as_new(now):
+            if over or oldest.is_idle(now):
                 del self._hosts[name]
             else:
                 self._hosts.move_to_end(name)
@@ -96,7 +96,7 @@ class Hosts:
 
 
 class Labels:
-    """The hosts that have metrics of their own: those that Bundles name, up to a limit."""
+    """The hosts with their own label values in metrics: those that Bundles name, up to a limit."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

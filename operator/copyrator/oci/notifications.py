@@ -42,14 +42,14 @@ class Push:
     repository: str
     """Path in the registry."""
     registry: str | None = None
-    """``host[:port]``; None where the sender's own name may differ from the one in Bundles."""
+    """``host[:port]``; None where the sender's own name may differ from that in Bundles."""
     tag: str | None = None
     """None: any tag may be new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One payload. Without pushes it was parsed and has nothing relevant."""
+    """One payload; without pushes it is valid, but irrelevant."""
 
     sender: Sender
     pushes: tuple[Push, ...] = ()
@@ -182,4 +182,4 @@ _SENDERS: Final[
     ),
     (Sender.GENERIC, lambda found: isinstance(found.get("repository"), str), _generic),
 )
-"""The first one that recognizes a payload parses it."""
+"""Parsers in order; the first that recognizes a payload is used."""

@@ -21,12 +21,12 @@ _NEXT = re.compile(r"\bnext\b", re.IGNORECASE)
 
 
 def next_page(answer: Answer, repository: Repository, what: str) -> str | None:
-    """The next page's URL. Another host is refused: it would get our credentials.
+    """The next page's URL; None at the end. Another host is refused: it would get our credentials.
 
     ``what`` is listed: ``tags``, ``referrers``.
 
     Raises:
-        InvalidResponse: a next page is announced that can't be asked for.
+        InvalidResponse: a next page is announced, but can't be requested.
     """
     target = next_target(answer.headers.getall("Link", ()))
     if target is None:
@@ -55,7 +55,7 @@ def next_target(headers: Iterable[str]) -> str | None:
         for target, parameters in _LINK.findall(header):
             if _is_next(parameters):
                 return str(target)
-        if _is_next(header):  # a next page that can't be parsed must not end the list
+        if _is_next(header):  # else a next page that can't be parsed would end the list
             return ""
     return None
 

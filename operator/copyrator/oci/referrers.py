@@ -38,12 +38,12 @@ class Listed(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def predicate(self) -> str:
-        """What cosign says about the content of a bundle."""
+        """The predicate type by cosign's annotation; empty without one."""
         return self.annotations.predicate if self.annotations else ""
 
     @property
     def rank(self) -> tuple[bool, str]:
-        """What is read first: what is said to be a signature, and of those the newest."""
+        """The sort key: entries that are annotated as signatures first, of those the newest."""
         created = self.annotations.created if self.annotations else ""
         return self.artifact_type in KNOWN, created
 
@@ -56,7 +56,7 @@ class _Index(msgspec.Struct):
 _indexes = msgspec.json.Decoder(_Index)
 _POSSIBLE: Final = KNOWN | UNCLEAR
 _OBJECTS: Final = REFERRERS_BYTES // 40
-"""Objects of a page at most: an entry with a digest and annotations has 100 bytes and two."""
+"""JSON objects of a page at most: an entry with annotations has two, and at least 100 bytes."""
 BEYOND: Final = f"not read, since at most {SIGNATURES} signatures of a digest are"
 
 
@@ -86,7 +86,7 @@ class Candidates:
         return iter(self._chosen.values())
 
     def add(self, entries: Sequence[Listed]) -> None:
-        """Take some entries; of too many, keep the best."""
+        """Add entries; where there are too many, keep those with the best rank."""
         named = [one for one in entries if DIGEST.fullmatch(one.digest)]
         if len(named) < len(entries):
             self._skipped.note("referrers whose digest isn't sha256 aren't read")

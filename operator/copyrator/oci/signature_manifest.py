@@ -35,7 +35,7 @@ ATTESTATION: Final = "an attestation, not a signature"
 
 
 class UnusableError(ValueError):
-    """A signature that isn't read; the message says why, without a full stop."""
+    """A signature that isn't read; the message has the reason, without a full stop."""
 
 
 class Layer(msgspec.Struct, rename="camel"):
@@ -81,7 +81,7 @@ def is_attestation(predicate: str) -> bool:
 
 
 def unsupported(artifact_type: str | None) -> str | None:
-    """Why signatures of a type aren't supported; None: they are, or it is none of signatures."""
+    """Why a type of signatures isn't supported; None: it is, or isn't a type of signatures."""
     if not artifact_type or artifact_type in KNOWN:
         return None
     if artifact_type.startswith(_BUNDLES):
@@ -119,7 +119,7 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
 
 
 def read_payloads(body: bytes) -> list[Layer]:
-    """The layers of the manifest of the tag ``sha256-HEX.sig``: of signatures, or of any type.
+    """The layers of the manifest of the tag ``sha256-HEX.sig``; their types aren't checked.
 
     Raises:
         UnusableError: it can't be used.

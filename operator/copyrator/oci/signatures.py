@@ -2,8 +2,8 @@
 
 They are in three places: in the list of referrers (OCI 1.1), in the index that clients keep under
 the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of the tag
-``sha256-HEX.sig`` (cosign 2). The second one is also asked for where the list exists: what was
-pushed or mirrored before the registry had one may be there only, and it is one request more.
+``sha256-HEX.sig`` (cosign 2). The second one is also requested where the list exists, with
+one more request: what was pushed or mirrored before the registry had the list may be only there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AT_ONCE: Final = 1000
 
 
 class SignatureFinder:
-    """Finds signatures by a client, with its limits, and with the credential of each request."""
+    """Finds signatures through a client, within its limits."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
@@ -53,14 +53,14 @@ class SignatureFinder:
     ) -> Found:
         """The signatures of a manifest, one request after the other.
 
-        Without signatures these are four requests, and the pages of a longer list of referrers;
-        each signature takes two more (one of ``.sig`` takes one), and so does each referrer whose
-        entry doesn't say what it is.
+        It takes four requests without signatures, and one for each further page of referrers. Each
+        signature takes two more (one of ``.sig`` takes one), and so does each referrer whose entry
+        has no clear type.
 
         Raises:
             NotFound: the repository has no manifest with this digest.
-            RegistryError: the registry can't be asked, or doesn't respond as a registry. A
-                signature of its own that is unusable, or is missing, is skipped instead.
+            RegistryError: the registry can't be reached, or its lists are invalid. A single
+                signature that is unusable or missing is skipped instead.
         """
         search = _Search(self._client, repository, digest, credential)
         try:
@@ -74,7 +74,7 @@ class SignatureFinder:
 
 
 class _Search:
-    """One search."""
+    """The search for one digest's signatures."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Search:
         try:
             body = await self._manifest(tag, REFERRERS_BYTES)
             if len(body) == artifact.size and digest_of(body) == artifact.digest:
-                return  # GitLab's registry takes the tag for the digest
+                return  # GitLab's registry resolves the tag as the digest
             await self._add(read_index(body))
         except NotFound:
             return

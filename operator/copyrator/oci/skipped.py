@@ -1,4 +1,4 @@
-"""Why signatures weren't read, in few sentences however many there are."""
+"""Why signatures weren't read, in a limited number of sentences."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+/:;=_#-]{0,99}")
 
 
 class Skipped:
-    """Reasons, each with the first signature that it applies to."""
+    """Collects reasons, each with the first signature that it applies to."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, tuple[str, bool]] = {}
 
     def note(self, sentence: str) -> None:
-        """Note what isn't about single signatures."""
+        """Add a sentence that isn't about a single signature."""
         self._by_reason.setdefault(self._bounded(sentence), ("", False))
 
     def add(self, reason: str, *digests: str) -> None:
-        """Note why signatures aren't read."""
+        """Add the reason why these signatures weren't read."""
         reason = self._bounded(reason)
         for name in digests:
             digest = name if DIGEST.fullmatch(name) else "one without a sha256 digest"
@@ -46,5 +46,5 @@ class Skipped:
 
 
 def type_named(text: str) -> str:
-    """A media type or URI from a registry as it may be in a message."""
+    """A media type or URI from a registry for a message; another text is replaced."""
     return text if _TYPE.fullmatch(text) else "another type"

@@ -1,9 +1,9 @@
 """An incremental parser for a page of a tag list, which never holds the whole page.
 
 A decoder of whole pages makes a string of each tag at once: 1.7 million of them, 100 MB, from 8 MB
-of two-letter tags. Here only the tags of one batch exist, and the incomplete end of the text.
-Anything but strings under "tags", or brackets that don't match, make it invalid: an incomplete
-list looks as if newer versions were deleted.
+of two-letter tags. Here only one batch of tags and the incomplete end of the text are in memory.
+Anything but strings under "tags", or brackets that don't match, make the page invalid: an
+incomplete list looks as if newer versions were deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SKIPPED = re.compile(rb'(?:[^"\[\]{}]+|"[^"\\]*(?:\\.[^"\\]*)*")*', re.DOTALL)
 
 
 class NotATagListError(ValueError):
-    """The text is no tag list; the message quotes nothing of it."""
+    """The text isn't a tag list; the message doesn't quote it."""
 
 
 class _Expect(Enum):
@@ -62,7 +62,7 @@ class TagScanner:
     """Parses one page of at most `room` values and punctuation: `feed` it, then `close` it.
 
     Attributes:
-        room: the number that is left.
+        room: the remaining number of them.
     """
 
     def __init__(self, room: int) -> None:
@@ -88,10 +88,10 @@ class TagScanner:
             yield from self._step(self._rest + piece[start : start + PIECE])
 
     def close(self) -> None:
-        """End of the page.
+        """Check that the page is complete.
 
         Raises:
-            NotATagListError: it isn't complete, or has no tags.
+            NotATagListError: it isn't, or has no tags.
         """
         if self._rest.strip(b" \t\n\r") or self._stack or not self._found:
             raise NotATagListError("it isn't complete")
@@ -143,7 +143,7 @@ class TagScanner:
 
     @property
     def _skips(self) -> bool:
-        """Whether the position is in a value other than the tags."""
+        """Whether the current value isn't the tags, so that it is skipped."""
         return len(self._stack) > 1 and self._key != "tags"
 
     def _skip(self, text: bytes, at: int) -> int:

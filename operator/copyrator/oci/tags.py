@@ -1,7 +1,7 @@
 """Reads tag lists page by page, completely or not at all, up to a limit.
 
 A decision needs the complete list: an incomplete one looks as if newer versions were deleted. So
-every doubt about a list raises, and the tags read so far must not be used. Source: the OCI
+any fault of a list raises, and the tags read so far must not be used. Source: the OCI
 distribution specification ("Listing Tags").
 """
 
@@ -41,9 +41,9 @@ async def read_tags(
     take: Take,
     turns: FairLimit,
 ) -> None:
-    """Pass all tags to `take`; `ask` sends a page to a sink, and raises if it can't.
+    """Pass all tags to `take`; `ask` requests a page into a sink, and raises if it can't.
 
-    Tags are decoded, and taken, while holding a slot of `turns`.
+    Tags are decoded and passed on while holding a slot of `turns`.
 
     Raises:
         InvalidResponse: a page is invalid, leads to another host, or exceeds a limit.
@@ -119,7 +119,7 @@ class _Page:
                 raise _no_list(self._repository) from None
 
     def close(self) -> None:
-        """End of the answer; raises InvalidResponse for an incomplete page."""
+        """Check the page at the end of the answer; raises InvalidResponse if it is incomplete."""
         try:
             self.scanner.close()
         except NotATagListError:

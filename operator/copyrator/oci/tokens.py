@@ -79,7 +79,7 @@ class Tokens:
         return len(self._grants)
 
     async def header(self, repository: Repository, credential: Credential | None) -> str | None:
-        """The header for a first request: None where the registry hasn't required one yet."""
+        """The cached header for a request; None where the registry hasn't required one yet."""
         key = _key(repository, credential)
         grant = self._grants.get(key)
         if grant is None or grant.challenge is None:
@@ -102,7 +102,7 @@ class Tokens:
         """The header for the second request, after a 401 to one with the header ``used``.
 
         Raises:
-            AuthenticationFailed: there is no other credential.
+            AuthenticationFailed: the credential was refused, or there is none.
             InvalidResponse: the registry requires an unsupported scheme.
         """
         key = _key(repository, credential)
@@ -120,10 +120,10 @@ class Tokens:
     async def _fill(
         self, grant: _Grant, repository: Repository, credential: Credential | None
     ) -> None:
-        """Answer the challenge, and drop one that fails.
+        """Get a header for the challenge; drop a challenge that fails.
 
-        Otherwise the registry itself would get no further request, and it would stay undetected
-        that it needs no login now, or has another token server.
+        If it were kept, no further request would be sent to the registry itself, so that a change
+        to another token server, or to no login, would never be noticed.
         """
         grant.header, grant.until = None, 0.0
         assert grant.challenge is not None

@@ -22,7 +22,7 @@ from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, chec
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
 from copyrator.oci.exchange import Answer, Request, Sink, Trust
-from copyrator.oci.failures import failure, left_alone, retry_after
+from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
     KEPT_ALIVE,
@@ -67,7 +67,7 @@ class Transport:
             total=timeout, sock_connect=connect, sock_read=timeout / 2
         )
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
-        """For requests with a sink: `_exchange` and `_pour` apply the total timeout."""
+        """The timeouts of requests with a sink; `_exchange` and `_pour` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._hosts = Hosts()
         self._labels = Labels(metrics)
@@ -98,7 +98,7 @@ class Transport:
             RateLimited: 429, now or shortly before, from this host.
             TLSFailed: the certificate or the TLS protocol isn't acceptable.
             Unreachable: no answer, or 5xx; or a 503 shortly before, within its Retry-After.
-            InvalidResponse: the answer isn't HTTP, is too long, or redirects where it must not.
+            InvalidResponse: the answer isn't HTTP, is too long, or has an invalid redirect.
         """
         origin = _parsed(request.url).origin()
         for _ in range(MAX_REDIRECTS + 1):
@@ -118,13 +118,13 @@ class Transport:
                 await host.turn()
                 left = host.blocked_until - time.monotonic()
                 if left > 0:
-                    raise left_alone(name, host.blocked_by, left)
+                    raise paused(name, host.blocked_by, left)
                 async with self._requests.place(name):
                     answer = await self._counted(request, url)
             if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
                 wait = retry_after(answer.headers)
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
-                raise left_alone(name, answer.status, wait)
+                raise paused(name, answer.status, wait)
         if answer.status >= 500:
             raise Unreachable(
                 f"{name} responds with {answer.status} to {request.method} {url.path}"
@@ -185,7 +185,7 @@ class Transport:
     def _open(self, *, proxied: bool) -> aiohttp.ClientSession:
         """The session; made on first use, because it belongs to the running loop.
 
-        Proxies are set by the operator's owner, so they may have any address; they resolve names
+        The operator's owner sets the proxies, so they may have any address; they resolve names
         themselves.
         """
         if proxied not in self._sessions:

@@ -1,4 +1,4 @@
-"""Single X.509 certificates: what can be read of them, and whether their key and hash are strong.
+"""Single X.509 certificates: their readable parts, and the strength of their key and hash.
 
 Certificates come from registries: ``cryptography`` reads parts of them lazily, so every access can
 raise one of UNREADABLE.
@@ -27,8 +27,8 @@ UNREADABLE: Final = (
     x509.UnsupportedGeneralNameType,
     UserWarning,
 )
-"""What ``cryptography`` raises for malformed certificates and extensions; a warning of it where
-warnings are errors."""
+"""The exceptions that ``cryptography`` raises for malformed certificates and extensions, among them
+its warning, where warnings are errors."""
 
 RSA_BITS: Final = range(2048, 8192 + 1)
 """Sizes of RSA keys; the upper end bounds the time of a check."""
@@ -40,7 +40,7 @@ _T = TypeVar("_T", bound=x509.ExtensionType)
 
 
 def describe(certificate: x509.Certificate) -> str:
-    """The subject for the message of Invalid, which replaces what can't be printed."""
+    """The subject for messages of Invalid, which replaces unprintable characters."""
     try:
         text = certificate.subject.rfc4514_string()
     except UNREADABLE:

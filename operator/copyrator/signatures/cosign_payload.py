@@ -18,7 +18,7 @@ from copyrator.signatures.model import Artifact, CosignKeys, Invalid, Signature
 from copyrator.signatures.strict_json import decode, decode_base64
 
 MEDIA_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
-"""Of the layer; the finder takes no other."""
+"""The layer's; the finder accepts no other."""
 SIGNATURE = "dev.cosignproject.cosign/signature"
 """Annotation: the signature of the payload's bytes, in base64."""
 CERTIFICATE = "dev.sigstore.cosign/certificate"
@@ -47,7 +47,7 @@ def verify(
 
     Returns:
         The end of the verdict's validity: None, or that of a certificate in the annotations. cosign
-        doesn't ask who issued it, but refuses it when it has expired, also with a key.
+        doesn't check its issuer, but refuses it once expired, also with a key.
 
     Raises:
         Invalid: the signature isn't accepted.

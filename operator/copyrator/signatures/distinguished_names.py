@@ -1,8 +1,9 @@
 """Distinguished names that an entry trusts, as notation's identities ``x509.subject: …``.
 
-A name lists attributes of the signing certificate's subject: each has to be there once and be
-equal, character for character; others may be there. As with notation, a name needs C, ST (or S) and
-O, has no attribute twice, no value in hexadecimal (``=#``) and no element with several (``+``).
+A name lists attributes of the signing certificate's subject: the subject must have each once, with
+an equal value, character for character; it may have others. As with notation, a name needs C, ST
+(or S) and O, has no attribute twice, no value in hexadecimal (``=#``) and no element with several
+(``+``).
 Source: trust store and trust policy specification of the Notary Project; RFC 4514.
 """
 
@@ -40,7 +41,7 @@ Attributes = dict[ObjectIdentifier, str]
 
 
 def read_subjects(subjects: Sequence[str]) -> tuple[Attributes, ...]:
-    """The attributes that each name asks for; empty where ``*`` allows any subject.
+    """The attributes that each name requires; empty where ``*`` allows any subject.
 
     Args:
         subjects: names in RFC 4514 form, with or without ``x509.subject:``, in any order of
@@ -59,10 +60,10 @@ def read_subjects(subjects: Sequence[str]) -> tuple[Attributes, ...]:
 
 
 def check_subject(certificate: x509.Certificate, trusted: Sequence[Attributes]) -> None:
-    """Compare a certificate's subject with what read_subjects gave.
+    """Compare a certificate's subject with the result of read_subjects.
 
     Raises:
-        Invalid: no name fits, or the subject has an attribute twice.
+        Invalid: no name matches, or the subject has an attribute twice.
     """
     if not trusted:
         return
@@ -112,7 +113,7 @@ def _read_element(subject: str, element: str) -> tuple[ObjectIdentifier, str]:
 
 
 def _strip_value(value: str) -> str:
-    """Without spaces around it, except one at the end that a backslash escapes."""
+    """The value without surrounding spaces, except one at the end that a backslash escapes."""
     stripped = value.strip()
     backslashes = len(stripped) - len(stripped.rstrip("\\"))
     is_escaped = backslashes % 2 and value.lstrip().startswith(stripped + " ")

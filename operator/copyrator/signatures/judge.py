@@ -29,16 +29,17 @@ _MODULES: dict[tuple[type[Entry], Format], ModuleType] = {
     (CosignIdentity, Format.SIGSTORE_BUNDLE): keyless,
     (NotationTrust, Format.NOTATION): notation,
 }
-"""Whose ``verify(artifact, signature, entry, now)`` is asked; no other combination fits."""
+"""The module whose ``verify(artifact, signature, entry, now)`` is called, by entry and format;
+other combinations are refused."""
 
 
 def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> Judgement:
     """Judge an artifact by its signatures.
 
-    A requirement holds by the first entry that accepts a signature; one without entries never does.
+    A requirement holds if one of its entries accepts a signature; one without entries never does.
 
     Args:
-        found: What the registry has.
+        found: The signatures in the registry.
         requirements: All of them have to hold.
         now: With a time zone.
     """
@@ -64,9 +65,9 @@ def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> J
 def _judge(
     found: Found, requirement: Requirement, now: datetime
 ) -> tuple[Holds | None, list[Failure]]:
-    """What satisfies a requirement, or why each entry refused each signature.
+    """The signature that satisfies a requirement, or why each entry refused each signature.
 
-    Refusals for the format alone come last: the others say more.
+    Refusals because of the format are last, as others are more informative.
     """
     refused: list[Failure] = []
     other_format: list[Failure] = []
@@ -97,5 +98,5 @@ def _of_other_format(entry: Entry, found: Format) -> str:
 
 
 def _in_turn(lists: list[list[Failure]]) -> Iterator[Failure]:
-    """One of each requirement, then another one of each: none crowds the others out."""
+    """The first failure of each requirement, then each second one, so that all are represented."""
     return (each for each in chain.from_iterable(zip_longest(*lists)) if each is not None)

@@ -112,7 +112,7 @@ def read_envelope(blob: bytes) -> Envelope:
     """Read an envelope, of at most ``limits.SIGNATURE_BYTES``.
 
     Raises:
-        Invalid: it isn't one, or its headers aren't as the specification demands.
+        Invalid: it isn't one, or its headers violate the specification.
     """
     if len(blob) > limits.SIGNATURE_BYTES:
         raise Invalid(f"it has {len(blob)} bytes, more than {limits.SIGNATURE_BYTES}")
@@ -143,8 +143,8 @@ def verify_signature(envelope: Envelope) -> None:
     """Check the signature by the first certificate of the chain, which isn't trusted yet.
 
     The certificate's key decides the algorithm: RSA of 2048, 3072 and 4096 bits PS256, PS384 and
-    PS512; P-256, P-384 and P-521 ES256, ES384 and ES512. Any length of the salt is taken, as
-    notation does.
+    PS512; P-256, P-384 and P-521 ES256, ES384 and ES512. Any length of the salt is accepted, as
+    in notation.
 
     Raises:
         Invalid: the header names another algorithm, or the signature isn't valid.
@@ -180,7 +180,7 @@ def check_target(envelope: Envelope, artifact: Artifact) -> None:
     """
     target = _decode(envelope.payload, _Payload, "its payload names no target").target_artifact
     if target.digest != artifact.digest:
-        raise Invalid("it is over another artifact: its payload has another digest")
+        raise Invalid("it is for another artifact: its payload has another digest")
     if target.media_type != artifact.media_type:
         raise Invalid("its payload has another media type than the artifact")
     if target.size != artifact.size:
@@ -200,7 +200,7 @@ def _algorithm(
 
 
 def _read_ecdsa(signature: bytes, size: int) -> bytes:
-    """JWS has both numbers beside each other (RFC 7518, 3.4), the library takes them in DER."""
+    """The signature in DER, for the library; JWS concatenates both numbers (RFC 7518, 3.4)."""
     if len(signature) != 2 * size:
         raise Invalid(f"its signature has {len(signature)} bytes, not {2 * size}")
     numbers = int.from_bytes(signature[:size]), int.from_bytes(signature[size:])
@@ -211,7 +211,7 @@ def _check_header_names(protected: _Protected, names: Mapping[str, object]) -> N
     if protected.cty != PAYLOAD_TYPE:
         raise Invalid(f"its payload is not of the type {PAYLOAD_TYPE}")
     if any(name.startswith(_PLUGIN) for name in names):
-        raise Invalid("it asks for a verification plugin of notation, which is not supported")
+        raise Invalid("it requires a verification plugin of notation, which is not supported")
     if any(_FOLDED.get(name.casefold(), name) != name for name in names):
         raise Invalid("its protected header has a name in other case than specified")
     wanted = {_SCHEME}
@@ -226,7 +226,7 @@ def _check_header_names(protected: _Protected, names: Mapping[str, object]) -> N
 
 
 def _read_times(protected: _Protected) -> tuple[datetime, datetime | None]:
-    """The signing time of the scheme and the expiry."""
+    """The signing time by the scheme, and the expiry."""
     of_scheme, of_other = protected.signing_time, protected.authentic_time
     if protected.scheme == SCHEME_AUTHORITY:
         of_scheme, of_other = of_other, of_scheme
@@ -257,7 +257,7 @@ def _read_certificate(text: str) -> x509.Certificate:
 
 
 def _decode(text: bytes, kind: type[_T], fault: str) -> _T:
-    """Refuses a member that is there twice, also in another case: notation would read the last."""
+    """Decode JSON; a member twice, in any case, is refused: notation would read the last one."""
     try:
         json.loads(text, object_pairs_hook=_refuse_twice)
         return msgspec.json.decode(text, type=kind)
@@ -271,7 +271,7 @@ def _refuse_twice(members: list[tuple[str, object]]) -> None:
 
 
 def _decode_base64(text: str, name: str, *, url: bool) -> bytes:
-    """Base64 in its one form, so that no two texts stand for the same bytes; JWS has no padding."""
+    """Decode base64 in its canonical form only: one text for the same bytes. JWS has no padding."""
     alphabet = b"-_" if url else b"+/"
     padding_ = "=" * (-len(text) % 4) if url else ""
     try:

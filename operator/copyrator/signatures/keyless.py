@@ -1,8 +1,7 @@
-"""Keyless signatures: a certificate of Fulcio names who signed, a log proves when.
+"""Keyless signatures: a certificate of Fulcio names the signer, a log proves the time.
 
-The work is sigstore-python's (the extra ``keyless``), which is imported only here and only when
-such an entry is asked. It is given the trusted root as bytes and makes no request: everything that
-it needs is in the bundle.
+sigstore-python (the extra ``keyless``) verifies them; it is imported only here, and only for such
+an entry. It gets the trusted root as bytes and sends no request: the bundle has all that it needs.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def verify(
 
     Returns:
         None, always. The certificate is valid for ten minutes, and what is checked is that it was
-        valid at the time of the log's entry (or of a time stamp), which doesn't change. An end of
-        trust comes with another trusted root.
+        valid at the time of the log's entry (or of a time stamp), which doesn't change. To end
+        the trust, replace the trusted root.
 
     Raises:
         Invalid: the signature isn't accepted, the trusted root or the pattern can't be used, or
@@ -79,7 +78,7 @@ def check_trusted_root(file_name: str, content: bytes) -> None:
 
 @lru_cache(maxsize=4)
 def _verifier(trusted_root: bytes) -> Verifier:
-    """A verifier that trusts this root; it is kept, as reading a large one takes milliseconds."""
+    """A verifier that trusts this root; cached, as parsing a large one takes milliseconds."""
     if len(trusted_root) > limits.SIGNATURE_ROOT_BYTES:
         raise TrustError(f"the trusted root has more than {limits.SIGNATURE_ROOT_BYTES} bytes")
     try:
@@ -93,7 +92,7 @@ def _verifier(trusted_root: bytes) -> Verifier:
         return Verifier(trusted_root=TrustedRoot(Document.from_json(trusted_root)))
     except ValidationError as error:
         raise TrustError(f"the trusted root can't be used: {_fault(error)}") from None
-    except Exception as error:  # sigstore's and cryptography's own
+    except Exception as error:  # errors of sigstore and cryptography
         raise TrustError(f"the trusted root can't be used: {type(error).__name__}") from None
 
 
@@ -105,9 +104,9 @@ def _fault(error: ValidationError) -> str:
 
 
 def _verified(verifier: Verifier, blob: bytes, identity: _Identity) -> bytes:
-    """The payload that sigstore-python has verified.
+    """The payload, verified by sigstore-python.
 
-    What it raises for hostile bytes isn't limited to its own errors, so all are a refusal.
+    For hostile bytes it may raise other errors than its own, so every error is a refusal.
     """
     from sigstore.models import Bundle  # noqa: PLC0415
 
@@ -116,8 +115,8 @@ def _verified(verifier: Verifier, blob: bytes, identity: _Identity) -> bytes:
     except Invalid:
         raise
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise Invalid(f"keyless verification failed: {said}") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Invalid(f"keyless verification failed: {reason}") from None
     if kind != PAYLOAD_TYPE:
         raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
     return payload
@@ -152,7 +151,7 @@ class _Identity:
 
 
 def _subject(cert: x509.Certificate) -> str:
-    """The one e-mail address or URI: of several, each tool takes another one."""
+    """The only e-mail address or URI; several are refused, as tools use different ones."""
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     subjects = [
         each.value
@@ -160,5 +159,5 @@ def _subject(cert: x509.Certificate) -> str:
         if isinstance(each, x509.RFC822Name | x509.UniformResourceIdentifier)
     ]
     if len(subjects) != 1 or len(list(names)) != 1:
-        raise Invalid("the certificate has not exactly one subject that is an e-mail or a URI")
+        raise Invalid("the certificate doesn't have exactly one subject that is an e-mail or a URI")
     return subjects[0]

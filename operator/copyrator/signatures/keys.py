@@ -1,4 +1,4 @@
-"""Public keys: read from files once, and tried on a signature.
+"""Public keys: parsed from files, and used to verify a signature.
 
 The algorithms are those of cosign with a key: ECDSA with SHA-256, RSA with PKCS #1 v1.5 and
 SHA-256, Ed25519. For P-384 SHA-384 is accepted as well: ``cosign sign`` 2.6 and 3 use it with such
@@ -24,7 +24,7 @@ PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublic
 
 _RSA_BITS = range(2048, 8192 + 1)
 _RSA_EXPONENT = 2**31 - 1
-"""As Go's crypto/rsa, which cosign uses; a verification takes time by the exponent's length."""
+"""As in Go's crypto/rsa, which cosign uses; a verification's time grows with the exponent."""
 _CURVES = (ec.SECP256R1, ec.SECP384R1)
 
 _PRIVATE = re.compile(rb"PRIVATE\s+KEY", re.IGNORECASE)
@@ -107,7 +107,7 @@ def _digests(key: PublicKey) -> tuple[hashes.HashAlgorithm, ...]:
 
 
 def _blocks(name: str, content: bytes) -> list[bytes]:
-    """Split a file into its PEM blocks; anything between them is refused, lest a key is missed."""
+    """Split a file into its PEM blocks; other text is refused, so that no key is missed."""
     if len(content) > limits.SIGNATURE_KEY_BYTES:
         raise TrustError(f"{name} has more than {limits.SIGNATURE_KEY_BYTES} bytes")
     plain = _COMMENT.sub(b"", content)

@@ -1,7 +1,7 @@
-"""What is signed, what was found in the registry, who is trusted, and the verdict.
+"""The artifact, the signatures found in a registry, the trusted signers, and the verdict.
 
-Everything in a ``Signature`` comes from a registry and is hostile. Everything in an ``Entry`` comes
-from the author of a Bundle or from the operator's administrator.
+A ``Signature`` comes from a registry and is hostile. An ``Entry`` comes from the author of a Bundle
+or from the operator's administrator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What is to be signed: the descriptor of a bundle's manifest."""
+    """The artifact that has to be signed: the descriptor of a bundle's manifest."""
 
     digest: str
     """``sha256:<64 hex>``."""
@@ -36,11 +36,11 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature as the registry has it, within the limits; nothing in it is checked yet."""
+    """A signature from the registry, within the limits; its content isn't verified yet."""
 
     format: Format
     digest: str
-    """Of its manifest; for COSIGN_PAYLOAD of its layer. It names the signature in messages."""
+    """The digest of its manifest, of COSIGN_PAYLOAD of its layer; used in messages."""
     blob: bytes = field(repr=False)
     """The payload, the bundle or the envelope. The finder has checked its digest."""
     annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,14 +55,14 @@ class Found:
     signatures: tuple[Signature, ...] = ()
     """In the registry's order, at most ``limits.SIGNATURES``."""
     skipped: tuple[str, ...] = ()
-    """Why others weren't read, as sentences without a full stop: too large, not supported (COSE,
-    an older bundle format), an attestation's type, beyond the limit. At most 10.
+    """Why others weren't read, at most 10 sentences without a full stop: too large, not supported
+    (COSE, an older bundle format), an attestation, beyond the limit.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class CosignKeys:
-    """Signatures by one of these public keys; no transparency log is asked."""
+    """Signatures by one of these public keys; no transparency log is used."""
 
     name: str
     """Names the entry in messages: ``cosign keys of Secret team/keys``."""
@@ -92,14 +92,14 @@ class NotationTrust:
     """PEM certificates: the roots of signers' certificates; empty: none."""
     subjects: tuple[str, ...]
     """Distinguished names (RFC 4514 order as notation writes them: ``CN=…,O=…,ST=…,C=US``), each
-    with at least C, ST and O, as notation's ``x509.subject``; an attribute that is named has to be
-    equal, others may be there. ``("*",)``: any subject of this CA.
+    with at least C, ST and O, as notation's ``x509.subject``; a named attribute has to be equal,
+    the subject may have others. ``("*",)``: any subject of this CA.
     """
     tsa: bytes = field(default=b"", repr=False)
     """PEM certificates: roots of time stamp authorities; empty: no time stamp is trusted."""
     signing_authorities: bytes = field(default=b"", repr=False)
-    """PEM certificates: roots of signing authorities, whose own signing time is believed; empty:
-    no signature of the scheme notary.x509.signingAuthority is trusted. The Notary Project keeps
+    """PEM certificates: roots of signing authorities, whose signing time is accepted; empty: no
+    signature of the scheme notary.x509.signingAuthority is trusted. The Notary Project keeps
     them apart from CAs: whoever has a certificate of a CA could backdate signatures.
     """
 
@@ -109,7 +109,7 @@ Entry = CosignKeys | CosignIdentity | NotationTrust
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Entries of which one has to hold."""
+    """Entries of which one has to accept a signature."""
 
     name: str
     """``spec.verify``, or ``entry 2 of the signature policy``."""
@@ -136,7 +136,7 @@ class Holds:
     entry: str
     signature: str
     until: datetime | None = None
-    """The earliest end of what the verdict rests on (a certificate, an expiry); None: no end."""
+    """The end of the verdict: the earliest of a certificate's end and an expiry; None: no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Judgement:
     failures: tuple[Failure, ...] = ()
     """Of the failed requirements; at most ``limits.SIGNATURE_FAILURES``."""
     signatures: int = 0
-    """How many were judged."""
+    """The number of signatures that were judged."""
     skipped: tuple[str, ...] = ()
     """As in Found."""
 
@@ -179,6 +179,6 @@ class Invalid(ValueError):  # noqa: N818 - a verdict, not a fault
     """
 
     def __init__(self, reason: str) -> None:
-        """Make the reason fit for Failure.reason."""
+        """Shorten the reason, and replace unprintable characters, as Failure.reason requires."""
         shown = "".join(each if each.isprintable() else "?" for each in reason[:301])
         super().__init__(shown if len(shown) <= 300 else shown[:297] + "...")

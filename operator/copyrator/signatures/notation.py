@@ -1,20 +1,20 @@
 """Signatures of the Notary Project (``notation sign``) in JWS envelopes.
 
-What makes one valid for an entry, as ``notation verify`` with the level strict and
-``verifyTimestamp: afterCertExpiry``:
+One is valid for an entry, as for ``notation verify`` with the level strict and
+``verifyTimestamp: afterCertExpiry``, if:
 
 - the envelope is as specified and its signature is by the key of its first certificate;
 - its target has the artifact's digest, media type and size;
 - scheme notary.x509: its chain leads to a root of ``NotationTrust.ca`` and is valid now, or was at
   the time of an RFC 3161 time stamp over the signature by an authority of ``tsa``;
 - scheme notary.x509.signingAuthority: its chain leads to a root of ``signing_authorities`` and was
-  valid at the authentic signing time. notation's trust store of that name is one apart from ``ca``:
+  valid at the authentic signing time. notation's trust store of that name is separate from ``ca``:
   otherwise a holder of an expired certificate of that CA could claim a time at which it was valid;
 - the signer's subject is a trusted one;
 - its expiry is not reached.
 
 Not supported: COSE envelopes (the finder names them), notation's verification plugins (refused by
-name), and revocation lists and OCSP, which nothing asks.
+name), and revocation lists and OCSP, which aren't queried.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def verify(
         now: with a time zone.
 
     Returns:
-        The end of what the verdict rests on: the envelope's expiry, and where nothing proves an
-        earlier time, the end of the chain's first certificate to end; None: no end.
+        The end of the verdict: the envelope's expiry, and unless a time stamp proves an earlier
+        time, the earliest end of the chain's certificates; None: no end.
 
     Raises:
         Invalid: it isn't valid, with the reason.
@@ -74,7 +74,7 @@ def verify(
 
 
 def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> datetime | None:
-    """When the certificates' end ends the verdict; None: it was signed while they were valid."""
+    """The end of the verdict by the certificates; None: it was proven to be signed while valid."""
     if envelope.scheme == SCHEME_AUTHORITY:
         if not entry.signing_authorities:
             raise Invalid("it is by a signing authority, and the entry trusts none")
@@ -115,6 +115,6 @@ def _verify_time_stamp(
     tsa_roots = load_roots("the time stamp authorities' file", tsa)
     span = timestamps.read_time(envelope.time_stamp, envelope.signature, tsa_roots)
     if span.latest > now:
-        raise Invalid("its time stamp is of the future")
+        raise Invalid("its time stamp is in the future")
     for moment in {span.earliest, span.latest}:
         verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, moment)

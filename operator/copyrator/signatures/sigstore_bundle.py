@@ -2,8 +2,8 @@
 
 As ``cosign verify --key --insecure-ignore-tlog`` (3.1, ``VerifyNewBundle`` and
 ``verifyImageAttestationsSigstoreBundle``), and stricter: the predicate type has to be cosign's for
-signatures, where cosign takes an attestation for one, and only the forms of JSON that its encoder
-writes are read. Log entries and time stamps aren't looked at with a key.
+signatures, where cosign also accepts an attestation, and only JSON in the form of its encoder is
+read. With a key, log entries and time stamps are ignored.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class _Statement(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a bundle signs, not verified yet."""
+    """The signed content of a bundle, not verified yet."""
 
     payload: bytes
     signature: bytes
     has_certificate: bool
-    """By a certificate in the bundle; else by a key that the verifier has to know."""
+    """Whether it is signed with a certificate in the bundle, else with a key."""
 
     @property
     def signed(self) -> bytes:
@@ -85,7 +85,7 @@ def verify(
     """Verify that one of the keys signed this artifact.
 
     Returns:
-        None: a key has no end.
+        None, as a key has no end.
 
     Raises:
         Invalid: the signature isn't accepted.
@@ -122,7 +122,7 @@ def read_envelope(blob: bytes) -> Envelope:
     if bundle.dsse_envelope.payload_type != PAYLOAD_TYPE:
         raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
     if len(bundle.dsse_envelope.signatures) != 1:
-        raise Invalid("the envelope has not exactly one signature")
+        raise Invalid("the envelope doesn't have exactly one signature")
     if bundle.dsse_envelope.signatures[0].keyid:
         raise Invalid("the envelope's signature has a key id, which cosign doesn't write")
     return Envelope(
@@ -157,7 +157,7 @@ def check_statement(payload: bytes, artifact: Artifact) -> None:
 def _has_certificate(material: _Material) -> bool:
     kinds = (material.public_key, material.certificate, material.x509_certificate_chain)
     if sum(each is not None for each in kinds) != 1:
-        raise Invalid("the bundle has not exactly one of a public key's hint and a certificate")
+        raise Invalid("the bundle must have either a public key's hint or a certificate")
     if material.x509_certificate_chain is not None:
         raise Invalid("the bundle has a chain of certificates, which v0.3 doesn't allow")
     return material.certificate is not None

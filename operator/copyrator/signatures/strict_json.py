@@ -1,4 +1,4 @@
-"""Decodes JSON of a signature into typed structs, and only where every reader reads the same."""
+"""Decodes JSON of a signature into typed structs, if all parsers would read it equally."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def decode(what: str, raw: bytes, kind: type[T]) -> T:
     """Decode a document.
 
     A member that occurs twice is refused, also where the names differ in case only: parsers take
-    the first or the last, and Go's ignores the case, so that another reader, cosign itself, would
-    see other claims than this one.
+    the first or the last, and Go's ignores the case, so another parser, such as cosign's, would
+    read other claims.
 
     Args:
         what: Names the document in messages: ``the payload``.

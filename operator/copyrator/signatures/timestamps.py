@@ -1,8 +1,8 @@
 """RFC 3161 time stamps over a signature, by a time stamp authority (TSA) that an entry trusts.
 
-``rfc3161_client`` checks the token's own signature, ``x509_chain`` the TSA's certificates. What
-neither reads is the token's reference to its certificate (ESSCertIDv2, RFC 5816): the certificate
-is found by issuer and serial number, and has to have the key that signed.
+``rfc3161_client`` checks the token's own signature, ``x509_chain`` the TSA's certificates. Neither
+reads the token's reference to its certificate (ESSCertIDv2, RFC 5816): the certificate is found by
+issuer and serial number, and has to have the key that signed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Span:
 
 
 def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -> Span:
-    """When a message existed, by a time stamp token (CMS SignedData in DER).
+    """The time at which a message existed, by a time stamp token (CMS SignedData in DER).
 
     Args:
         token: a TimeStampToken.
-        message: what is stamped: the bytes of a signature.
-        roots: of time stamp authorities, from load_roots.
+        message: the stamped bytes: those of a signature.
+        roots: the roots of time stamp authorities, from load_roots.
 
     Raises:
-        Invalid: the token can't be read, is over another message, or isn't by one of these.
+        Invalid: the token can't be read, is for another message, or isn't by one of them.
     """
     try:
         response = rfc3161_client.decode_timestamp_response(_as_response(token))
@@ -69,7 +69,7 @@ def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -
         verifier.verify_message(response, message)
     except (rfc3161_client.VerificationError, ValueError) as fault:
         if "Mismatch" in str(fault):
-            raise Invalid("its time stamp is over another signature") from None
+            raise Invalid("its time stamp is for another signature") from None
         raise Invalid("the signature of its time stamp is not valid") from None
     return span
 
@@ -101,7 +101,7 @@ def _span(stamp: rfc3161_client.tsp.TimeStampTokenInfo) -> Span:
 
 
 def _as_response(token: bytes) -> bytes:
-    """The token in a TimeStampResp with the status granted, as the library reads it."""
+    """The token in a TimeStampResp with the status granted, which the library requires."""
     content = bytes.fromhex("3003020100") + _sort_certificates(token)
     size = len(content)
     octets = size.to_bytes((size.bit_length() + 7) // 8)
@@ -109,7 +109,9 @@ def _as_response(token: bytes) -> bytes:
 
 
 def _sort_certificates(token: bytes) -> bytes:
-    """DER has a set sorted, and the library insists; ``openssl ts -chain`` leaves them unsorted.
+    """The token with sorted certificates: the library requires a DER set, which is sorted.
+
+    ``openssl ts -chain`` doesn't sort them.
 
     The certificates aren't part of what is signed, and their order doesn't change any length.
     """

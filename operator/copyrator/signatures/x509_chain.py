@@ -1,15 +1,15 @@
 """Chains of X.509 certificates by the Notary Project's requirements.
 
 Paths (signatures, validity, path lengths, name constraints) are built by
-``cryptography.x509.verification``. It is made for TLS; its client verifier with extension policies
-of one's own doesn't ask for a subjectAltName, and verifies chains for code signing and for time
-stamps. What the Notary Project asks of the certificates beyond a path is checked here: kind and
-size of keys, hashes, basicConstraints, keyUsage, extendedKeyUsage.
+``cryptography.x509.verification``. It is made for TLS; its client verifier with custom extension
+policies doesn't require a subjectAltName, and verifies chains for code signing and for time stamps.
+The Notary Project's further requirements for certificates are checked here: kind and size of keys,
+hashes, basicConstraints, keyUsage, extendedKeyUsage.
 
-Stricter than notation in these points: the root has to be trusted itself (notation takes any
-certificate of the chain); an extension that is marked critical and isn't understood is refused
-(RFC 5280, 4.2); name constraints are obeyed; no two certificates of a chain have the same name, as
-the library would try all their orders. Revocation lists aren't asked.
+It is stricter than notation: the root itself has to be trusted (notation accepts any certificate of
+the chain); an extension that is marked critical and isn't understood is refused (RFC 5280, 4.2);
+name constraints are checked; no two certificates of a chain have the same name, as the library
+would try all their orders. Revocation lists aren't queried.
 Source: signature specification of the Notary Project, "Certificate Requirements".
 """
 
@@ -64,11 +64,11 @@ def verify_chain(
         chain: the signer's certificate, the CAs above it, the root; or a self-signed one alone. At
             least one, at most ``limits.SIGNATURE_CHAIN``.
         roots: from load_roots.
-        purpose: which requirements hold for the signer's certificate.
+        purpose: determines the requirements for the signer's certificate.
         moment: with a time zone.
 
     Raises:
-        Invalid: the chain isn't so, or a certificate doesn't meet the requirements.
+        Invalid: the chain isn't valid, or a certificate doesn't meet the requirements.
     """
     if chain[-1] not in roots:
         raise Invalid(
@@ -106,7 +106,10 @@ def order_chain(
 
 
 def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
-    """By the library, which tries each CA of an issuer's name: here there is one of each name."""
+    """Check the path by the library.
+
+    It tries every CA with the issuer's name, so two of one name are refused before.
+    """
     if len({certificate.subject.public_bytes() for certificate in chain}) < len(chain):
         raise Invalid("its chain has two certificates of the same name")
     anything = verification.ExtensionPolicy.permit_all()
@@ -143,7 +146,7 @@ def _check_validity(certificate: x509.Certificate, moment: datetime) -> None:
 
 
 def _check_ca(certificate: x509.Certificate, purpose: Purpose) -> None:
-    """Of basicConstraints the verifier has asked: present, critical, a CA, its path length."""
+    """Check a CA's keyUsage; the library has checked its basicConstraints and path length."""
     name = f"certificate {describe(certificate)} of a CA"
     usage = _key_usage(certificate, name, purpose)
     if not usage.key_cert_sign:
@@ -168,7 +171,7 @@ def _check_leaf(certificate: x509.Certificate, purpose: Purpose) -> None:
     if purpose is Purpose.TIME_STAMPING:
         wanted = [ExtendedKeyUsageOID.TIME_STAMPING]
         if purposes is None or not purposes.critical or list(purposes.value) != wanted:
-            raise Invalid(f"{name} has not the one, critical extendedKeyUsage timeStamping")
+            raise Invalid(f"{name} doesn't have exactly the critical extendedKeyUsage timeStamping")
     elif purposes is not None and _OTHER_PURPOSES.intersection(purposes.value):
         raise Invalid(f"{name} has an extendedKeyUsage for other than code signing")
 

@@ -239,7 +239,7 @@ async def test_a_secret_of_ours_that_is_not_as_planned_ends_the_deploy(
     monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr("copyrator.bundles.runs.BLOCKED_AFTER", 0.1)
-    monkeypatch.setattr("copyrator.bundles.runs.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("copyrator.bundles.runs.RECHECK_SECONDS", 0.2)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     bundle(approval=ALWAYS, values="values", retry=PATIENT)
     await run()

@@ -331,7 +331,7 @@ async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.uninstalls._LOOK_AGAIN", 0.1)
+    monkeypatch.setattr("copyrator.bundles.uninstalls._RECHECK_SECONDS", 0.1)
     await run()
     bundle()
     await deployed(cluster)

@@ -161,7 +161,7 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    monkeypatch.setattr("copyrator.bundles.plans.queue.LOOK_AGAIN", 0.2)
+    monkeypatch.setattr("copyrator.bundles.plans.queue.RECHECK_SECONDS", 0.2)
     for name in NAMES[:2]:
         bundle(name, drift={**DETECT, "interval": "1s"})
     operator: Operator = await run(max_plan_jobs=2)

@@ -151,7 +151,7 @@ async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before the next poll."""
-    monkeypatch.setattr("copyrator.bundles.plans.jobs.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.jobs.RECHECK_SECONDS", 0.5)
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
     bundle(approval=ALWAYS)
@@ -177,7 +177,7 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.jobs.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plans.jobs.RECHECK_SECONDS", 0.5)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}

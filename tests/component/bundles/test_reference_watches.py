@@ -129,7 +129,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, name, value)
     for name, seconds in (
         ("SETTLE_SECONDS", 0.005),
-        ("LOOK_SECONDS", 0.02),
+        ("CHECK_SECONDS", 0.02),
         ("FIRST_RETRY", 0.2),
         ("LONGEST_RETRY", 0.4),
     ):

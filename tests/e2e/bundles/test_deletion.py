@@ -51,7 +51,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up(
     api.delete(f"/api/v1/namespaces/{team.namespace}")
 
     within(DEPLOY, lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
-    assert "is left behind (namespace-terminating)" in operator.log.read_text()
+    assert "is orphaned (namespace-terminating)" in operator.log.read_text()
     field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
     within(DEPLOY, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
 

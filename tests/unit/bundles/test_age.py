@@ -50,8 +50,8 @@ def judge(seen: datetime | None, now: datetime = NOW, **status: Any) -> object:
 def test_a_version_waits_until_it_is_old_enough() -> None:
     assert judge(NOW) == Waiting(
         "TooYoung",
-        "1.1.0 (sha256:111111111111) was seen first at 2026-05-04T12:00:00Z, and spec.minAge asks "
-        "for 2h",
+        "1.1.0 (sha256:111111111111) was seen first at 2026-05-04T12:00:00Z, and spec.minAge "
+        "requires 2h",
         NOW + 2 * HOUR,
     )
     assert judge(NOW - 2 * HOUR) is PASSED
@@ -160,13 +160,13 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
 def test_the_next_one_to_become_old_enough_is_known() -> None:
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
-    assert age.next_look(status, spec(), NOW) == NOW + HOUR
-    assert age.next_look(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
-    assert age.next_look(status, spec(), NOW + 2 * HOUR) is None
-    assert age.next_look(status, spec(min_age=0.0), NOW) is None
-    assert not age.has_come(status, spec(min_age=0.0), None, NOW)
-    assert not age.has_come(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
-    assert age.has_come(status, spec(), None, NOW + HOUR)
-    assert age.has_come(status, spec(), NOW, NOW + HOUR)
-    assert not age.has_come(status, spec(), NOW + HOUR, NOW + HOUR)
-    assert age.has_come(status, spec(), NOW + HOUR, NOW + 2 * HOUR)
+    assert age.next_check(status, spec(), NOW) == NOW + HOUR
+    assert age.next_check(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
+    assert age.next_check(status, spec(), NOW + 2 * HOUR) is None
+    assert age.next_check(status, spec(min_age=0.0), NOW) is None
+    assert not age.has_matured(status, spec(min_age=0.0), None, NOW)
+    assert not age.has_matured(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
+    assert age.has_matured(status, spec(), None, NOW + HOUR)
+    assert age.has_matured(status, spec(), NOW, NOW + HOUR)
+    assert not age.has_matured(status, spec(), NOW + HOUR, NOW + HOUR)
+    assert age.has_matured(status, spec(), NOW + HOUR, NOW + 2 * HOUR)

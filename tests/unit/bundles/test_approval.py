@@ -167,8 +167,8 @@ def test_it_is_asked_where_the_spec_or_the_settings_ask_for_approval() -> None:
 
 SUSPENDED = Waiting(
     "Suspended",
-    "nothing is planned while spec.suspend is true, unless it is asked for: copyrator plan bundle "
-    "-n prod shop --refresh",
+    "nothing is planned while spec.suspend is true, unless a plan is requested: copyrator plan "
+    "bundle -n prod shop --refresh",
 )
 
 

@@ -687,8 +687,8 @@ def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -
     found = judge(FOUND, *(f"apply ::ConfigMap:a{number}" for number in range(count)))
     assert found.reason == "BlindApply"
     assert found.message == (
-        f"apply ::ConfigMap:a0{more} can't be compared: their dry runs were refused, which is not "
-        "so right after the deploy. The Job's log says why; check the permissions of its service "
+        f"apply ::ConfigMap:a0{more} can't be compared: their dry runs were refused, unlike "
+        "right after the deploy. The Job's log says why; check the permissions of its service "
         "account"
     )
 

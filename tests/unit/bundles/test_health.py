@@ -21,10 +21,10 @@ from copyrator.bundles.policy.health import (
     Fault,
     Judged,
     ReleaseObjects,
+    grace_ends_at,
     healthy,
     other_manager,
     overridden,
-    turns_late,
     undeployed,
 )
 from copyrator.bundles.policy.health_scopes import decide
@@ -129,7 +129,7 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
 
 def test_a_newer_version_that_says_the_same_is_no_news() -> None:
     one = judged(Status.FAILED, "x")
-    assert one.says_the_same(Judged("2", "shop", Status.FAILED, "x", 1))
+    assert one.is_equivalent(Judged("2", "shop", Status.FAILED, "x", 1))
     for other in (
         Judged("2", "other", Status.FAILED, "x", 1),
         Judged("2", "shop", Status.IN_PROGRESS, "x", 1),
@@ -137,7 +137,7 @@ def test_a_newer_version_that_says_the_same_is_no_news() -> None:
         Judged("2", "shop", Status.FAILED, "x", 2),
         None,
     ):
-        assert not one.says_the_same(other)
+        assert not one.is_equivalent(other)
 
 
 # --- the condition ----------------------------------------------------------------------------
@@ -204,10 +204,10 @@ def test_what_isnt_current_in_time_is_unhealthy_unless_a_deploy_runs() -> None:
     assert said(found, NOW + GRACE - 1)[0] == UNKNOWN
     assert said(found, NOW + GRACE)[:2] == (FALSE, HealthReason.UNHEALTHY)
     assert said(found, NOW + GRACE, runs)[0] == UNKNOWN
-    assert turns_late(status_of(), found, NOW) == NOW + GRACE
-    assert turns_late(status_of(), found, NOW + GRACE) is None
-    assert turns_late(runs, found, NOW) is None
-    assert turns_late(status_of(), objects_of(a=Status.FAILED), NOW) is None
+    assert grace_ends_at(status_of(), found, NOW) == NOW + GRACE
+    assert grace_ends_at(status_of(), found, NOW + GRACE) is None
+    assert grace_ends_at(runs, found, NOW) is None
+    assert grace_ends_at(status_of(), objects_of(a=Status.FAILED), NOW) is None
 
 
 def test_the_time_counts_for_each_object_and_generation() -> None:
@@ -242,7 +242,7 @@ def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
     assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
     condition = healthy(SPEC, status_of(), moved, NOW)
     assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
-    assert turns_late(status_of(), moved, NOW) is None
+    assert grace_ends_at(status_of(), moved, NOW) is None
 
 
 LABEL = "app.kubernetes.io/managed-by"

@@ -103,10 +103,10 @@ def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: 
     assert plan_due.awaited(status) == (status.plan if waits else PlanStatus())
 
 
-def test_the_next_look_is_when_a_failed_plan_or_a_gate_is_due() -> None:
+def test_the_next_check_is_when_a_failed_plan_or_a_gate_is_due() -> None:
     waits = GateStatus(name="x", state=GateState.WAITING, until=format_time(LATER))
     failed = with_plan(outcome="Failed", next_retry_at=format_time(NOW))
-    assert plan_due.next_look(BundleStatus()) is None
-    assert plan_due.next_look(BundleStatus(gates=(waits,))) == LATER
-    assert plan_due.next_look(replace(failed, gates=(waits,))) == NOW
-    assert plan_due.next_look(with_plan(next_retry_at=format_time(NOW))) is None
+    assert plan_due.next_check(BundleStatus()) is None
+    assert plan_due.next_check(BundleStatus(gates=(waits,))) == LATER
+    assert plan_due.next_check(replace(failed, gates=(waits,))) == NOW
+    assert plan_due.next_check(with_plan(next_retry_at=format_time(NOW))) is None

@@ -154,7 +154,7 @@ def judge(*sources: Source, now: datetime = NOON, seen: SeenTime = ALL_SEEN) -> 
     return GATE.judge(spec_of(), WANTED, facts, now)
 
 
-ASKED = "and spec.promoteFrom.soak asks for 1h"
+ASKED = "and spec.promoteFrom.soak requires 1h"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ ASKED = "and spec.promoteFrom.soak asks for 1h"
             Waiting(
                 "NotPromoted",
                 f"{SHOWN} hasn't been deployed in Bundle staging/shop, where "
-                "spec.promoteFrom.soak asks for 1h",
+                "spec.promoteFrom.soak requires 1h",
             ),
         ),
         (
@@ -287,7 +287,7 @@ def test_it_must_have_stood_in_all_of_them_and_the_last_end_counts() -> None:
 def test_a_message_names_three(count: int, more: str) -> None:
     got = judge(*(source(f"staging/{n}") for n in range(count)))
     assert isinstance(got, Waiting)
-    assert got.message.endswith(f"asks for 1h{more}")
+    assert got.message.endswith(f"requires 1h{more}")
     assert got.message.count("Bundle") == 3
 
 

@@ -25,7 +25,7 @@ from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import Candidate, Facts, Occasion, Passed, Verdict, Waiting
 from copyrator.bundles.policy.gates.promotion import GATE
-from copyrator.bundles.policy.soak import Surroundings, ended_stretch, soaked, standing
+from copyrator.bundles.policy.soak import Surroundings, longest_period, soaked, valid_records
 from copyrator.bundles.policy.sources import Source, Sources
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -92,7 +92,7 @@ class Bundle:
         """Each record: version, minutes of the longest stretch that ended, whether one goes on."""
         found = []
         for one in self.status.soak:
-            longest = ended_stretch(one)
+            longest = longest_period(one)
             minutes = None if longest is None else longest.total_seconds() / 60
             found.append((one.version or "", minutes, one.until is None))
         return found
@@ -257,9 +257,9 @@ def test_a_bundle_without_a_deploy_keeps_its_records_as_they_are() -> None:
 
 def test_what_no_clock_says_does_not_stand() -> None:
     moments = (None, "garbage", "9999-12-31T23:59:59Z")
-    assert standing([SoakStatus(digest="x", since=since) for since in moments], None) == ()
+    assert valid_records([SoakStatus(digest="x", since=since) for since in moments], None) == ()
     sound = SoakStatus(digest="x", since=format_time(NOON))
-    assert standing([sound, replace(sound, digest=None)], NOON) == (sound,)
+    assert valid_records([sound, replace(sound, digest=None)], NOON) == (sound,)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_clock_that_is_set_back_gives_no_negative_time() -> None:
 def test_what_is_older_than_the_bundle_is_anothers() -> None:
     bundle = running().deploy("1.2.0").later(1)
     created = NOON + timedelta(minutes=31)
-    assert standing(bundle.status.soak, created) == ()
+    assert valid_records(bundle.status.soak, created) == ()
     bundle.around = Surroundings(created=created)
     assert bundle.write().soak == [("1.2.0", None, True)]
     assert bundle.status.soak[0].since == format_time(created)
@@ -449,7 +449,8 @@ def test_the_evidence_and_the_verdicts_are_what_an_observer_of_all_events_counts
         choices[pick % len(choices)](bundle)
         observer.happens(before, bundle)
         counted = {
-            one.version or "": (ended_stretch(one), one.until is None) for one in bundle.status.soak
+            one.version or "": (longest_period(one), one.until is None)
+            for one in bundle.status.soak
         }
         there = bundle.status.deployed.version
         assert counted == {

@@ -302,8 +302,8 @@ def test_memory_does_not_grow_with_the_list() -> None:
         selection.add(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
 
     kept = [selection._semver, selection._dotted]
-    assert all(len(contest.passed_over) <= 5 for contest in kept)
-    assert sum(sys.getsizeof(contest.passed_over) for contest in kept) < 1_000
+    assert all(len(ranking.rejected) <= 5 for ranking in kept)
+    assert sum(sys.getsizeof(ranking.rejected) for ranking in kept) < 1_000
 
 
 tags = st.builds(

@@ -224,10 +224,13 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, **_envelope(payloadType="application/json")),
         "the envelope's payload type is not application/vnd.in-toto",
     ),
-    "no signature": (bundle(MINE, **_envelope(signatures=[])), "has not exactly one signature"),
+    "no signature": (
+        bundle(MINE, **_envelope(signatures=[])),
+        "doesn't have exactly one signature",
+    ),
     "two signatures": (
         bundle(MINE, **_envelope(signatures=[_SIGNATURE, _SIGNATURE])),
-        "has not exactly one signature",
+        "doesn't have exactly one signature",
     ),
     "key id": (
         bundle(MINE, **_envelope(signatures=[_SIGNATURE | {"keyid": "key"}])),
@@ -242,9 +245,9 @@ BUNDLES: dict[str, tuple[Any, str]] = {
     ),
     "key and certificate": (
         bundle(MINE, **_material(publicKey=_HINT, certificate=_CERTIFICATE)),
-        "not exactly one of",
+        "must have either",
     ),
-    "neither": (bundle(MINE, **_material()), "not exactly one of"),
+    "neither": (bundle(MINE, **_material()), "must have either"),
     "chain": (
         bundle(MINE, **_material(x509CertificateChain={"certificates": [_CERTIFICATE]})),
         "a chain of certificates",
@@ -310,7 +313,7 @@ WHOLE: dict[str, tuple[Any, str]] = {
     ),
     "two signatures": (
         BUNDLES["two signatures"][0],
-        "the envelope has not exactly one signature",
+        "the envelope doesn't have exactly one signature",
     ),
     "key id": (
         BUNDLES["key id"][0],
@@ -327,7 +330,7 @@ WHOLE: dict[str, tuple[Any, str]] = {
     ),
     "neither": (
         BUNDLES["neither"][0],
-        "the bundle has not exactly one of a public key's hint and a certificate",
+        "the bundle must have either a public key's hint or a certificate",
     ),
     "chain": (
         BUNDLES["chain"][0],

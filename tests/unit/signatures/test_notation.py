@@ -155,7 +155,7 @@ def test_a_ca_is_no_signing_authority_and_the_other_way_round() -> None:
     assert "none of the trusted roots" in refusal(make_envelope(), entry)
 
 
-OTHER_DIGEST = "it is over another artifact: its payload has another digest"
+OTHER_DIGEST = "it is for another artifact: its payload has another digest"
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,9 @@ def refusal(envelope: Any) -> str:
             {SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME], SIGNING_TIME: None},
             "no signing time of the scheme notary.x509.signingAuthority",
         ),
-        ({PLUGIN: "com.example"}, "asks for a verification plugin"),
-        ({PLUGIN + "MinVersion": "1.0.0"}, "asks for a verification plugin"),
-        ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, "asks for a verification plugin"),
+        ({PLUGIN: "com.example"}, "requires a verification plugin"),
+        ({PLUGIN + "MinVersion": "1.0.0"}, "requires a verification plugin"),
+        ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, "requires a verification plugin"),
         ({SIGNING_TIME: "yesterday"}, "not of RFC 3339"),
         ({SIGNING_TIME: "2026-02-28"}, "not of RFC 3339"),
         ({SIGNING_TIME: "2026-02-28T12:00:00"}, "not of RFC 3339"),
@@ -214,7 +214,7 @@ def test_an_envelope_without_a_certificate_is_refused_in_these_words() -> None:
     [
         (
             {PLUGIN: "com.example"},
-            "it asks for a verification plugin of notation, which is not supported",
+            "it requires a verification plugin of notation, which is not supported",
         ),
         (
             {EXPIRY: LATER},

@@ -95,7 +95,7 @@ def test_an_authority_for_time_stamps_is_none_for_signers() -> None:
     [
         ({"moment": NOW + 11 * DAY}, "expired at 2026-03-11"),
         ({"moment": NOW - 11 * DAY}, "is valid only from 2026-02-19"),
-        ({"moment": LATER + DAY}, "its time stamp is of the future"),
+        ({"moment": LATER + DAY}, "its time stamp is in the future"),
         ({"moment": NOW + 10 * DAY}, "expired at 2026-03-11"),  # at the end, give or take 1 s
         ({"moment": NOW - 10 * DAY}, 'releases,O=example.com,ST=WA,C=US" is valid only from'),
         ({"digest": "sha1"}, "its time stamp has a hash other than SHA-256"),
@@ -167,7 +167,7 @@ def test_an_authoritys_certificate_by_another_key_is_refused() -> None:
 def test_a_time_stamp_over_another_signature_is_refused() -> None:
     token = make_time_stamp(b"another signature", make_tsa())
     envelope = make_envelope(unprotected={TIME_STAMP: base64.b64encode(token).decode()})
-    with pytest.raises(Invalid, match="its time stamp is over another signature"):
+    with pytest.raises(Invalid, match="its time stamp is for another signature"):
         verify(ARTIFACT, as_signature(envelope), make_trust(tsa=ROOT.pem), LATER)
 
 
@@ -262,7 +262,7 @@ def test_what_is_wrong_with_the_authorities_file_is_said_of_that_file() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"moment": LATER + DAY}, "its time stamp is of the future"),
+        ({"moment": LATER + DAY}, "its time stamp is in the future"),
         (
             {"digest": "sha1"},
             "its time stamp has a hash other than SHA-256, SHA-384 and SHA-512",
@@ -277,7 +277,7 @@ def test_the_reason_is_said_as_a_whole(changes: dict[str, Any], reason: str) -> 
 
 
 def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> None:
-    with pytest.raises(Invalid, match=r"^its time stamp is over another signature$"):
+    with pytest.raises(Invalid, match=r"^its time stamp is for another signature$"):
         read_time(TOKEN, b"another message", ROOTS)
 
 

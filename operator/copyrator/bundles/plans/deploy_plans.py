@@ -1,4 +1,4 @@
-"""Plans: their Jobs, from the record in the status to the operations that these found.
+"""Plans of the next deploy: from the record in the status, by a Job, to the operations found.
 
 As with attempts, a plan is recorded before its Job is created and read before its Job may be
 deleted. A plan changes nothing, so a Job that doesn't exist after a restart is created again.
@@ -67,13 +67,13 @@ class Plans:
         self._judge = judge
 
     def unneeded(self, key: BundleKey) -> None:
-        """No plan has to be begun."""
+        """Remove a Bundle from the queue of plans: none has to be begun."""
         self._queue.forget(Ticket(key))
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleStatus | None:
-        """The status with what became of the plan and of a decision, which the caller writes.
+        """The status with the progress of the plan and a user's decision; the caller writes it.
 
-        None where nothing did: most reconciles don't even read the status.
+        None where neither changed: most reconciles don't even parse the status.
 
         Raises:
             ApiError: the plan's Job, pods or log can't be read now.
@@ -88,14 +88,15 @@ class Plans:
         status = plan_decision.decided(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
             return None
-        self._context.judge_again(entry.key, spec)
+        self._context.reevaluate(entry.key, spec)
         return status
 
     async def _tidy(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Delete the Secrets that nobody needs any more, and that are still there.
+        """Delete Secrets of plans that aren't needed any more.
 
-        Those of a plan that failed, once its message is in the status: until then it may have to be
-        made again, without their contents. At a process's start also what a former one left.
+        Those of a failed plan are deleted once its message is in the status: until then the message
+        may have to be determined again, without their contents. After a start also what a former
+        process left.
         """
         memory = self._context.memory(entry.key)
         if memory.values_of is not None and not entry.is_planning:
@@ -120,7 +121,10 @@ class Plans:
         target: Target,
         verdict: ReadyCondition,
     ) -> bool:
-        """Record a plan, then create its Job. False: too many are being made; it is queued."""
+        """Record a plan, then create its Job.
+
+        False where too many plans are being made: it is queued.
+        """
         number = (entry.status.plan.number or 0) + 1
         job = job_name(spec.name, JobKind.PLAN, entry.uid, number)
         if not self._queue.begin(Ticket(entry.key), job):
@@ -142,17 +146,17 @@ class Plans:
     async def _begin(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
     ) -> bool:
-        """Record a plan, then create its Job; False where there is none."""
+        """Record a plan, then create its Job; returns whether the Job was created."""
         entry = await self._writer.write(entry, status, verdict)
         await self.discard(entry)
-        with suppress(RefusedError):  # the next reconcile tries once more, and records why not
+        with suppress(RefusedError):  # the next reconcile tries again, and records why not
             if await self._make_job(entry, spec):
                 return True
-        self._context.queue.add(entry.key)  # a watch may not report what was just read
+        self._context.queue.add(entry.key)  # the watch may not report the change that was just read
         return False
 
     async def discard(self, entry: BundleEntry) -> None:
-        """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
+        """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         await self._plan_jobs.discard(entry)
 
     async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:
@@ -166,7 +170,7 @@ class Plans:
     ) -> BundleStatus:
         plan, memory = status.plan, self._context.memory(entry.key)
         if not is_made_of(plan, entry, spec):
-            return status  # another one replaces it
+            return status  # another plan replaces it
         job = await self._plan_jobs.find(entry, plan)
         if job is None:
             self._queue.end(Ticket(entry.key))
@@ -199,7 +203,7 @@ class Plans:
         job: JobRecord,
         plan: Plan | PlanFault,
     ) -> BundleStatus:
-        """The status with the plan of a Job that has ended, or with why it has none."""
+        """The status with the plan of a Job that has ended, or with the reason why it has none."""
         if isinstance(plan, PlanFault):
             return self._failed(entry, spec, status, plan)
         seal = await self._seals.store_operations(entry, job.name, plan.text)

@@ -52,11 +52,11 @@ class _Memory:
     begun: int | None = None
     """The check whose Job this process has created or seen: if it doesn't exist, it is lost."""
     correctable: str | None = None
-    """The Job that found drift, about whose correction was decided."""
+    """The Job that found the drift whose correction was decided on."""
     is_tidied: bool = False
-    """This process has deleted what a former one may have left."""
+    """Whether this process has deleted Secrets that a former one may have left."""
     missed_until: datetime | None = None
-    """While it waits in the queue: until when the times are counted that passed."""
+    """While a check waits in the queue: the time up to which missed checks are counted."""
 
 
 class Drifts:
@@ -90,12 +90,12 @@ class Drifts:
     async def visit(
         self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None
     ) -> BundleEntry:
-        """Do what is due for a check; returns the Bundle as it is then.
+        """Take the next step of a check for drift; returns the Bundle with its new status.
 
-        It needs no answer of a registry: what is checked is deployed already.
+        No registry is polled, as what is checked is deployed already.
 
         Raises:
-            ApiError, StaleError: the next reconcile does it again.
+            ApiError, StaleError: the next reconcile repeats the step.
         """
         if entry.is_checking:
             entry = await self._observe(entry, spec)
@@ -107,7 +107,7 @@ class Drifts:
             await self._tidy(entry)
         if entry.correctable is not None and memory.correctable != entry.correctable:
             memory.correctable = entry.correctable
-            self._context.judge_again(entry.key, spec)
+            self._context.reevaluate(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
@@ -115,17 +115,17 @@ class Drifts:
         self._queue.forget(ticket)
         self._memory(entry).missed_until = None
         if due is not None and not is_due:
-            self._context.look_at(entry.key, due)
+            self._context.reconcile_at(entry.key, due)
         return entry
 
     async def _tidy(self, entry: BundleEntry) -> None:
-        """Delete what a former process may have left when it died right after a check."""
+        """Delete what a former process may have left, if it ended right after a check."""
         if entry.checked_at and self._context.clock() < entry.checked_at + LEFT_WITHIN:
             await self._plan_jobs.discard(entry)
             self._memory(entry).is_tidied = True
 
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Record what became of the check."""
+        """Record the progress of the check."""
         status = await self._observed(entry, spec, entry.status)
         before, check = entry.status, status.drift.check
         entry = await self._writer.conclude(entry, status)
@@ -177,7 +177,7 @@ class Drifts:
         return status
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, ticket: Ticket) -> BundleEntry:
-        """Record a check, then create its Job; too many are being made: it waits."""
+        """Record a check, then create its Job; where too many are being made, it is queued."""
         status, now = entry.status, self._context.clock()
         number = drift_record.next_number(status)
         job = job_name(spec.name, JobKind.DRIFT, entry.uid, number)
@@ -200,14 +200,14 @@ class Drifts:
             if self._memory(entry).begun != number:
                 self._queue.end(ticket)
         self._memory(entry).missed_until = None
-        self._context.queue.add(entry.key)  # a watch may not report what was just read
+        self._context.queue.add(entry.key)  # the watch may not report the change that was just read
         entry = await self._writer.conclude(entry, status)
         if status.drift.check.outcome != PlanOutcome.RUNNING:
             await self._plan_jobs.discard(entry)
         return entry
 
     def _count_missed(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> None:
-        """Count the Bundle's times that pass while it waits: at each there is one check less."""
+        """Count the scheduled checks that are skipped while the Bundle waits in the queue."""
         memory = self._memory(entry)
         since = memory.missed_until or now
         count = drift_due.slots_between(entry.uid, spec.drift.interval, since, now)
@@ -217,7 +217,7 @@ class Drifts:
     async def _made_job(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
-        """The status once the recorded check's Job is created, or with why it isn't."""
+        """The status once the recorded check's Job is created, or with the reason why it isn't."""
         check = status.drift.check
         if not is_made_of(check, entry, spec):
             return drift_record.broken_off(status)

@@ -1,4 +1,4 @@
-"""Judges plans of what is deployed: what drifted since its baseline."""
+"""Compares plans of what is deployed with the baseline: the difference is drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from copyrator.kube.errors import Forbidden
 
 
 class DriftJudge:
-    """Judges for all Bundles."""
+    """Compares plans of all Bundles with their baselines."""
 
     def __init__(self, context: Context, seals: Seals) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class DriftJudge:
     async def check(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
     ) -> BundleStatus:
-        """The status with what a check's Job found: the baseline, or a verdict.
+        """The status with the result of a check's Job: the baseline, or a verdict.
 
         Raises:
             ApiError: the baseline can't be read, or the operations can't be stored now.
@@ -41,7 +41,7 @@ class DriftJudge:
                 status = drift_record.made(status, found, None, now)
                 text = f"the Secret with the baseline can't be read: {error.message}"
                 return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
-        if baseline is None:  # or it was deleted: this one is unproven then
+        if baseline is None:  # or its Secret was deleted: this plan becomes the baseline, unproven
             seal = await self._seals.store_operations(entry, job, found.plan.text)
             status = drift_record.based(drift_record.made(status, found, seal, now), now)
             return drift_record.switched_off(status, spec)
@@ -55,7 +55,7 @@ class DriftJudge:
     async def plan(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
     ) -> BundleStatus:
-        """The status where a plan that a user asked for, of what is deployed, is a check too."""
+        """The status with the verdict of a plan of what is deployed that a user requested."""
         plan = status.plan
         if not spec.drift.is_asked or not drift_record.is_judged_by(status, plan.attempt):
             return status

@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
+from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 RecordedPlan = PlanSummary | DriftCheck
 
 PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
-"""What the status says of a plan without a Job, of a Bundle whose updates are off."""
+"""The message for a plan without a Job, where updates of the Bundle are disabled."""
 
 
 class RefusedError(Exception):
@@ -68,10 +68,10 @@ class PlanJobs:
         plan: RecordedPlan,
         kind: JobKind = JobKind.PLAN,
     ) -> bool:
-        """Create the Job of a recorded plan; False where the values aren't its own any more.
+        """Create the Job of a recorded plan; False where the values have changed since.
 
         Raises:
-            RefusedError: it can't be created as it is.
+            RefusedError: the Job can't be created without a change of the spec or the cluster.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
@@ -108,25 +108,25 @@ class PlanJobs:
         return self._seals.derived(entry, job, "nonce")
 
     async def find(self, entry: BundleEntry, plan: RecordedPlan) -> JobRecord | None:
-        """The Job of a recorded plan, if it exists."""
+        """The Job of a recorded plan; None where it doesn't exist."""
         return await self._jobs.find(entry.key, entry.uid, plan.job or "")
 
     async def progress(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
     ) -> Plan | PlanFault | PlanDelay:
-        """What became of a plan's Job.
+        """The result of a plan's Job, or why there is none yet.
 
         Args:
-            entry: the Bundle, which is requeued when there is more.
+            entry: the Bundle, which is requeued when the result may have changed.
             spec: its spec.
-            job: as it is now.
-            known: what the status says of a delay.
+            job: the Job as it is now.
+            known: the message about a delay in the status.
 
         Raises:
             ApiError: its pods can't be read now.
         """
         if not job.done:
-            return PlanDelay(await self._hindrance(entry, spec, job, known))
+            return PlanDelay(await self._blocked_message(entry, spec, job, known))
         account = ServiceAccount.of(spec)
         found = self._reader.read(entry.key, job, self._nonce(entry, job.name), account)
         return found or PlanDelay(known)
@@ -139,18 +139,18 @@ class PlanJobs:
         """End all reads of logs."""
         await self._reader.close()
 
-    async def _hindrance(
+    async def _blocked_message(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
     ) -> str | None:
-        """What keeps a Job that hasn't ended from its end; ``known`` where it isn't time to look.
+        """Why an unfinished Job makes no progress; ``known`` where its pods aren't read yet.
 
-        One whose Secrets were deleted is ended.
+        A Job whose Secrets were deleted is ended.
         """
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         is_early = now < patience
-        look_at = patience if is_early else now + timedelta(seconds=LOOK_AGAIN)
-        self._context.look_at(entry.key, look_at)
+        check_at = patience if is_early else now + timedelta(seconds=RECHECK_SECONDS)
+        self._context.reconcile_at(entry.key, check_at)
         if is_early:
             return known
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
@@ -159,12 +159,12 @@ class PlanJobs:
         return f"Job {job.name} is blocked: {blocked.message}" if blocked else None
 
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
-        """The release's namespace, where it doesn't exist."""
+        """The name of the release's namespace where it doesn't exist, else None."""
         namespace = spec.project_namespace
         return namespace if await is_namespace_missing(self._context.client, namespace) else None
 
     async def discard(self, entry: BundleEntry) -> None:
-        """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
+        """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         status = entry.status
         needed = {status.plan.job, status.preview.job, status.drift.check.job}
         await self._jobs.end_plans(entry.key, entry.uid, but=needed)

@@ -1,7 +1,8 @@
-"""Reviews what the service accounts of plans lack, apart from reconciles: no deploy waits for it.
+"""Reviews the permissions that service accounts lack for plans; no deploy waits for it.
 
-A plan's reviews are sent one by one, by a client of their own. Where one isn't allowed, fails or
-takes too long, nothing is claimed about that plan, and none is sent for a while.
+The access reviews of a plan are sent one after the other, by a separate client and outside of
+reconciles. Where one is forbidden, fails or takes too long, the plan has no findings, and none is
+sent for some time.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ from copyrator.workqueue.fairness import FairLimit
 log = logging.getLogger(__name__)
 
 REVIEW_SECONDS: Final = 5.0
-"""Seconds for one review."""
+"""Timeout of one review in seconds."""
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
-"""Seconds without reviews after one that failed or wasn't allowed, doubling."""
+"""Seconds without reviews after one that failed or was forbidden, doubling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a plan's account needs."""
+    """The input of the reviews of one plan: its service account and its objects' kinds."""
 
     account: ServiceAccount
     namespace: str
     """Of the release."""
     kinds: tuple[KindIn, ...] = ()
     beyond: int = 0
-    """How many more kinds there are."""
+    """The number of kinds beyond the limit, which aren't reviewed."""
     is_namespace_missing: bool = False
     denied: tuple[Need, ...] = ()
-    """What werf said it lacks, where there is no plan."""
+    """The missing permissions that werf reported, where there is no plan."""
 
     def of(self, operations: Collection[Operation]) -> Question:
-        """The question about these operations of the plan."""
+        """The question with the kinds of the plan's operations."""
         kinds, beyond = kinds_of(operations)
         return replace(self, kinds=kinds, beyond=beyond)
 
@@ -94,7 +95,7 @@ class PermissionReviews:
         return bool(self._pause) and self._context.monotonic() < self._paused_until
 
     def begins(self, key: BundleKey, job: str) -> bool:
-        """Whether reviews about this plan would be sent now: not while they are under way."""
+        """Whether ``begin`` would send reviews of this plan: not while paused or running."""
         there = self._reviews.get(key)
         return not self.is_paused and (there is None or there.job != job)
 
@@ -102,9 +103,9 @@ class PermissionReviews:
         """Send the reviews of a plan; the Bundle is requeued once there are findings.
 
         Args:
-            key: of the Bundle.
-            job: the Job that made the plan.
-            ask: called when it is this plan's turn; None: nothing is reviewed.
+            key: the Bundle's.
+            job: the name of the Job that made the plan.
+            ask: returns the question when the reviews may be sent; None: nothing is reviewed.
         """
         if not self.begins(key, job):
             return
@@ -113,14 +114,14 @@ class PermissionReviews:
         self._reviews[key] = _Review(job, task)
 
     def found(self, key: BundleKey) -> tuple[str, Findings] | None:
-        """What was found, and the Job of its plan, until ``forget``; None where nothing was yet."""
+        """The plan's Job and the findings, until ``forget``; None while there are none."""
         there = self._reviews.get(key)
         if there is None or there.findings is None:
             return None
         return there.job, there.findings
 
     def forget(self, key: BundleKey) -> None:
-        """The findings are in the status, or nobody needs them."""
+        """Drop the findings: they are in the status, or not needed."""
         there = self._reviews.pop(key, None)
         if there is not None:
             there.task.cancel()
@@ -133,7 +134,7 @@ class PermissionReviews:
     async def _review(self, key: BundleKey, ask: Ask) -> None:
         findings = None
         async with self._turns.place(key.namespace):
-            if not self.is_paused:  # by another's failure meanwhile
+            if not self.is_paused:  # another plan's review may have failed
                 findings = await self._reviewed(ask)
         if findings is None:
             del self._reviews[key]
@@ -180,7 +181,7 @@ class PermissionReviews:
         )
 
     def _postpone(self, error: ApiError | TimeoutError) -> None:
-        """Send none for a while."""
+        """Pause all reviews after an error."""
         if self.is_paused:
             return
         if not self._pause:

@@ -1,6 +1,6 @@
-"""Which permissions plans need is asked once for each, and what is missing stands in the status.
+"""The permissions that plans lack: reviewed once for each plan, and recorded in the status.
 
-It informs the people who decide about a plan: nothing waits for it, and nothing depends on it.
+They inform the people who decide about a plan; no decision of the operator depends on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from copyrator.bundles.status import StatusWriter
 
 
 class PlanPermissions:
-    """The permissions that the plans of all Bundles need."""
+    """Records the permissions that the plans of all Bundles lack."""
 
     def __init__(
         self, context: Context, reviews: PermissionReviews, seals: Seals, writer: StatusWriter
@@ -32,8 +32,8 @@ class PlanPermissions:
         self._seals = seals
         self._writer = writer
         self._done: dict[BundleKey, str] = {}
-        """The Job of the last plan that isn't asked about again: what was found is written, also
-        where an older CRD drops it, or its operations can't be read back.
+        """The Job of the last plan by Bundle that isn't reviewed again: its findings were written
+        (an older CRD may drop them), or its operations can't be read.
         """
 
     def ask(
@@ -44,14 +44,14 @@ class PlanPermissions:
         *,
         is_namespace_missing: bool,
     ) -> None:
-        """A plan was made: have the permissions reviewed that its deploy needs."""
+        """Begin the reviews of a plan that was made."""
         question = _question(spec, is_namespace_missing=is_namespace_missing)
         self._begin(entry, question.of(operations))
 
     def ask_without_plan(
         self, entry: BundleEntry, spec: BundleSpec, denied: tuple[Need, ...]
     ) -> None:
-        """A plan failed because of a missing permission: what every deploy needs is reviewed."""
+        """Begin reviews of what every deploy needs, as a plan failed by a missing permission."""
         self._begin(entry, replace(_question(spec), denied=denied))
 
     def _begin(self, entry: BundleEntry, question: Question) -> None:
@@ -61,14 +61,14 @@ class PlanPermissions:
         self._reviews.begin(entry.key, entry.status.plan.job or "", ask)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Write what was found; ask again about a plan that waits, and of which nothing is known.
+        """Write findings to the status; begin reviews of a waiting plan that has none.
 
-        That is so after a restart, and where reviews failed or weren't allowed.
+        It has none after a restart, and where reviews failed or were forbidden.
 
         Raises:
             ApiError, StaleError: the status can't be written; the next reconcile tries again.
         """
-        entry = await self._told(entry)
+        entry = await self._recorded(entry)
         if entry.is_unreviewed:
             self._ask_again(entry, spec)
         return entry
@@ -82,14 +82,15 @@ class PlanPermissions:
         """End all reviews."""
         await self._reviews.close()
 
-    async def _told(self, entry: BundleEntry) -> BundleEntry:
+    async def _recorded(self, entry: BundleEntry) -> BundleEntry:
+        """Write the findings about the present plan; returns the Bundle with its new status."""
         found = self._reviews.found(entry.key)
         if found is None:
             return entry
         plan = entry.status.plan
         job, findings = found
         if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
-            return entry  # that it was made isn't written yet
+            return entry  # the plan's outcome isn't written yet
         if plan.job == job:
             status = replace(entry.status, plan=with_findings(plan, findings))
             entry = await self._writer.record(entry, status)

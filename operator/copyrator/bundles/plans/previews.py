@@ -1,7 +1,7 @@
-"""Previews: plans of a version that a user names, at any time, which are only shown.
+"""Previews: plans of a version that a user names; they are only shown.
 
-They have a record, a number and Jobs of their own, and take part in nothing that is decided about
-deploys. As with other plans the record is written before its Job is created.
+They have their own record, number and Jobs; no decision about deploys depends on them.
+As with other plans the record is written before its Job is created.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from copyrator.kube.errors import Forbidden
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a request for a preview resolves to."""
+    """The version and values that a request for a preview resolves to."""
 
     candidate: Candidate
     values_hash: str | None
@@ -49,7 +49,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Unfit:
-    """Why there is nothing to plan."""
+    """Why the requested version can't be planned."""
 
     reason: str
     message: str
@@ -80,10 +80,10 @@ class Previews:
         self._polls = polls
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Do what is due for a preview; returns the Bundle as it is then.
+        """Take the next step of a preview; returns the Bundle with its new status.
 
         Raises:
-            ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
+            ApiError, StaleError: nothing is marked as handled; the next reconcile repeats the step.
         """
         if entry.has_preview:
             entry = await self._observe(entry, spec)
@@ -92,11 +92,11 @@ class Previews:
         elif not entry.is_paused:
             entry = await self._begin(entry, spec, entry.preview_request)
         if entry.has_preview and (end := parse_time(entry.status.preview.expires_at)):
-            self._context.look_at(entry.key, end)
+            self._context.reconcile_at(entry.key, end)
         return entry
 
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Record what became of the preview."""
+        """Record the progress of the preview."""
         before = entry.status
         if before.preview.outcome != PlanOutcome.RUNNING:
             return await self._writer.record(entry, preview.expired(before, self._context.clock()))
@@ -142,7 +142,7 @@ class Previews:
     async def _begin(
         self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
     ) -> BundleEntry:
-        """Record a preview, then create its Job; where that isn't possible, record why."""
+        """Record a preview, then create its Job; or record why that isn't possible."""
         found = await self._resolve(entry, spec, request)
         if found is None:
             return entry
@@ -172,20 +172,20 @@ class Previews:
     async def _made_job(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
-        """The status once the recorded preview's Job is created, or with why it isn't."""
+        """The status once the recorded preview's Job is created, or with the reason why not."""
         try:
             if await self._plan_jobs.create(entry, spec, status.preview):
                 self._context.memory(entry.key).preview_begun = status.preview.number
                 return status
         except RefusedError as error:
             return self._failed(status, str(error))
-        text = "the values were edited before its Job was created; ask for it again"
+        text = "the values were edited before its Job was created; request it again"
         return self._failed(status, text, BundleReason.PLAN_CHANGED)
 
     async def _resolve(
         self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
     ) -> _Found | _Unfit | None:
-        """What is to be planned; None while the registry hasn't answered."""
+        """The version to plan, or why there is none; None while the registry hasn't answered."""
         try:
             parse_version(request.version)
         except VersionError as error:
@@ -206,9 +206,9 @@ class Previews:
     async def _resolution(
         self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
     ) -> Resolution | None:
-        """Resolve the version as of a Bundle that has deployed nothing, so that none is too low.
+        """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
 
-        Of the gates only that of signatures is asked: nothing is deployed.
+        Of the gates only that of signatures is evaluated, as nothing is deployed.
         """
         memory, context = self._context.memory(entry.key), self._context
         if memory.preview_asked != request.token:

@@ -1,4 +1,4 @@
-"""Which plans may be begun now: so many are made at once, the others wait their turn."""
+"""Limits the plans that are made at the same time; the others wait in order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 
-LOOK_AGAIN: Final = 30.0
-"""Seconds after which a Bundle that waits in the queue asks again."""
+RECHECK_SECONDS: Final = 30.0
+"""Seconds after which a Bundle that waits in the queue is reconciled again."""
 
 
 class Ticket(NamedTuple):
@@ -20,29 +20,29 @@ class Ticket(NamedTuple):
     key: BundleKey
     is_preview: bool = False
     is_check: bool = False
-    """For drift: others go first, and take at least half of the places."""
+    """A check for drift: other plans have precedence, and checks get at most half of the slots."""
 
 
 class PlanQueue:
-    """The plans that are being made, and those that wait, in their order."""
+    """The plans that are being made, and those that wait, in order."""
 
     def __init__(self, context: Context, jobs: Jobs) -> None:
         self._context = context
         self._jobs = jobs
         self._waiting: dict[Ticket, None] = {}
         self._called: dict[Ticket, bool] = {}
-        """Those whose turn has come, and whether they have taken it, until that reconcile ends."""
+        """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
         self._beginning: dict[Ticket, str] = {}
-        """Jobs that were begun and that the watch hasn't shown yet."""
+        """Names of Jobs that were begun and that the watch hasn't reported yet."""
         jobs.plan_changed = self._changed
 
     def turn(self, ticket: Ticket) -> bool:
-        """Whether one that waits is to ask again now."""
+        """Whether the plan is in the queue, so that ``begin`` has to be called again."""
         return ticket in self._called or ticket in self._waiting
 
     @contextmanager
     def reconciling(self, key: BundleKey) -> Iterator[None]:
-        """Around each reconcile of a Bundle: a turn that it doesn't use is the next one's."""
+        """Wrap each reconcile of a Bundle: a slot that it doesn't use is given to the next plan."""
         for ticket in _tickets(key):
             if ticket in self._called:
                 self._called[ticket] = True
@@ -50,28 +50,28 @@ class PlanQueue:
             yield
         finally:
             for ticket in _tickets(key):
-                if self._called.get(ticket):  # else it was called meanwhile: it is reconciled again
+                if self._called.get(ticket):  # else it was called during this reconcile
                     del self._called[ticket]
                     self._call()
 
     def begin(self, ticket: Ticket, job: str) -> bool:
-        """Whether this Job may be created now; else the plan waits."""
+        """Whether this Job may be created now; if not, the plan is queued."""
         self._called.pop(ticket, None)
         if not self._free_for(ticket):
             self._waiting.setdefault(ticket)
-            self._context.queue.add_after(ticket.key, LOOK_AGAIN)
+            self._context.queue.add_after(ticket.key, RECHECK_SECONDS)
             return False
         self._waiting.pop(ticket, None)
         self._beginning[ticket] = job
         return True
 
     def end(self, ticket: Ticket) -> None:
-        """The Job that was begun isn't created, or doesn't exist any more."""
+        """Free the slot of a Job that wasn't created, or doesn't exist any more."""
         if self._beginning.pop(ticket, None) is not None:
             self._call()
 
     def forget(self, ticket: Ticket) -> None:
-        """The plan isn't needed."""
+        """Remove a plan that isn't needed from the queue."""
         self._waiting.pop(ticket, None)
 
     def forget_all(self, key: BundleKey) -> None:
@@ -106,7 +106,10 @@ class PlanQueue:
             self._call()
 
     def _call(self) -> None:
-        """Requeue as many Bundles as may begin; a plan that isn't needed any more holds up none."""
+        """Requeue as many Bundles as there are free slots.
+
+        One whose plan isn't needed any more passes its slot on (``reconciling``).
+        """
         free = self._free
         called = [ticket for ticket in self._waiting if not ticket.is_check][:free]
         most = min(free - len(called), self._free_for_checks)

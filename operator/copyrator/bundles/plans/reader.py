@@ -1,7 +1,7 @@
-"""Reads what plan Jobs that have ended found, from their pods and the end of their logs.
+"""Reads the results of finished plan Jobs from their pods and the end of their logs.
 
-A reconcile doesn't wait for a log, which a kubelet may never answer: it is read in a task of its
-own, and the Bundle is requeued when that has ended.
+A reconcile doesn't wait for a log, as a kubelet may not respond: a separate task reads it, and the
+Bundle is requeued when the task has ended.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 LOG_TIMEOUT: Final = 10.0
-"""Seconds that a plan's log may take to be read."""
+"""Timeout in seconds for reading a plan's log."""
 LOG_AGAIN: Final = 10.0
 """Seconds between two tries."""
 LOG_PATIENCE: Final = 120.0
-"""Seconds after the Job's end for which a log is requested again that can't be read: its node may
-come back.
+"""Seconds after the Job's end for which an unreadable log is requested again: its node may become
+Ready again.
 """
 _LINE_BYTES: Final = 512
-"""Of a log's last line that are read."""
+"""Bytes of a log's last line that are read."""
 _ERROR: Final = 4096
 """Characters of werf's error that are searched for missing permissions."""
 
 
 _ENDED: Final = re.compile(r"werf bundle plan ended with exit code [0-9]{1,3}")
-"""What a Job's script says itself."""
+"""The last line that a Job's script prints after werf has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """Why a Job has no plan."""
+    """Why a finished Job has no plan."""
 
     message: str
     reason: BundleReason = BundleReason.PLAN_FAILED
     denied: tuple[Need, ...] = ()
-    """Missing permissions that made werf fail."""
+    """The missing permissions because of which werf failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDelay:
-    """A Job's plan can't be read yet; why, where that isn't evident."""
+    """A Job's plan can't be read yet; the message is None while the Job simply runs."""
 
     message: str | None = None
 
@@ -74,7 +74,7 @@ class _Reading:
 
 
 class PlanReader:
-    """Reads for all Bundles."""
+    """Reads the plans of all Bundles' Jobs."""
 
     def __init__(self, context: Context, jobs: Jobs, redaction: Redaction) -> None:
         self._context = context
@@ -87,9 +87,9 @@ class PlanReader:
     def read(
         self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount
     ) -> Plan | PlanFault | PlanDelay | None:
-        """The plan of a Job that has ended, whose block has this nonce.
+        """The plan that a finished Job printed as a block with this nonce, or why it has none.
 
-        None while it is read; the Bundle is requeued then.
+        None while it is being read; the Bundle is requeued when it was read.
 
         Raises:
             ApiError: its pods can't be read now.
@@ -102,11 +102,11 @@ class PlanReader:
             )
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
-                del readings[name]  # nobody asks for it any more
+                del readings[name]  # its result isn't needed any more
             readings[job.name] = _Reading(task)
             return None
         if reading.again_at is not None:
-            self._context.look_at(key, reading.again_at)
+            self._context.reconcile_at(key, reading.again_at)
             return reading.delay
         if not reading.task.done():
             return None
@@ -115,7 +115,7 @@ class PlanReader:
         if isinstance(found, PlanDelay):
             again_at = self._context.clock() + timedelta(seconds=LOG_AGAIN)
             readings[job.name] = _Reading(reading.task, found, again_at)
-            self._context.look_at(key, again_at)
+            self._context.reconcile_at(key, again_at)
         return found
 
     def forget(self, key: BundleKey) -> None:
@@ -131,7 +131,7 @@ class PlanReader:
 
     def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
-            task.exception()  # is raised where the result is taken
+            task.exception()  # raised where the result is read
             self._context.queue.add(key)
 
     async def _placed(
@@ -167,7 +167,7 @@ class PlanReader:
         return plan
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
-        """A log that can't be read now is tried again for a while."""
+        """A delay for a log that can't be read now, and a fault after LOG_PATIENCE."""
         now = self._context.clock()
         end = (job.finished or now) + timedelta(seconds=LOG_PATIENCE)
         text = f"Job {job.name}: its log can't be read: {why}"
@@ -176,7 +176,7 @@ class PlanReader:
         return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
 
     async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
-        """The plan in a pod's log: its last line says how many have to be read."""
+        """The plan in a pod's log, whose last line has the number of lines to read."""
         last = await self._jobs.log_tail(pod, 1, _LINE_BYTES)
         lines = block_lines(last, nonce)
         if isinstance(lines, BlockFault):
@@ -184,9 +184,9 @@ class PlanReader:
         return read_block(await self._jobs.log_tail(pod, lines, MAX_TEXT), nonce)
 
     async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
-        """Why a Job has no plan: werf's last error, without the values of Secrets."""
+        """The text for a Job without a plan: werf's last error, without the values of Secrets."""
         lines = (await self._jobs.log_end(pods)).splitlines()
-        errors = [line for line in lines if line.startswith("Error: ")]  # others have contents
+        errors = [line for line in lines if line.startswith("Error: ")]  # others may have contents
         errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
         found = errors[-1][:_ERROR] if errors else ending_of(job, pods).message
         try:

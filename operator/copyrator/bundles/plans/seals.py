@@ -1,4 +1,4 @@
-"""Writes and deletes the Secrets of Jobs that plan, or deploy what was planned (policy.seal)."""
+"""Writes and deletes the Secrets of plan Jobs and of planned deploys (policy.jobs.seal)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class Seals:
     """The Secrets of all Bundles.
 
-    Salts and nonces are derived with the operator's hash key from the Job's name, which no other
-    Job has: so a restart finds the same ones, and nothing has to be read back.
+    Salts and nonces are derived with the operator's hash key from the Job's name, which is
+    unique: so they are the same after a restart, and aren't stored.
     """
 
     def __init__(self, context: Context, references: References) -> None:
@@ -34,7 +34,7 @@ class Seals:
         self._references = references
 
     def derived(self, entry: BundleEntry, job: str, purpose: str) -> str:
-        """32 hexadecimal digits that nobody without the key can know."""
+        """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
         keyed = self._context.hasher()
         keyed.update(f"{purpose}\0{entry.uid}\0{job}".encode())
         return keyed.hexdigest()[:32]
@@ -42,7 +42,7 @@ class Seals:
     async def values(
         self, entry: BundleEntry, spec: BundleSpec, job: str
     ) -> tuple[str | None, SealedValues]:
-        """Write the copies of a Bundle's values for a Job; returns their hash, too.
+        """Write copies of a Bundle's values for a Job; returns the values' hash and the copies.
 
         Raises:
             MissingReferenceError: a source doesn't exist, or the values are too large.
@@ -73,7 +73,7 @@ class Seals:
         return found, SealedValues(job, len(hashes), files)
 
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
-        """Keep the operations that a plan Job found; returns the seal that a deploy checks."""
+        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
         salt = self.derived(entry, job, "salt")
         data = {seal.SALT: _encoded(salt), seal.OPERATIONS: _encoded(text)}
         labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
@@ -81,7 +81,7 @@ class Seals:
         return seal.seal_of(salt, text.encode())
 
     async def operations(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
-        """The plan that was kept; None where none was, or it can't be read unchanged."""
+        """The stored plan; None where there is none, it was changed, or it can't be read."""
         try:
             return await self.read_operations(entry, kept)
         except Forbidden:
@@ -90,7 +90,7 @@ class Seals:
     async def read_operations(
         self, entry: BundleEntry, kept: ApprovedPlan | Baseline
     ) -> Plan | None:
-        """The plan that was kept; None where none was, or it isn't unchanged.
+        """The stored plan; None where there is none, or it was changed.
 
         Raises:
             ApiError: it can't be read.
@@ -113,11 +113,11 @@ class Seals:
             await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
-        """Delete what was written for all Jobs of the Bundle but these."""
+        """Delete the Secrets of all the Bundle's Jobs except these."""
         await self._remove(entry, seal.others(entry.key.name, (job for job in kept if job)))
 
     async def _remove(self, entry: BundleEntry, selector: str) -> None:
-        """Delete Secrets; what can't be deleted ends with the Bundle."""
+        """Delete Secrets; on an error they are deleted with the Bundle, their owner."""
         path = SECRETS.path(entry.key.namespace)
         try:
             await self._context.client.request("DELETE", path, params={"labelSelector": selector})
@@ -131,7 +131,7 @@ class Seals:
         body = seal.secret(owner_reference(key.name, entry.uid), key.namespace, name, labels, data)
         try:
             await self._context.client.create(SECRETS, key.namespace, body)
-        except AlreadyExists:  # by this operator, or the Job's hash check finds out
+        except AlreadyExists:  # by this operator; if not, the Job's hash check fails
             log.debug("%s: Secret %s exists already", key, name)
 
 

@@ -1,4 +1,4 @@
-"""What keeps a pod of ours from starting, as far as its status shows."""
+"""Why a pod of a Job doesn't start, by its status."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Mount:
 
 
 def mounts_of(pods: Sequence[Mapping[str, Any]]) -> list[Mount]:
-    """What the newest pod mounts by our manifest; projected volumes are the kubelet's."""
+    """The ConfigMaps and Secrets that the newest pod mounts; projected volumes are left out."""
     spec = (pods[-1].get("spec") or {}) if pods else {}
     found = []
     for volume in spec.get("volumes") or ():
@@ -70,7 +70,7 @@ def mounts_of(pods: Sequence[Mapping[str, Any]]) -> list[Mount]:
 
 
 def secrets_of(pods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the Secrets that the newest pod has, as files and as variables."""
+    """Names of the Secrets that the newest pod mounts or has as variables."""
     spec = (pods[-1].get("spec") or {}) if pods else {}
     names = [mount.name for mount in mounts_of(pods) if mount.secret]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):

@@ -1,7 +1,7 @@
-"""Selects a tag for a range from a stream of tags, in constant memory, with the reasons.
+"""Selects a tag for a range from a stream of tags, in constant memory, with reasons.
 
-A repository may have thousands of tags, most of them werf's own stages. The best match is kept and
-the few highest tags that were rejected, so that the status can list why none of those was chosen.
+A repository may have thousands of tags, most of them werf's own stages. Only the best match and
+the highest rejected tags are kept, so that the status can list why these weren't chosen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rejection(StrEnum):
     QUARANTINED = "Quarantined"
     LOWER_THAN_DEPLOYED = "LowerThanDeployed"
     NOT_A_VERSION = "NotAVersion"
-    """Counted, never named."""
+    """Such tags are counted, but not listed."""
 
 
 class Selection(StrEnum):
@@ -39,8 +39,8 @@ class Selection(StrEnum):
     WOULD_DOWNGRADE = "WouldDowngrade"
     """The best match is below what is deployed: a deleted tag, or an incomplete list."""
     QUARANTINED = "Quarantined"
-    """The best match failed too often. Its digest is still resolved: a new push of the tag ends the
-    quarantine. A lower version is never taken instead.
+    """The best match failed too often. Its digest is still resolved: a push of the tag ends the
+    quarantine. A lower version is never chosen instead.
     """
 
 
@@ -50,7 +50,7 @@ class Choice:
 
     verdict: Selection
     tag: str | None = None
-    """What to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
+    """The tag to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
     best: str | None = None
     """The best match, whatever the verdict."""
     rejected: tuple[Rejected, ...] = ()
@@ -64,13 +64,13 @@ class Choice:
 
 
 @dataclass(slots=True)
-class _Contest:
+class _Ranking:
     """Candidates of one kind: the best match, and the highest that were rejected."""
 
-    entrants: int = 0
+    matched: int = 0
     """How many matched the tag filter."""
     best: Candidate | None = None
-    passed_over: list[tuple[Candidate, Rejection]] = field(default_factory=list)
+    rejected: list[tuple[Candidate, Rejection]] = field(default_factory=list)
     """Highest first; at most MAX_REJECTED."""
     counts: Counter[Rejection] = field(default_factory=Counter)
     fitting: list[tuple[tuple[Any, ...], Candidate]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class _Contest:
 
     def reject(self, candidate: Candidate, reason: Rejection) -> None:
         self.counts[reason] += 1
-        kept = self.passed_over
+        kept = self.rejected
         if len(kept) == MAX_REJECTED and candidate.order <= kept[-1][0].order:
             return
         if any(one.tag == candidate.tag for one, _ in kept):  # pages may overlap
@@ -99,8 +99,8 @@ class _Contest:
         del kept[MAX_REJECTED:]
 
     def above(self, best: Candidate | None) -> list[tuple[Candidate, Rejection]]:
-        """Those rejected that a reader might have expected instead."""
-        return [one for one in self.passed_over if best is None or is_lower(best, one[0])]
+        """The rejected tags that are higher than the best match: a user might expect those."""
+        return [one for one in self.rejected if best is None or is_lower(best, one[0])]
 
 
 @dataclass(slots=True)
@@ -119,12 +119,12 @@ class TagSelection:
     """Tags that failed too often."""
     deployed: str | None = None
     """The deployed tag: the lower bound, as long as it fits the spec; a spec that it doesn't fit
-    requests another version, which is taken. None where the spec now names another repository.
+    requests another version, which may be lower. None where the spec now names another repository.
     """
     depth: int = 0
     """How many tags that fit are named in the choice, for gates to judge."""
-    _semver: _Contest = field(default_factory=_Contest)
-    _dotted: _Contest = field(default_factory=_Contest)
+    _semver: _Ranking = field(default_factory=_Ranking)
+    _dotted: _Ranking = field(default_factory=_Ranking)
     _junk: int = 0
 
     def add(self, tag: str) -> None:
@@ -136,32 +136,32 @@ class TagSelection:
         if candidate is None:
             self._junk += 1
             return
-        contest = self._semver if candidate.is_semver else self._dotted
+        ranking = self._semver if candidate.is_semver else self._dotted
         reason = self._objection(candidate)
-        contest.entrants += reason is not Rejection.FILTERED
+        ranking.matched += reason is not Rejection.FILTERED
         if reason is not None:
-            contest.reject(candidate, reason)
+            ranking.reject(candidate, reason)
             return
         order = self._order(candidate)
-        contest.admit(order, candidate, self.depth)
-        if contest.best is None or order > self._order(contest.best):
-            contest.best = candidate
+        ranking.admit(order, candidate, self.depth)
+        if ranking.best is None or order > self._order(ranking.best):
+            ranking.best = candidate
 
     def result(self) -> Choice:
         """The choice among all that were added."""
         floor = self._floor()
-        contest, other = self._semver, self._dotted
-        if not contest.entrants and other.entrants and not (floor and floor.is_semver):
-            contest, other = other, contest
-        counts = contest.counts + Counter(
+        ranking, other = self._semver, self._dotted
+        if not ranking.matched and other.matched and not (floor and floor.is_semver):
+            ranking, other = other, ranking
+        counts = ranking.counts + Counter(
             {
                 Rejection.FILTERED: other.counts[Rejection.FILTERED],
-                Rejection.NOT_A_VERSION: self._junk + other.entrants,
+                Rejection.NOT_A_VERSION: self._junk + other.matched,
             }
         )
-        best = contest.best
+        best = ranking.best
         verdict = self._verdict(best, floor)
-        rejected = contest.above(best)
+        rejected = ranking.above(best)
         if best and verdict in _BEST_REJECTED:
             reason = _BEST_REJECTED[verdict]
             counts[reason] += 1
@@ -176,7 +176,7 @@ class TagSelection:
             keeps=floor is not None,
             fitting=tuple(
                 one.tag
-                for _, one in contest.fitting
+                for _, one in ranking.fitting
                 if usable and (floor is None or not is_lower(one, floor))
             ),
         )
@@ -187,7 +187,7 @@ class TagSelection:
         return _UNFIT[self.range.fit(candidate.key, prerelease=self.prerelease)]
 
     def _order(self, candidate: Candidate) -> tuple[Any, ...]:
-        """Of equal versions the deployed one wins, or a mere new build would be deployed."""
+        """The sort key. Of equal versions the deployed one is highest: a new build isn't chosen."""
         version, *rest = candidate.order
         return version, candidate.tag == self.deployed, *rest
 

@@ -27,7 +27,7 @@ class Criteria:
     """How many tags that fit are named in the choice."""
 
     def selection(self) -> TagSelection:
-        """A new selection, to which every tag of a list is added."""
+        """A new selection with these criteria; every tag of a list has to be added to it."""
         return TagSelection(
             self.range,
             matches=compile_filter(self.tag_filter).matches if self.tag_filter else None,
@@ -55,8 +55,8 @@ def criteria_of(
 def deployed_tag(status: BundleStatus, reference: str) -> str | None:
     """The deployed tag, if it came from this repository: tags of another one don't compare.
 
-    Deploys without a recorded repository (the original operator's) count as from this one: an
-    unattended downgrade is worse than a question.
+    Deploys without a recorded repository (the original operator's) count as from this one: else a
+    lower version could be deployed automatically.
     """
     there = status.deployed
     return there.version if there.reference in (None, reference) else None

@@ -1,9 +1,9 @@
-"""The condition Healthy: what the objects of a release are, by kstatus's rules. Pure.
+"""The condition Healthy, from the objects of a release by kstatus's rules. Pure.
 
-An object that has failed makes it False at once. kstatus can't tell a rollout from an object that
-will never be ready: that is Unknown for GRACE seconds, and False from then on. False lasts until
-everything is current again, so that a rollout that fails, or a container that crashes again and
-again, doesn't change the condition each time.
+An object that has failed makes it False at once. For kstatus a rollout and an object that will
+never be ready are both in progress: that is Unknown for GRACE seconds, and False from then on.
+False lasts until everything is current again, so that a rollout that fails, or a container that
+crashes repeatedly, doesn't change the condition each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from copyrator.api.syntax import shown
 
 GRACE: Final = 600.0
 """Seconds after which an object that isn't current is unhealthy, unless a deploy runs: a
-Deployment's own progress deadline where it sets none. A new generation begins anew.
+Deployment's default progress deadline. The time restarts with a new generation.
 """
 SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.HELM}"
 """Selects the objects of releases."""
@@ -49,11 +49,11 @@ class Judged:
     """The release of its own namespace that it belongs to; empty where it belongs to none."""
     status: Status = Status.CURRENT
     text: str = ""
-    """What is missing to Current."""
+    """Why it isn't Current."""
     generation: int = 0
 
-    def says_the_same(self, other: Judged | None) -> bool:
-        """Whether it says the same of the same release."""
+    def is_equivalent(self, other: Judged | None) -> bool:
+        """Whether both records have the same release, status, text and generation."""
         return other is not None and (
             (self.release, self.status, self.text, self.generation)
             == (other.release, other.status, other.text, other.generation)
@@ -77,7 +77,7 @@ def _decoder(kind: str) -> Callable[[Mapping[str, Any]], Judged]:
 
 
 DECODERS: Final = {kind: _decoder(kind) for kind in RULES}
-"""What a watch of each kind keeps of an object; one function a kind, so that watches are shared."""
+"""Decodes an object for a watch, by kind; one function for a kind, so that watches are shared."""
 
 
 def _release_of(metadata: Mapping[str, Any]) -> str:
@@ -94,7 +94,7 @@ def _release_of(metadata: Mapping[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Short, and without control characters: it may be another controller's."""
+    """The text shortened and without control characters: it may be another controller's."""
     cut = text[:_TEXT] + ("…" if len(text) > _TEXT else "")
     return "".join(one if one.isprintable() else " " for one in cut)
 
@@ -116,7 +116,7 @@ _NO_PENDING: Final[dict[str, Pending]] = {}
 class ReleaseObjects:
     """The objects of one release in its namespace: a count, and those that aren't current.
 
-    What is asked of it takes a time that doesn't grow much with their number.
+    The time of its methods grows little with the number of objects.
     """
 
     count: int = 0
@@ -124,10 +124,10 @@ class ReleaseObjects:
     """Messages by ``Kind/name``."""
     unread: dict[str, str] = field(default_factory=lambda: _NO_TEXTS)
     pending: dict[str, Pending] = field(default_factory=lambda: _NO_PENDING)
-    """The one that has waited longest first."""
+    """By ``Kind/name``, the one that is pending for longest first."""
 
     def add(self, name: str, judged: Judged, now: float) -> None:
-        """Count an object that wasn't there."""
+        """Add a new object."""
         self.count += 1
         if judged.status is Status.CURRENT:
             return
@@ -142,7 +142,7 @@ class ReleaseObjects:
             self.pending[name] = Pending(judged.text, now, judged.generation)
 
     def replace(self, name: str, judged: Judged, now: float) -> None:
-        """Take an object's newer state."""
+        """Replace an object's state by a newer one."""
         before, waits = self.pending.get(name), (Status.IN_PROGRESS, Status.TERMINATING)
         if before and before.generation == judged.generation and judged.status in waits:
             self.pending[name] = before._replace(text=judged.text)  # keeps its place
@@ -151,7 +151,7 @@ class ReleaseObjects:
         self.add(name, judged, now)
 
     def remove(self, name: str) -> None:
-        """An object is gone, or isn't of this release any more."""
+        """Remove an object that was deleted, or isn't of this release any more."""
         self.count -= 1
         self.failed.pop(name, None)
         self.unread.pop(name, None)
@@ -159,11 +159,11 @@ class ReleaseObjects:
 
     @property
     def oldest(self) -> float | None:
-        """Since when the object is waited for that isn't current for longest."""
+        """Monotonic seconds since which the longest pending object isn't current; else None."""
         return next((one.since for one in self.pending.values()), None)
 
     def named(self, namespace: str) -> str:
-        """The first objects that aren't current, those that have failed before others."""
+        """Text with the first objects that aren't current, failed ones first, and a command."""
         found = heapq.nsmallest(_NAMED, self.failed)
         found += heapq.nsmallest(_NAMED - len(found), self.pending)
         found += heapq.nsmallest(_NAMED - len(found), self.unread)
@@ -180,7 +180,7 @@ class ReleaseObjects:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why nothing is known of a release's objects."""
+    """Why a release's objects aren't known."""
 
     reason: HealthReason
     message: str
@@ -190,7 +190,7 @@ View = ReleaseObjects | Fault
 
 
 def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | None:
-    """The label's value that a Bundle passes on to its objects; None where that is Helm's."""
+    """The value of Helm's label that a Bundle sets on its objects; None where it is Helm's."""
     found = labels.get(names.LABEL_MANAGED_BY)
     for name, value in env.items():
         label, equals, added = value.partition("=")
@@ -200,7 +200,7 @@ def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | No
 
 
 def undeployed(spec: BundleSpec, status: BundleStatus) -> Fault | None:
-    """Why there are no objects of a Bundle to be judged; None where there are."""
+    """Why a Bundle has no objects to judge; None where it has some."""
     if not (status.deployed.digest or status.deploy.digest):
         return Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
     where = status.deployed.namespace or spec.project_namespace
@@ -211,7 +211,7 @@ def undeployed(spec: BundleSpec, status: BundleStatus) -> Fault | None:
 
 
 def overridden(value: str) -> Fault:
-    """The objects of a Bundle that passes on another value of Helm's label."""
+    """The fault where a Bundle sets another value of Helm's label on its objects."""
     return Fault(
         HealthReason.OTHER_MANAGER,
         f"the objects of the release are watched by the label {SELECTOR}, and the Bundle gives "
@@ -257,8 +257,8 @@ def _was_unhealthy(conditions: Iterable[Any]) -> bool:
     return found.get("status") == ConditionStatus.FALSE
 
 
-def turns_late(status: BundleStatus, view: View, now: float) -> float | None:
-    """When the condition changes though no object does, in monotonic seconds."""
+def grace_ends_at(status: BundleStatus, view: View, now: float) -> float | None:
+    """Monotonic seconds when GRACE ends for the longest pending object; None where it doesn't."""
     if isinstance(view, Fault) or status.attempted.outcome == Outcome.RUNNING:
         return None
     oldest = view.oldest

@@ -1,7 +1,7 @@
-"""Which namespaces' objects are watched for ``spec.health``. Pure.
+"""Which namespaces are watched for ``spec.health``. Pure.
 
-Each watch is a connection, and a namespace takes four. So where Bundles ask for many namespaces,
-there is one watch of each kind for all of them, if that is granted.
+Each watch is a connection, and a namespace takes four. So where releases are in many namespaces,
+one watch of each kind for all namespaces is opened, if that is allowed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Place = str | None
 def decide(
     wanted: Collection[str], refused: Collection[Place], *, held: bool, bounded: bool
 ) -> set[Place]:
-    """The places to watch, also where one is refused: all of many would be asked about in turn.
+    """The places to watch, including forbidden ones: else each of many would be reviewed in turn.
 
     Args:
-        wanted: namespaces that Bundles ask for.
-        refused: places that aren't granted.
-        held: all namespaces are watched now; they stay so until there are clearly fewer, so that
-            one Bundle that is created and deleted changes nothing.
+        wanted: the namespaces of releases that are to be watched.
+        refused: places that are forbidden.
+        held: all namespaces are watched now; that is kept until there are clearly fewer, so that
+            creating and deleting one Bundle opens and ends no watch.
         bounded: whether there is a limit, and all namespaces may be watched.
     """
     if not bounded:

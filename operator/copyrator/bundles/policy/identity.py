@@ -1,4 +1,4 @@
-"""What distinguishes one deploy from another: hashes of inputs, names of Jobs.
+"""The identity of a deploy: hashes of its inputs, names of its Jobs.
 
 Equal inputs give equal hashes in every process and after every restart; so an edit without a change
 deploys nothing, and two operators that both act as leader create one Job.
@@ -28,7 +28,7 @@ _RELEASE_FIELDS: Final = (
     "releasesHistoryMax",
     "werf",
 )
-"""Fields of a spec that change what werf does. How often we poll, retry or keep Jobs doesn't."""
+"""Fields of a spec that change what werf deploys; those for polls, retries and Jobs don't."""
 
 _HASH_LENGTH: Final = 32
 _NAME_LENGTH: Final = 63
@@ -36,7 +36,7 @@ _NAME_LENGTH: Final = 63
 
 
 _CHUNK: Final = 3 * 64 * 1024
-"""Bytes that are hashed in one step, about a millisecond; base64 goes by three bytes."""
+"""Bytes that are hashed in one step, about a millisecond; a multiple of 3, for base64."""
 
 
 class Hash(Protocol):
@@ -64,12 +64,12 @@ class ValuesFiles:
 class ValuesHash:
     """Hash of all values of a Bundle, computed source by source; no values are kept.
 
-    With a Secret among them it is keyed and salted with the Bundle's uid, because it is in the
-    status, which more people may read: it can't be used to test passwords. ConfigMaps alone are
+    With a Secret among them it is keyed and salted with the Bundle's uid: the status, which more
+    people may read, has the hash, and passwords must not be guessed by it. ConfigMaps alone are
     hashed without the key, so losing the key doesn't deploy every Bundle again.
 
     What is hashed is compact JSON, ``[["Kind","name",{"key":"base64",…}],…]`` with sorted keys: as
-    long as that stays, an upgrade deploys nothing.
+    long as that form is the same, an upgrade of the operator deploys nothing.
 
     Args:
         uid: the Bundle's.
@@ -86,7 +86,7 @@ class ValuesHash:
         self._has_secret = False
 
     def add(self, kind: ValuesKind, name: str, content: Mapping[str, bytes]) -> Iterator[None]:
-        """Add the next source; between two steps of the iteration other tasks may run."""
+        """Add the next source in steps; between two of them other tasks may run."""
         self._feed(b"," if self._begun else b"[")
         self._begun = True
         self._has_secret |= kind is ValuesKind.SECRET
@@ -116,7 +116,7 @@ class ValuesHash:
 
 
 def release_metadata(found: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels or annotations of a Bundle that reach the release, in stable order."""
+    """The labels or annotations of a Bundle that are passed on to the release, in stable order."""
     return {
         key: value
         for key, value in sorted((found or {}).items())
@@ -127,16 +127,16 @@ def release_metadata(found: Mapping[str, str] | None) -> dict[str, str]:
 def spec_hash(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str:
-    """Hash of what a Bundle itself specifies of its release.
+    """Hash of the fields of a Bundle that change its release.
 
-    Takes the spec as written, so that a new default of the operator deploys nothing.
+    Of the spec as written, without defaults, so that a new default of the operator deploys nothing.
     """
     relevant = {name: spec[name] for name in _RELEASE_FIELDS if spec.get(name) is not None}
     return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
 
 
 def job_name(bundle: str, kind: str, *parts: object) -> str:
-    """A name with the Job's purpose, and the same for the same ``parts`` in every process."""
+    """The name of a Job, with its purpose; the same for the same ``parts`` in every process."""
     suffix = f"-{kind}-{hash_of(*(str(part) for part in (bundle, *parts)))[:10]}"
     stem = bundle.replace(".", "-")[: _NAME_LENGTH - len(suffix)].rstrip("-")
     return stem + suffix

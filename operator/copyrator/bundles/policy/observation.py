@@ -44,7 +44,7 @@ _PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """The fields of a Job of ours that decide anything; about 1 KB, so that all can be held."""
+    """The fields of a Job that decisions need; about 1 KB, so that all Jobs fit in memory."""
 
     namespace: str
     name: str
@@ -62,7 +62,7 @@ class JobRecord:
     ttl: int | None = None
     deleting: bool = False
     given_up: bool = False
-    """We ended it before it had started: the spec had changed, or it was ``unsealed`` or
+    """The operator ended it before it had started: the spec had changed, or it was ``unsealed`` or
     ``frozen``.
     """
     unsealed: bool = False
@@ -70,17 +70,17 @@ class JobRecord:
     frozen: bool = False
     """Deploys were frozen before its pod had started."""
     generation: int = 0
-    """Of the Bundle, on an uninstall Job; else 0."""
+    """The Bundle's generation, of an uninstall Job; else 0."""
     resource_version: str = ""
 
     @property
     def done(self) -> bool:
-        """It has succeeded or failed."""
+        """Whether it has succeeded or failed."""
         return self.complete or self.failed is not None
 
 
 def read_job(body: Mapping[str, Any]) -> JobRecord | None:
-    """Read a Job; None for one that isn't ours."""
+    """Read a Job; None for one that isn't the operator's."""
     metadata = body.get("metadata") or {}
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
@@ -197,7 +197,7 @@ def planned_ending(ending: Ending) -> Ending:
 
 
 def with_cause(ending: Ending, log: str) -> Ending:
-    """The report of a failure names operations; the log has the cause."""
+    """A failure with werf's error from the log: its report only names operations."""
     why = cause(log)
     if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
         return ending
@@ -205,9 +205,9 @@ def with_cause(ending: Ending, log: str) -> Ending:
 
 
 def with_refusal(ending: Ending, log: str, account: ServiceAccount) -> Ending:
-    """A failure because of missing permissions, in the words of `why`; another ending is unchanged.
+    """A failure by missing permissions with these in the message; other endings are unchanged.
 
-    What werf planned or did before is kept of the message, and werf's own words are in the log.
+    The part of the message about werf's operations is kept; werf's error is in the log.
     """
     if ending.reason not in (BundleReason.DEPLOY_FAILED, BundleReason.PLAN_FAILED):
         return ending
@@ -224,7 +224,7 @@ def with_refusal(ending: Ending, log: str, account: ServiceAccount) -> Ending:
 def _ending_without_werf(
     job: JobRecord, pods: Sequence[Mapping[str, Any]], login: Mapping[str, Any] | None
 ) -> Ending:
-    """The container of werf never ended, or its end is unknown."""
+    """The ending of a Job whose werf container never ended, or whose end is unknown."""
     if job.complete:
         return Ending(
             Outcome.SUCCEEDED, BundleReason.DEPLOYED, "succeeded; its pod no longer exists"
@@ -265,7 +265,7 @@ def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
 
 
 def _judge_error(line: str, code: int) -> Ending:
-    """An early error, before any report: the registry's, the cluster's, or the bundle's own."""
+    """The ending by an error before any report: of the registry, the cluster or the bundle."""
     pulling = _PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
         return _interrupted(BundleReason.REGISTRY_UNREACHABLE, line, code)

@@ -1,7 +1,7 @@
-"""What a deploy's service account needs, by its plan's operations. Pure.
+"""The permissions that a deploy's service account needs, by its plan's operations. Pure.
 
 The API server answers one verb on one resource in one namespace at a time, so a plan's objects are
-reduced to their kinds in each namespace, a limited number of them. What werf needs besides, and the
+reduced to their kinds in each namespace, a limited number of them. werf's other needs, and the
 verbs, are in docs/facts/werf.md, "What the Job's service account needs".
 """
 
@@ -40,7 +40,7 @@ class ServiceAccount:
 
     @classmethod
     def of(cls, spec: BundleSpec) -> ServiceAccount:
-        """That of a Bundle."""
+        """The account of a Bundle's Jobs."""
         return cls(spec.namespace, spec.service_account)
 
     @property
@@ -86,7 +86,7 @@ class KindIn:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is needed on one resource in one namespace."""
+    """Permissions on one resource in one namespace."""
 
     namespace: str
     """Empty: of objects in no namespace, or in all namespaces."""
@@ -95,7 +95,7 @@ class Need:
     """With a subresource, as in RBAC: ``pods/log``."""
     verbs: tuple[str, ...]
     name: str = ""
-    """Of the only object that is needed; empty: of any."""
+    """The name of the only object that is needed; empty: any object."""
 
     @property
     def key(self) -> str:
@@ -118,7 +118,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What access reviews found about a plan."""
+    """The result of the access reviews of a plan."""
 
     missing: tuple[Need, ...] = ()
     """With the verbs that were denied."""
@@ -143,13 +143,13 @@ def needs(
     is_namespace_missing: bool = False,
     denied: Iterable[Need] = (),
 ) -> tuple[Need, ...]:
-    """All that a deploy needs, each resource in a namespace once.
+    """The permissions that a deploy needs, with one entry for each resource in a namespace.
 
     Args:
-        release_namespace: of the release.
-        kinds: those of the plan's objects, as the API server serves them.
-        is_namespace_missing: werf creates the release's namespace.
-        denied: what werf said it needs and lacks, where it failed before it knew the objects.
+        release_namespace: the release's.
+        kinds: the kinds of the plan's objects, as the API server serves them.
+        is_namespace_missing: whether werf has to create the release's namespace.
+        denied: missing permissions that werf reported, where it failed before its plan.
     """
     found: dict[tuple[str, str, str], Need] = {}
     for need in (
@@ -170,7 +170,7 @@ def _both(one: Need, other: Need) -> Need:
 
 
 def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[Need]:
-    """The release's lock and storage, and tracking."""
+    """What every deploy needs: the release's lock and storage, and tracking."""
     yield Need(namespace, "", "configmaps", VERBS[:6], LOCK)
     yield Need(namespace, "", "secrets", ("get", "list", "create", "update", "delete"))
     yield Need(namespace, "", "namespaces", ("get",), namespace)
@@ -190,7 +190,7 @@ def _for_objects(release_namespace: str, kinds: Mapping[KindIn, ServedKind]) -> 
 
 
 def with_findings(plan: PlanStatus, findings: Findings) -> PlanStatus:
-    """The plan with what access reviews found."""
+    """The plan's record with the result of its access reviews."""
     return replace(
         plan,
         missing=listed(findings.missing),
@@ -215,13 +215,14 @@ _REFUSED: Final = re.compile(
     r'in API group "((?:[a-z0-9][a-z0-9.-]{0,252})?)" '
     rf'(?:in the namespace "({_NAMESPACE})"|at the cluster scope)'
 )
-"""The API server's words, which werf quotes (forbiddenMessage in k8s.io/apiserver)."""
+"""The API server's message, which werf quotes (forbiddenMessage in k8s.io/apiserver)."""
 
 
 def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
-    """The permissions of this account that a text of werf's names as missing.
+    """The permissions of this account that werf's output names as missing.
 
-    A chart may print such a text as well: what it says is shown, and never granted by itself.
+    A chart may print such a text as well, so the result is only shown, and never granted
+    automatically.
     """
     found: dict[tuple[str, str, str], Need] = {}
     for namespace, name, verb, resource, group, where in _REFUSED.findall(text[:_TEXT]):
@@ -236,11 +237,11 @@ def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
 
 
 def sentence(account: ServiceAccount, missing: Iterable[MissingPermission]) -> str:
-    """What an account may not do: ``… cannot create, patch deployments.apps in app``."""
+    """A sentence with missing permissions: ``… cannot create, patch deployments.apps in app``."""
     return f"the service account {account} cannot {'; '.join(map(shown, missing))}"
 
 
 def shown(one: MissingPermission) -> str:
-    """``create, patch deployments.apps in app``."""
+    """A missing permission as text: ``create, patch deployments.apps in app``."""
     where = f"in {one.namespace}" if one.namespace else "in all namespaces"
     return f"{', '.join(one.verbs)} {one.resource} {where}"

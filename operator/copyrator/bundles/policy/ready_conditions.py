@@ -1,6 +1,6 @@
-"""The conditions of a Bundle, in sentences that name the object and the remedy.
+"""The conditions of a Bundle; messages name the object and the remedy.
 
-Sentences contain nothing that changes by itself (no "3 s left"): an equal state gives an equal
+Messages contain nothing that changes with time alone (no "3 s left"): an equal state gives an equal
 status, which isn't written again.
 """
 
@@ -41,7 +41,7 @@ def times(count: int) -> str:
 
 
 def held(status: BundleStatus, why: Held) -> ReadyCondition:
-    """A gate keeps the version, or an edit, from being deployed."""
+    """Ready where a gate keeps a version, or an edit, from being deployed."""
     objection, candidate = why.objection, why.candidate
     text = f"{candidate.version} ({short(candidate.digest)}): {_open(objection.message)}"
     health = Health.RETRYING if why.is_refused else Health.PROGRESSING
@@ -50,19 +50,19 @@ def held(status: BundleStatus, why: Held) -> ReadyCondition:
 
 
 def update_pending(status: BundleStatus) -> FurtherCondition:
-    """The condition UpdatePending, from the gates in the status."""
+    """The condition UpdatePending, by the gates in the status."""
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
     if not open_ones:
         text = "No version waits for a gate"
         return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
     awaited = (one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL)
-    first = next(awaited, open_ones[0])  # a person has something to do
+    first = next(awaited, open_ones[0])  # the one for which a person has to act
     text = f"Gate {first.name}: {first.message}"
     return FurtherCondition(ConditionStatus.TRUE, first.reason or "", text)
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
-    """Everything is as wanted."""
+    """Ready where all that the spec requests is deployed."""
     there = status.deployed
     text = f"{there.version} ({short(there.digest)}) is deployed"
     text += f" as revision {there.revision}" if there.revision else ""
@@ -72,13 +72,13 @@ def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCo
 
 
 def polling(reference: str, version: str) -> ReadyCondition:
-    """The registry was polled and hasn't answered yet."""
+    """Ready where the registry was polled and hasn't answered yet."""
     text = f"Polling the registry for {reference}:{version}"
     return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
 def taken_over(status: BundleStatus) -> ReadyCondition:
-    """What the original operator deployed is recorded now; the registry is polled next."""
+    """Ready where the original operator's deploy was recorded; the registry is polled next."""
     there = status.deployed
     text = f"The original operator deployed {there.version}"
     if there.digest:
@@ -89,26 +89,26 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 
 
 def deploying(status: BundleStatus, need: Need) -> ReadyCondition:
-    """A Job is about to be created."""
+    """Ready where a Job is about to be created."""
     verdict = running(status)
     return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
 
 
 def running(status: BundleStatus) -> ReadyCondition:
-    """A Job runs."""
+    """Ready where a Job runs."""
     attempted = status.attempted
     text = f"Deploying {attempted.version} ({short(attempted.digest)}) with Job {attempted.job}"
     return ReadyCondition(Health.PROGRESSING, BundleReason.DEPLOYING, text)
 
 
 def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
-    """A Job makes no progress."""
+    """Ready where a Job makes no progress."""
     text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {why.message}"
     return ReadyCondition(Health.RETRYING, why.reason, text)
 
 
 def will_retry(status: BundleStatus) -> ReadyCondition:
-    """The last attempt failed, and is retried."""
+    """Ready where the last attempt failed, and is retried."""
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
@@ -122,7 +122,7 @@ def will_retry(status: BundleStatus) -> ReadyCondition:
 
 
 def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
-    """The last attempt was ended before it had begun anything."""
+    """Ready where a freeze ended the last attempt before its pod had started."""
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. It is "
@@ -132,7 +132,7 @@ def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
 
 
 def quarantined(status: BundleStatus) -> ReadyCondition:
-    """The last attempt failed too often."""
+    """Ready where the last attempt failed and isn't retried any more."""
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
@@ -143,7 +143,7 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
 
 
 def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
-    """The annotation is set; what is deployed stays."""
+    """Ready where the annotation disables updates; what is deployed isn't changed."""
     text = (
         f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     )
@@ -153,7 +153,7 @@ def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
 
 
 def suspended(status: BundleStatus) -> ReadyCondition:
-    """``spec.suspend``; the registry is still polled."""
+    """Ready with ``spec.suspend``; the registry is still polled."""
     text = "Nothing is deployed while spec.suspend is true"
     available = status.available
     if available.digest and available.digest != status.deployed.digest:
@@ -162,17 +162,17 @@ def suspended(status: BundleStatus) -> ReadyCondition:
 
 
 def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
-    """An external object is missing or a server refuses; it is retried."""
+    """Ready where an object is missing or a server refuses; it is retried."""
     return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
 
 
 def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
-    """The operator lacks a permission; the API server's message names it."""
+    """Ready where the operator lacks a permission; the API server's message names it."""
     return unusable(BundleReason.FORBIDDEN, message, status)
 
 
 def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
-    """The operator has an internal error at this Bundle."""
+    """Ready where an internal error occurred at this Bundle."""
     text = (
         f"the operator failed to reconcile this Bundle ({error}) and retries with growing delays; "
         "report a bug with the operator's log"
@@ -183,17 +183,17 @@ def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyConditi
 
 
 def refused(reason: BundleReason, message: str) -> ReadyCondition:
-    """Only a person can resolve it."""
+    """Ready where the spec has to be changed, or a conflict to be resolved."""
     return ReadyCondition(Health.STALLED, reason, message)
 
 
 def uninstalling(message: str) -> ReadyCondition:
-    """The Bundle is being deleted and its release is being uninstalled."""
+    """Ready where the Bundle is being deleted and its release uninstalled."""
     return ReadyCondition(Health.PROGRESSING, BundleReason.UNINSTALLING, message)
 
 
 def uninstall_failed(message: str) -> ReadyCondition:
-    """The Bundle is being deleted and its uninstall fails; the message has the cause."""
+    """Ready where the uninstall for a deletion fails; the message has the cause."""
     text = (
         f"{_open(message)}. To delete the Bundle without uninstalling, set the annotation "
         'operator.werf.dev/force-delete: "true"'
@@ -202,12 +202,12 @@ def uninstall_failed(message: str) -> ReadyCondition:
 
 
 def _open(message: str | None) -> str:
-    """A message that another sentence follows."""
+    """A message without its full stop, to be followed by another sentence."""
     return (message or "").rstrip(". ")
 
 
 def _kept(status: BundleStatus) -> str:
-    """What is deployed. After a failed attempt parts of its version may be, too."""
+    """A sentence about what is deployed, and after a failed attempt about its rollback."""
     there = status.deployed
     if not there.digest:
         return ""

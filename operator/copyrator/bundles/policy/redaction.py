@@ -1,11 +1,11 @@
 """Removes the values of a Job's Secrets from its log or message.
 
-werf prints the values on which a chart fails, and charts may print more. People may read a Bundle's
-status who may not read its Secrets, so their values are searched for in everything that is copied
-from a pod.
+werf prints the values on which a chart fails, and charts may print more. People without access to a
+Bundle's Secrets may read its status, so the Secrets' values are searched for in every text that is
+copied from a pod.
 
-The texts are short and the Secrets may be large, so each value is only compared with the texts and
-then dropped: memory is that of one Secret, time grows with its length.
+The texts are short and the Secrets may be large, so each value is compared with the texts and
+then dropped: memory is bounded by one Secret, time grows with its length.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHORTEST_PART: Final = 12
 """The same for the part of a value at which a text was cut off."""
 
 _REPEATS: Final = 64
-"""How often such a part is looked for in one value: time is bounded for any value."""
+"""Occurrences of such a part that are compared in one value, so that time is bounded."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -40,7 +40,7 @@ _RESOLVER: Final = yaml.resolver.Resolver()
 
 
 def quoted(contents: Iterable[bytes], texts: Sequence[str]) -> set[str]:
-    """What the texts quote of some Secrets: the values, in the forms in which they occur.
+    """The values of some Secrets that occur in the texts, in the forms in which they occur.
 
     Args:
         contents: the Secrets' values; one that is YAML or JSON is parsed.
@@ -54,7 +54,7 @@ def quoted(contents: Iterable[bytes], texts: Sequence[str]) -> set[str]:
 
 
 def hidden(text: str, quotes: Iterable[str]) -> str:
-    """The text without the quotes, the longest first."""
+    """The text with the quotes replaced by HIDDEN, the longest first."""
     for quote_ in sorted(quotes, key=lambda one: (-len(one), one)):
         text = text.replace(quote_, HIDDEN)
     return text
@@ -69,7 +69,7 @@ class _Quotes:
         self._starts = {
             text[at : at + SHORTEST] for text in texts for at in range(len(text) - SHORTEST + 1)
         }
-        """Most values are ruled out here: their first characters don't occur."""
+        """The first characters from each position: most values are excluded by these."""
 
     def look_for(self, value: str) -> None:
         """Add the value in each form that occurs."""

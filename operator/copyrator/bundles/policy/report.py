@@ -1,7 +1,7 @@
 """Parses werf's output: its deploy report and the digest lines of its log.
 
-A report is the termination message, which the kubelet truncates at 4,096 bytes, and which is the
-end of the log instead when werf failed before it wrote one. So everything here accepts partial
+A report is the termination message, which the kubelet truncates at 4,096 bytes; where
+werf failed before it wrote one, the message is the end of the log. So all functions accept partial
 texts (docs/facts/werf.md, "Result channel").
 """
 
@@ -42,7 +42,7 @@ class DeployReport:
 
     @property
     def succeeded(self) -> bool:
-        """The release is as the bundle wants it (also with "non-critical errors", exit code 1)."""
+        """Whether the bundle was deployed (also with "non-critical errors", exit code 1)."""
         return self.status in ("deployed", "skipped", "succeeded")
 
     def describe(self) -> str:
@@ -97,7 +97,7 @@ def _from_fragment(text: str) -> DeployReport | None:
 
 
 def printed_digests(log: str) -> tuple[str, ...]:
-    """The manifest digests that werf's log says it pulled, ``sha256:…``, in order."""
+    """The manifest digests that werf pulled by its log, ``sha256:…``, in order."""
     return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(plain(log)))
 
 

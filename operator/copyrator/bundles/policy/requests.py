@@ -25,7 +25,7 @@ class Request:
 
     @property
     def token(self) -> str:
-        """Distinguishes this request from another."""
+        """Text that identifies this request; equal for an equal request."""
         parts = (
             f"requestedAt={self.requested_at}" if self.requested_at is not None else "",
             f"forceAt={self.force_at}" if self.force_at is not None else "",
@@ -50,7 +50,7 @@ def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Req
 
 
 def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
-    """The status with the echo of a request that was handled."""
+    """The status with the values of a handled request's annotations."""
     if request.requested_at is not None:
         status = replace(
             status, last_handled_request=request.requested_at, last_failed_request=None
@@ -61,9 +61,9 @@ def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
 
 
 def failed(status: BundleStatus, request: Request) -> BundleStatus:
-    """The status with the echo of a request that failed and stays pending, unless it is handled.
+    """The status with the values of a failed request's annotations; it remains pending.
 
-    Whoever waits for a request's outcome has it then, as with Flux's lastHandledReconcileAt.
+    A client that waits for the outcome finds it there, as in Flux's lastHandledReconcileAt.
     """
     if request.requested_at not in (None, status.last_handled_request):
         status = replace(status, last_failed_request=request.requested_at)

@@ -1,4 +1,4 @@
-"""How a poll changes the status, and whether the status shows that no poll is due."""
+"""How a poll changes the status, and whether by the status no poll is due after a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from copyrator.bundles.policy.drift.due import is_broken_off
 
 @dataclass(frozen=True, slots=True)
 class DesiredVersion:
-    """Everything whose change requires a poll at once, not at the next slot."""
+    """The inputs of a resolution whose change requires a poll at once, not at the next slot."""
 
     generation: int
     spec_hash: str
@@ -31,7 +31,7 @@ class DesiredVersion:
     login: str
     """Fingerprint of the credential, in memory only."""
     signers: str = ""
-    """Hash of what signatures have to satisfy; empty: none are asked for."""
+    """Hash of the requirements for signatures; empty: none are required."""
     skipped: tuple[str, ...] = ()
     """Digests that aren't chosen."""
 
@@ -44,7 +44,7 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
     """
     last = status.attempted if status.attempted.attempt else status.deployed
     if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
-        return False  # deployed again because the registry had nothing for it: it may have now
+        return False  # deployed by its digest, as the registry had no match: there may be one now
     settled = {
         BundleReason.DEPLOYED,
         BundleReason.QUARANTINED,
@@ -113,5 +113,5 @@ def retry_at(status: BundleStatus) -> datetime | None:
 
 
 def kept_ready(status: BundleStatus) -> int:
-    """``ready`` where nothing new is known about the credentials."""
+    """The value of ``ready`` where the credentials weren't checked."""
     return 1 if status.ready is None else status.ready

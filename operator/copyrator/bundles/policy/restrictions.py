@@ -1,4 +1,4 @@
-"""What the settings allow Bundles, which create pods: they may name only some objects."""
+"""Restrictions by the settings: which accounts, images and Secrets a Bundle may name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def image_repository(image: str) -> str:
 
 
 ANY = "*"
-"""Among the allowed Secrets: all."""
+"""In the list of allowed Secrets: every Secret."""
 
 
 def refusal(
@@ -26,7 +26,7 @@ def refusal(
     images: Collection[str],
     secrets: Collection[str],
 ) -> InvalidSpec | None:
-    """What in a valid spec the operator's settings forbid, or None."""
+    """The field of a valid spec that the settings forbid, with a message; else None."""
     if spec.service_account not in service_accounts:
         return InvalidSpec(
             "spec.serviceAccountName",

@@ -1,4 +1,4 @@
-"""Roles and bindings that grant a service account what a Bundle's status says it lacks. Pure.
+"""Roles and bindings with the permissions that a service account lacks by a status. Pure.
 
 Whoever may write a status could forge one, and a chart decides what its deploy needs: so only verbs
 and names of the usual form are taken, and a person reads the result before it is applied.
@@ -26,10 +26,10 @@ Manifest = dict[str, Any]
 
 
 def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
-    """What is missing for the next deploy: by its plan, and by the last deploy if that failed.
+    """The permissions that the next deploy lacks, by its plan and by the last deploy if it failed.
 
-    Nothing, once a deploy of the plan has succeeded. Entries that aren't of the form that the
-    operator writes are left out.
+    Empty once a deploy of the plan has succeeded. Entries in another form than the operator's are
+    left out.
     """
     plan, attempted = status.plan, status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job

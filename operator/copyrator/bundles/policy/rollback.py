@@ -1,7 +1,7 @@
 """The state of the release after a failed deploy with ``spec.autoRollback``.
 
-werf's report has only the deploy's failure. Helm's labels on the Secrets of the release's revisions
-show what runs: after a rollback a further revision is ``deployed``; where the rollback failed too
+werf's report has only the deploy's failure. Helm's labels on the Secrets of the revisions show
+which one runs: after a rollback a further revision is ``deployed``; where the rollback failed too
 (for example because the new version has an object that the API server rejects as invalid), none is
 newer and deployed (facts/werf.md).
 """

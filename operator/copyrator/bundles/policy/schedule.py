@@ -19,9 +19,9 @@ FIRST_POLL_RETRY: Final = 15.0
 
 
 def question_of(spec: BundleSpec) -> str:
-    """The question to the registry, as far as it has a slot of its own.
+    """The part of a Bundle's question to the registry that determines its slot.
 
-    All ranges of a repository are due together: one tag list answers them all.
+    All ranges of a repository have one slot, as one tag list answers them all.
     """
     if isinstance(version := parse_version(spec.version), ExactTag):
         return f"{spec.reference}:{version.tag}"
@@ -49,7 +49,7 @@ def poll_retry(
 
 
 def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:
-    """Whether ``after`` is ``before`` plus whole intervals, as a reader of the status expects."""
+    """Whether ``after`` is ``before`` plus whole intervals, so that it needn't be written."""
     gap = (after - before).total_seconds()
     rest = gap % interval_of(spec)
     return gap >= 0 and min(rest, interval_of(spec) - rest) <= 1.0

@@ -1,4 +1,4 @@
-"""The operator's signature policy: what is asked of every Bundle, whatever its spec says.
+"""The operator's signature policy: requirements for all Bundles, in addition to their specs.
 
 The ConfigMap ``copyrator-signature-policy`` in the operator's namespace, key ``policy.yaml``::
 
@@ -8,8 +8,8 @@ The ConfigMap ``copyrator-signature-policy`` in the operator's namespace, key ``
         anyOf:
           - cosign: {keysFrom: {kind: ConfigMap, name: release-keys}}
 
-All entries whose globs match a repository are asked; where none matches, ``default`` decides
-(``Allow`` where it is absent).
+All entries whose globs match a repository have to be satisfied; where none matches, ``default``
+decides (``Allow`` where it is absent).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PORT: Final = re.compile(r":([0-9]{1,5})$")
 
 
 class Default(StrEnum):
-    """What is done with repositories that no entry names."""
+    """The decision about repositories that no entry names."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -46,7 +46,7 @@ class Default(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """What is asked of some repositories."""
+    """The requirements for some repositories."""
 
     name: str
     """``entry 2 of the signature policy``."""
@@ -69,12 +69,12 @@ class SignaturePolicy:
         return tuple(entry for entry in self.entries if any(map(entry.repositories.matches, names)))
 
     def concerns(self, spec: BundleSpec) -> bool:
-        """Whether it asks something of a Bundle."""
+        """Whether it has requirements for a Bundle, denies its repository, or can't be used."""
         whole = self.fault is not None or self.default is Default.DENY
         return whole or bool(self.matching(spec))
 
     def blocked(self, spec: BundleSpec) -> Verdict | None:
-        """The verdict on everything of a Bundle, where there is one."""
+        """The verdict on all versions, where the policy can't be used or denies them; else None."""
         if self.fault is not None:
             text = f"the operator's signature policy can't be used: {self.fault}"
             return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
@@ -89,7 +89,7 @@ class SignaturePolicy:
 
 NO_POLICY: Final = SignaturePolicy()
 REQUIRED: Final = "doesn't exist, and the operator's settings require it"
-"""What is said of an absent ConfigMap where ``require_signature_policy`` is set."""
+"""The fault of an absent ConfigMap where ``require_signature_policy`` is set."""
 
 
 def policy_in(body: Mapping[str, Any]) -> SignaturePolicy:
@@ -106,7 +106,7 @@ def policy_in(body: Mapping[str, Any]) -> SignaturePolicy:
         raise SpecError(POLICY_KEY, f"has over {SIGNATURE_POLICY_BYTES:,} characters")
     try:
         raw = yaml.safe_load(written)
-    except Exception as error:  # PyYAML's own, and what it lets pass for a scalar as 2001-13-45
+    except Exception as error:  # PyYAML's errors, and a ValueError for scalars such as 2001-13-45
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where is not None else ""
         raise SpecError(POLICY_KEY, f"isn't valid YAML{line}") from None
@@ -152,7 +152,7 @@ def _pattern(value: str) -> str | None:
 def names_of(registry: str, repo: str, *, insecure: bool) -> tuple[str, ...]:
     """``host:port/path``, and ``host/path`` where that is the default port.
 
-    They are the same for all of a repository's names: in upper case, with a port of leading zeros.
+    Equal for all spellings of a repository: in upper case, or with leading zeros in the port.
     """
     found = _PORT.search(registry)
     host = registry[: found.start()] if found else registry

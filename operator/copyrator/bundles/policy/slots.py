@@ -1,9 +1,9 @@
 """Assigns each question to a registry a phase of its interval, so that polls are spread evenly.
 
-A random phase (a hash, say) isn't good enough: of a thousand polls a minute one second gets twice
-its share, and of a thousand in ten minutes five times. So each new question takes the phase that is
-used least. Phases are of Unix time: a poll that was announced in a status stays true through a
-restart, because its phase is taken up again. Pure, except for its own state.
+A random phase, such as a hash, isn't good enough: of a thousand polls a minute one second gets
+twice its share, and of a thousand in ten minutes five times. So each new question takes the phase
+that is used least. Phases are of Unix time: a restart reuses the phase of the next poll in a
+status, so that time remains valid. Pure, except for its state.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Slot:
 class Slots:
     """The slots of all Bundles.
 
-    ``start``, from 0 to 1, shifts all of them. It has to be random: else all clusters poll a
-    registry at the same second.
+    ``start``, from 0 to 1, shifts all of them. It has to be random: else the operators of all
+    clusters would poll a registry at the same second.
     """
 
     def __init__(self, start: float) -> None:
         self._start = start
         self._slots: dict[tuple[str, float], Slot] = {}
         self._wheels: dict[float, Counter[int]] = {}
-        """How many slots each part of an interval has."""
+        """The number of slots in each part of an interval, by interval."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -69,12 +69,13 @@ class Slots:
         """The slot of a question; the same question at the same interval has the same slot.
 
         Args:
-            held: the Bundle's former slot; it is released if it is another one.
+            held: the Bundle's former slot; released where the result is another one.
             question: the question's identity.
             interval: seconds.
-            announced: the next poll by the Bundle's status. Its phase is taken up again unless too
-                many others have the same, as after a change of the interval.
-            bundles: how many there are in all; decides what is too many before all are known.
+            announced: the next poll by the Bundle's status. Its phase is reused unless too many
+                others have the same, as after a change of the interval.
+            bundles: the number of all Bundles; determines what is too many while slots are taken
+                after a start.
         """
         if held is not None and (held.question, held.interval) == (question, interval):
             return held
@@ -88,7 +89,7 @@ class Slots:
         return slot
 
     def give_back(self, slot: Slot) -> None:
-        """A Bundle is deleted, or has another question."""
+        """Release a Bundle's slot: it was deleted, or has another question."""
         slot.holders -= 1
         if slot.holders:
             return
@@ -109,7 +110,7 @@ class Slots:
             if wheel[place] >= math.ceil(1.5 * math.ceil(count / bins)):
                 place = None
         if place is None:
-            fair = wheel.total() // bins  # one that has no more exists
+            fair = wheel.total() // bins  # a part with no more exists
             place = next(one for one in self._order(bins, wheel.total()) if wheel[one] <= fair)
             begin = place * width
         within = (self._start + wheel[place] * _GOLDEN) % 1.0
@@ -117,7 +118,7 @@ class Slots:
         return Slot(question, interval, begin + within * min(width, 1.0), place)
 
     def _order(self, bins: int, used: int) -> Iterator[int]:
-        """All parts of an interval, the likely free first; any few in a row are far apart."""
+        """All parts of an interval, probably free ones first; successive ones are far apart."""
         stride = max(int(bins * _GOLDEN), 1)
         while math.gcd(stride, bins) > 1:
             stride += 1

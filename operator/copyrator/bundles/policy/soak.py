@@ -1,7 +1,8 @@
 """How long versions have been deployed in a Bundle: evidence for promotion from it. Pure.
 
-A version stands from its successful deploy until another attempt begins, or it drifts, isn't
-healthy or is held. ``status.soak`` follows from the rest of the status, and is written with it.
+A version's period begins with its successful deploy. It ends when another attempt begins, or the
+release drifts, isn't healthy or is held. ``status.soak`` is derived from the rest of the status,
+and written with it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from copyrator.bundles.policy.drift.due import is_broken_off
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 1e9
-"""Bounds of what a forged status may say."""
+"""Limits for values of a forged status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the soak of a Bundle follows from beside its status."""
+    """The input of a Bundle's soak beside its status."""
 
     hold: str | None = None
     """Why it is held."""
@@ -48,25 +49,25 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Break:
-    """Why what is deployed doesn't stand now."""
+    """Why the period of what is deployed ends."""
 
     text: str
     withdraws: bool = False
-    """The time it was deployed before doesn't count either."""
+    """Whether earlier periods of the version don't count either."""
 
 
 def soaked(
     known: Sequence[SoakStatus], status: BundleStatus, around: Surroundings, now: datetime
 ) -> tuple[SoakStatus, ...]:
-    """What ``status.soak`` is with the rest of the status: equal input gives equal records.
+    """``status.soak`` for the rest of a status; equal input gives equal records.
 
     Args:
-        known: the records so far.
-        status: the rest of it, as it is going to be.
+        known: the present records.
+        status: the status that is written next.
         around: the rest of the Bundle.
-        now: becomes the beginning and the end of stretches, and nothing else.
+        now: used as the beginning or end of a period only.
     """
-    records = list(standing(known, around.created))
+    records = list(valid_records(known, around.created))
     there, fault = status.deployed, _fault(status, around)
     records = [
         one if one.digest == there.digest else _left(one, status, records, around, now)
@@ -82,7 +83,7 @@ def soaked(
                 records[at] = replace(records[at], longest=None)
         return tuple(records)
     last = records[at] if at is not None else SoakStatus(digest=there.digest)
-    if _goes_on(last, there.time):
+    if _continues(last, there.time):
         return tuple(records)
     if at is not None:
         del records[at]
@@ -90,7 +91,9 @@ def soaked(
         replace(
             last,
             version=there.version,
-            since=format_time(max(_up(now), around.created or now, parse_time(there.time) or now)),
+            since=format_time(
+                max(_ceil_second(now), around.created or now, parse_time(there.time) or now)
+            ),
             until=None,
             broken_by=None,
         )
@@ -98,19 +101,19 @@ def soaked(
     return _bounded(records)
 
 
-def ended_stretch(record: SoakStatus) -> timedelta | None:
-    """The longest stretch that has ended; None where there is no such evidence."""
+def longest_period(record: SoakStatus) -> timedelta | None:
+    """The longest period that has ended; None where there is no such evidence."""
     seconds = parse_duration(record.longest) if record.longest else None
     return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
 
 
-def standing(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
+def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
     """The records that count for a Bundle that was created then."""
     return tuple(one for one in known if one.digest and not _is_older(one, created))
 
 
-def _goes_on(record: SoakStatus, deployed_at: str | None) -> bool:
-    """Whether its stretch is of the last deploy; another operator may have led at that one."""
+def _continues(record: SoakStatus, deployed_at: str | None) -> bool:
+    """Whether its period began after the last deploy, which another leader may have made."""
     since, deployed = parse_time(record.since), parse_time(deployed_at)
     return record.until is None and since is not None and (deployed is None or since >= deployed)
 
@@ -121,7 +124,7 @@ def _is_older(record: SoakStatus, created: datetime | None) -> bool:
 
 
 def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
-    """Why what is deployed doesn't stand; None where it does."""
+    """Why the period of what is deployed ends; None where it continues."""
     return next(_faults(status, around), None)
 
 
@@ -154,10 +157,10 @@ def _is(
 
 
 def _ended(record: SoakStatus, fault: _Break, around: Surroundings, now: datetime) -> SoakStatus:
-    """With its stretch ended now, if it lasts."""
+    """The record with its period ended now, where it hasn't ended yet."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
-        longest = max(around.seen.seen(since, now), ended_stretch(record) or timedelta())
+        longest = max(around.seen.seen(since, now), longest_period(record) or timedelta())
         record = replace(
             record,
             until=format_time(now),
@@ -187,7 +190,7 @@ def _left(
 
 
 def _moves_down(status: BundleStatus, records: Sequence[SoakStatus]) -> bool:
-    """Whether the attempt that runs goes down from what is deployed."""
+    """Whether the running attempt is of a lower version than what is deployed."""
     attempted, there = status.attempted, status.deployed
     if attempted.outcome != Outcome.RUNNING or attempted.digest in (None, there.digest):
         return False
@@ -223,7 +226,7 @@ def _bounded(records: list[SoakStatus]) -> tuple[SoakStatus, ...]:
     return tuple(records)
 
 
-def _up(moment: datetime) -> datetime:
-    """The next whole second: the time before it doesn't count."""
+def _ceil_second(moment: datetime) -> datetime:
+    """The moment, rounded up to a whole second: the time before it doesn't count."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)

@@ -1,7 +1,7 @@
 """Decides about deploys: pure functions from a status and the wanted state to an action.
 
-Every input of a decision is in the status, the Jobs and the registry, so it is the same after a
-restart.
+Every input of a decision is in the status, the Jobs and the registry, so a restart doesn't change
+the decision.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What should be deployed, by everything that distinguishes it."""
+    """The desired deploy, with all fields by which deploys differ."""
 
     version: str
     digest: str
@@ -102,9 +102,9 @@ def decide(status: BundleStatus, wanted: Wanted, retry: Retry, now: datetime) ->
 
 
 def has_succeeded(status: BundleStatus) -> bool:
-    """Whether what is deployed is what the last attempt was to deploy.
+    """Whether what is deployed is what the last attempt was of.
 
-    So it is too where a correction of drift was broken off: another check tells what is left.
+    Also True where a correction of drift was interrupted: another check finds what is left.
     """
     return status.attempted.outcome in (None, Outcome.SUCCEEDED) or is_broken_off(status)
 
@@ -119,7 +119,7 @@ def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
 
 
 def _is_failed_try(attempted: Attempted, wanted: Wanted) -> bool:
-    """The last attempt was this same one and failed. Any edit of the spec resets the count."""
+    """Whether the last attempt had this input and failed. Any edit of the spec resets the count."""
     return (
         attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
         and attempted.generation == wanted.generation
@@ -136,7 +136,7 @@ def _difference(deployed: Deployed, wanted: Wanted) -> Need:
 
 
 def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
-    """On which occasion the gates are asked about a deploy."""
+    """The occasion on which the gates are evaluated for a deploy."""
     if need is Need.DRIFT:
         return Occasion.CORRECTION
     if need is Need.RETRY:
@@ -146,7 +146,7 @@ def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
 
 
 def occasion_of(status: BundleStatus, wanted: Wanted) -> Occasion:
-    """On which occasion the version gates are asked, whether or not the version is due."""
+    """The occasion for the version gates, whether or not the version is to be deployed."""
     is_retried = wanted.request is None and _is_failed_try(status.attempted, wanted)
     need = Need.RETRY if is_retried and not has_succeeded(status) else Need.VERSION
     return occasion(need, wanted, status)
@@ -157,7 +157,7 @@ def begin(
 ) -> BundleStatus:
     """The status with a new attempt recorded; its Job is created and named in it afterwards."""
     before = status.attempted
-    goes_on = wanted.request is None and _is_failed_try(before, wanted)
+    continues = wanted.request is None and _is_failed_try(before, wanted)
     request = wanted.request
     attempted = Attempted(
         version=wanted.version,
@@ -165,8 +165,8 @@ def begin(
         reference=wanted.reference,
         namespace=wanted.namespace,
         attempt=(before.attempt or 0) + 1,
-        failures=(before.failures or 0) if goes_on else 0,
-        interruptions=(before.interruptions or 0) if goes_on else 0,
+        failures=(before.failures or 0) if continues else 0,
+        interruptions=(before.interruptions or 0) if continues else 0,
         outcome=Outcome.RUNNING,
         generation=wanted.generation,
         values_hash=wanted.values_hash,
@@ -253,7 +253,7 @@ def _succeeded(
 
 
 def _with_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:
-    """Count the failure where it belongs, and set the time of the next retry."""
+    """Count a failure or an interruption, and set the time of the next retry."""
     failures, interruptions = attempted.failures or 0, attempted.interruptions or 0
     if attempted.outcome == Outcome.FAILED:
         failures += 1
@@ -261,7 +261,7 @@ def _with_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:
             return replace(attempted, failures=failures)
         delay = retry_delay(retry.backoff, failures)
     elif attempted.reason == BundleReason.FROZEN:
-        delay = 0.0  # the gate tells when
+        delay = 0.0  # the freeze gate decides when
     else:
         interruptions += 1
         vanished = attempted.reason == BundleReason.JOB_LOST and interruptions == 1

@@ -1,7 +1,7 @@
-"""Bundles as the original werf operator left them: what it deployed is the baseline, not a Job.
+"""Takes over Bundles of the original werf operator: its deploy is recorded, without a Job.
 
-The original compared config digests, which for a SemVer tag stay when templates change. So an equal
-digest proves that it deployed this version, not that it deployed this exact content: such a
+The original compared config digests, which for a SemVer tag don't change with the templates. So an
+equal digest proves that it deployed this version, not that it deployed this exact content: such a
 baseline isn't `verified` (docs/adoption.md).
 """
 
@@ -18,7 +18,7 @@ from copyrator.api.times import format_time
 
 
 def is_inherited(status: BundleStatus) -> bool:
-    """Whether the original deployed something and none of our fields records what."""
+    """Whether the original deployed something that our fields don't record yet."""
     known = bool(status.deploy.version and status.deploy.digest)
     return known and status.deployed == Deployed() and status.attempted == Attempted()
 
@@ -32,12 +32,12 @@ def config_digest(manifest: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The registry's state of the tag that the original deployed."""
+    """The present state of the tag that the original deployed, in the registry."""
 
     digest: str | None
-    """Manifest digest; None where the tag is deleted or names another manifest by now."""
+    """Manifest digest; None where the tag was deleted or has another manifest."""
     values_hash: str | None
-    """Of the present values, likewise ``spec_hash``: the ones that were used are unknown."""
+    """Of the present values, as ``spec_hash`` is of the present spec: former ones aren't known."""
     spec_hash: str
     generation: int
 
@@ -47,8 +47,7 @@ def taken_over(
 ) -> BundleStatus:
     """The status with the original's deploy in our fields.
 
-    Without a digest only its version is known: enough to prevent downgrades, but not to skip a
-    deploy.
+    Without a digest only its version is known: that prevents downgrades, but a deploy is made.
     """
     version = status.deploy.version
     where = Deployed(version=version, namespace=spec.project_namespace, verified=False)

@@ -1,4 +1,4 @@
-"""Builds what signatures have to satisfy from ``spec.verify``, the signature policy, and keys."""
+"""Builds the requirements for signatures from ``spec.verify``, the signature policy and keys."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SPEC: Final = "spec.verify"
 def read_requirement(
     name: str, namespace: str, entries: Sequence[VerifyEntry], contents: Contents
 ) -> tuple[Requirement, tuple[str, ...]]:
-    """The requirement with its usable entries, and why others can't be used, as sentences.
+    """The requirement with its usable entries, and the faults of others as sentences.
 
-    To be called in a thread: it loads cryptography, and reads keys.
+    Call it in a thread: it loads cryptography and parses keys.
     """
     usable: list[Entry] = []
     faults: list[str] = []
@@ -133,7 +133,7 @@ def asked(
     faults: Sequence[str] = (),
     blocked: Verdict | None = None,
 ) -> Asked:
-    """What a Bundle's signatures have to satisfy."""
+    """The requirements for a Bundle's signatures, with the hash that identifies them."""
     wanted = tuple(requirements)
     if not wanted and blocked is None:
         return Asked()

@@ -1,8 +1,8 @@
 """Tags as versions: which tags are versions, and their order.
 
 SemVer 2.0 decides. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer; ``packaging`` (PEP 440)
-parses it, but such tags count only in a repository without any SemVer tag (candidates.py), so the
-alias ``1.2`` beside ``1.2.9`` and a stray date are never chosen.
+parses it, but they are used only in a repository without any SemVer tag (candidates.py), so the
+alias ``1.2`` beside ``1.2.9``, or a date, is never chosen.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def read_tag(tag: str) -> Candidate | None:
 def _order(tag: str, version: Any) -> tuple[Any, ...]:
     """Higher versions last. Of equal ones the plain tag is last, then the one without build.
 
-    Build metadata and a ``v`` don't order, but the choice among tags that differ in nothing else
-    must be the same whatever the order in which a registry lists them.
+    Build metadata and a ``v`` have no precedence, but the choice among tags that differ in nothing
+    else must not depend on the order in which a registry lists them.
     """
     return version, "_" not in tag, tag[0] not in "vV", tag
 

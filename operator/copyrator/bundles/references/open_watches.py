@@ -1,7 +1,7 @@
-"""Which watches of what Bundles name are open: checked, opened, refused, retried and ended.
+"""Opens, retries and ends the watches of ConfigMaps and Secrets that Bundles name.
 
-When the scope of a watch changes no edit is lost: the new watch has listed everything, and its list
-was compared with what Bundles have read, before the old one ends.
+No edit is lost when the scope of a watch changes: the old watch ends only after the new one has
+listed everything and its list was compared with what Bundles have read.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 0.05
 """Seconds after a change in which further changes are collected before the watches are arranged."""
-LOOK_SECONDS: Final = 2.0
-"""Seconds between two checks whether a watch is refused, or may be retried."""
+CHECK_SECONDS: Final = 2.0
+"""Seconds between two checks whether a watch is forbidden, or may be retried."""
 FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
-"""Seconds before a scope that isn't granted is retried, doubling."""
+"""Seconds before a forbidden scope is retried, doubling."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """A watch that is open, or will be once it is granted."""
+    """A watch that is open, or is opened when its access review allows it."""
 
     registration: Registration | None = None
     task: asyncio.Task[None] | None = None
-    """Checks whether it is granted, and later compares what it has listed."""
+    """The access review, and later the comparison of the list with what Bundles have read."""
     listed: bool = False
-    """It has listed everything once; from then on its events count."""
+    """Whether it has listed everything once; from then on its events are used."""
     compared: bool = False
-    """Its list was compared with what Bundles have read: an older watch may end."""
+    """Whether its list was compared with what Bundles have read, so that an older watch may end."""
 
     def close(self) -> None:
-        """Deliver nothing more."""
+        """End the watch and its task."""
         if self.task is not None:
             self.task.cancel()
         if self.registration is not None:
@@ -57,7 +57,7 @@ class Opened:
 
 @dataclass(slots=True)
 class _Denied:
-    """A scope that isn't granted."""
+    """A scope that may not be watched, by an access review or a 403."""
 
     until: float
     delay: float
@@ -68,20 +68,20 @@ class OpenWatches:
 
     Attributes:
         wanted: the names of each kind; others change it and then call `arrange_soon`.
-        opened: the watches that are open, or will be once they are granted.
+        opened: the watches that are open, or are opened when their access review allows it.
     """
 
     def __init__(
         self,
         context: Context,
         *,
-        on_news: Callable[[Opened, Ref, Seen | None], None],
+        on_change: Callable[[Opened, Ref, Seen | None], None],
         on_listed: Callable[[Scope, Opened], None],
     ) -> None:
         self.wanted = {resource: Wanted() for resource in (CONFIGMAPS, SECRETS)}
         self.opened: dict[Scope, Opened] = {}
         self._context = context
-        self._on_news = on_news
+        self._on_change = on_change
         self._on_listed = on_listed
         self._desired: set[Scope] = set()
         self._denied: dict[Scope, _Denied] = {}
@@ -100,7 +100,7 @@ class OpenWatches:
         self._denied.clear()
 
     def covering(self, ref: Ref) -> Opened | None:
-        """The one watch whose events count for an object, where there are several."""
+        """The watch whose events are used for an object: the widest that has listed, or None."""
         for scope in covering(ref):
             opened = self.opened.get(scope)
             if opened is not None and opened.listed:
@@ -137,11 +137,11 @@ class OpenWatches:
             self._timer.cancel()
         # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
         self._timer = asyncio.get_running_loop().call_later(
-            seconds, self._look, context=TaskContext()
+            seconds, self._check, context=TaskContext()
         )
 
-    def _look(self) -> None:
-        """Check which watches are refused, and arrange them."""
+    def _check(self) -> None:
+        """Close watches that are forbidden, and open and end watches where that is due."""
         self._timer = None
         try:
             for scope, opened in list(self.opened.items()):
@@ -156,7 +156,7 @@ class OpenWatches:
                 self._arrange(now)
         finally:
             if self.opened or self._denied:
-                self._call_later(SETTLE_SECONDS if self._changed else LOOK_SECONDS)
+                self._call_later(SETTLE_SECONDS if self._changed else CHECK_SECONDS)
 
     def _arrange(self, now: float) -> None:
         wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
@@ -186,10 +186,9 @@ class OpenWatches:
                 self.opened.pop(scope).close()
 
     async def _ask(self, scope: Scope, opened: Opened) -> None:
-        """Open a wide watch if it is granted.
+        """Open a wide watch if an access review allows it.
 
-        An access review comes first: a refused list would be recorded as a missing
-        permission.
+        Without the review a forbidden list would be reported as a missing permission.
         """
         client, missing = self._context.client, ""
         try:
@@ -212,8 +211,8 @@ class OpenWatches:
         before = self._denied.get(scope)
         delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
         self._denied[scope] = _Denied(self._context.monotonic() + delay, delay)
-        say = log.info if before is None else log.debug
-        say(
+        emit = log.info if before is None else log.debug
+        emit(
             "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
             scope,
             why,
@@ -224,7 +223,7 @@ class OpenWatches:
 
     def _begin(self, scope: Scope, opened: Opened) -> None:
         def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._on_news(opened, Ref(scope.resource, *name), new)
+            self._on_change(opened, Ref(scope.resource, *name), new)
 
         spec = WatchSpec(
             resource=scope.resource,
@@ -241,7 +240,10 @@ class OpenWatches:
 
 
 def needed(scope: Scope, served: Iterable[str] | None) -> list[Refusal]:
-    """The permissions that a wide scope takes, each as its refusal; `served` where not all are."""
+    """The permissions that a wide scope requires, each as its refusal.
+
+    `served`: the namespaces that the operator serves; empty or None: all.
+    """
     places = [scope.namespace] if scope.namespace else list(served or ()) or [""]
     group, plural = scope.resource.group, scope.resource.plural
     return [

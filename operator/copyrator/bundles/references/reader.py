@@ -1,7 +1,7 @@
-"""ConfigMaps and Secrets that Bundles name: watched, and read only when they changed.
+"""Reads ConfigMaps and Secrets that Bundles name, only when they changed.
 
-A watch delivers metadata only, and triggers a read. What GET returns is the truth, so a watch that
-is late, forbidden, or beyond the bound only costs time, never correctness.
+Watches deliver metadata only, and trigger a read. Content always comes from GET, so a watch that is
+late, forbidden or beyond the limit delays an update and does nothing worse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from copyrator.signatures.model import Requirement
 
 
 class MissingReferenceError(Exception):
-    """An object that the spec names doesn't exist, or isn't as required."""
+    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
 
     def __init__(
         self, message: str, reason: BundleReason = BundleReason.AUTHENTICATION_FAILED
@@ -62,7 +62,7 @@ _ANONYMOUS: Final = Access()
 
 
 TakeFiles = Callable[[Mapping[str, bytes]], Awaitable[None]]
-"""Takes the files of a values source, by their names."""
+"""Is called with the files of a values source, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Known:
 
 
 class References:
-    """Reads for all Bundles.
+    """Reads the objects that Bundles name.
 
     Attributes:
         watches: of all that they name.
@@ -89,25 +89,25 @@ class References:
         self.watches = ReferenceWatches(context, self._has_read)
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Watch exactly what the spec names now."""
+        """Watch the objects that the spec names now, and no others."""
         self.watches.follow(entry.key, references_of(spec))
 
     def forget(self, key: BundleKey) -> None:
-        """Release everything that is held for a Bundle."""
+        """Drop the watches and cached results of a deleted Bundle."""
         self.watches.follow(key, frozenset())
         self._values.pop(key, None)
         self._access.pop(key, None)
         self._signers.pop(key, None)
 
     def forget_all(self) -> None:
-        """Release everything."""
+        """End all watches, and drop all cached results."""
         self.watches.close()
         self._values.clear()
         self._access.clear()
         self._signers.clear()
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
-        """Hash of the Bundle's values; reads them only if one of them changed.
+        """The hash of the Bundle's values, None without values; reads them only if one changed.
 
         Raises:
             MissingReferenceError: a source that isn't optional doesn't exist.
@@ -116,7 +116,7 @@ class References:
         if not spec.values_from:
             return None
         known = self._values.get(entry.key)
-        if known is not None and self._still(known, _values_refs(spec)):
+        if known is not None and self._is_current(known, _values_refs(spec)):
             found: str | None = known.value
             return found
         return (await self.values(entry, spec))[0]
@@ -124,9 +124,10 @@ class References:
     async def values(
         self, entry: BundleEntry, spec: BundleSpec, take: TakeFiles | None = None
     ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
-        """Read the Bundle's values now, and their hash; raises as ``values_hash``.
+        """Read the Bundle's values; returns their hash and their file names.
 
-        ``take`` gets the files of each source; no more than one is in memory.
+        ``take`` is called with the files of each source, so that one source at a time is in memory.
+        Raises as ``values_hash``.
         """
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
@@ -165,7 +166,7 @@ class References:
             return _ANONYMOUS
         known = self._access.get(entry.key)
         shape = _shape(spec)
-        if known is not None and known.value[0] == shape and self._still(known, refs):
+        if known is not None and known.value[0] == shape and self._is_current(known, refs):
             cached: Access = known.value[1]
             return cached
         versions: list[str] = []
@@ -185,11 +186,11 @@ class References:
     async def requirement(
         self, entry: BundleEntry, spec: BundleSpec
     ) -> tuple[Requirement, tuple[str, ...]]:
-        """What ``spec.verify`` asks for, and its faults; reads keys only if they changed."""
+        """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
         assert spec.verify is not None
         refs = _verify_refs(spec)
         known = self._signers.get(entry.key)
-        if known is not None and known.value[0] == spec.verify and self._still(known, refs):
+        if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
             cached: tuple[Requirement, tuple[str, ...]] = known.value[1]
             return cached
         contents: dict[ObjectRef, Mapping[str, bytes] | None] = {}
@@ -204,12 +205,12 @@ class References:
         self._signers[entry.key] = _Known(refs, tuple(versions), (spec.verify, found))
         return found
 
-    def _still(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
-        """Whether what was read is certainly still current."""
+    def _is_current(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
+        """Whether a cached result is of the same objects at their current versions."""
         return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
-        """Whether all that is cached from an object for a Bundle is of that version."""
+        """Whether all results cached for a Bundle were read from that version of an object."""
         known = (self._values.get(key), self._access.get(key), self._signers.get(key))
         versions = [
             read
@@ -272,7 +273,7 @@ def _version(body: Mapping[str, Any] | None) -> str:
 
 
 def _shape(spec: BundleSpec) -> str:
-    """The other fields that decide how the Secrets are read."""
+    """The other fields of a spec by which Secrets are interpreted."""
     return f"{spec.registry} {spec.auth} {spec.ca_secret}"
 
 

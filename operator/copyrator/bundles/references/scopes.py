@@ -1,11 +1,11 @@
 """Which watches cover the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
 
-Each watch is a connection, so their scopes widen with the number of names: each object by its name,
-where the server filters; a namespace, where its Bundles name several; all namespaces, where even
-that would be many. A wide one delivers unrelated objects too, which are dropped on arrival.
+Each watch is a connection, so their scopes widen with the number of names: one object by its name,
+where the server filters; a namespace, where its Bundles name several; all namespaces, where there
+would be many of these. A wide watch delivers unrelated objects too, which are dropped on arrival.
 
-Where a wide one isn't granted, there are names and namespaces up to a bound, which namespaces share
-fairly: each gets its first watch before any gets a second. The rest is read at polls.
+Where a wide watch is forbidden, names and namespaces are watched up to a limit, which namespaces
+share fairly: each gets its first watch before any gets a second. Other objects are read at polls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one watch covers: one object, a namespace's, or, without a namespace, all of a kind."""
+    """What one watch covers: an object, a namespace's objects, or all of a kind."""
 
     resource: Resource
     namespace: str | None = None
@@ -77,9 +77,9 @@ def decide(
 
     Args:
         wanted: what Bundles name.
-        refused: wide scopes that aren't granted.
-        held: the open watches; a wide one stays until there are clearly fewer names, so that one
-            Bundle that is created and deleted changes nothing.
+        refused: wide scopes that are forbidden.
+        held: the open watches; a wide one is kept until there are clearly fewer names, so that
+            creating and deleting one Bundle opens and ends no watch.
     """
     everywhere = {
         Scope(resource)
@@ -108,7 +108,7 @@ def waiting(wanted: Mapping[Resource, Names], scopes: Container[Scope]) -> list[
 def _are_many(
     scope: Scope, names: Names, refused: Container[Scope], held: Container[Scope]
 ) -> bool:
-    """Whether a kind is to be watched in all namespaces."""
+    """Whether a kind is watched in all namespaces by one watch."""
     if scope in refused:
         return False
     watches = 0
@@ -127,7 +127,7 @@ def _of_namespace(
     refused: Container[Scope],
     held: Container[Scope],
 ) -> list[Scope]:
-    """What is to be watched in one namespace, the wide ones first."""
+    """The watches of one namespace, the wide ones first."""
     scopes: list[Scope] = []
     for resource, names in wanted.items():
         found = names.get(namespace, ())

@@ -1,4 +1,4 @@
-"""Reads the values of a Bundle within bounds of memory and time: one source after the other."""
+"""Reads the values of a Bundle, one source at a time, within limits of memory and time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ValuesReader:
         """Add the next source; returns its files.
 
         Raises:
-            ValuesTooLargeError: with it the values exceed a limit.
+            ValuesTooLargeError: the values exceed a limit with this source.
         """
         data: Mapping[str, str] = body.get("data") or {}
         self._keys += len(data)

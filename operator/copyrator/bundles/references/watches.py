@@ -1,7 +1,7 @@
-"""The known versions of the objects that Bundles name; requeues Bundles that read another one.
+"""The current versions of the objects that Bundles name; requeues Bundles that read another one.
 
-Of several watches that cover an object one counts: a new one takes over from an old one when its
-list was compared with what each Bundle has read.
+Where several watches cover an object, the events of one are used: a new watch replaces an old one
+when its list was compared with what each Bundle has read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Followed:
 
     version: str | None = None
     """None: not known; empty: the object doesn't exist."""
-    news: int = 0
+    changes: int = 0
     bundles: set[BundleKey] = field(default_factory=set)
 
 
@@ -45,12 +45,12 @@ class ReferenceWatches:
         self._has_read = has_read
         self._refs: dict[Ref, _Followed] = {}
         self._of_bundle: dict[BundleKey, frozenset[Ref]] = {}
-        self._open = OpenWatches(context, on_news=self._take, on_listed=self._synced)
+        self._open = OpenWatches(context, on_change=self._take, on_listed=self._synced)
 
     # --- for Bundles -----------------------------------------------------------------------------
 
     def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
-        """Watch exactly these for a Bundle, from soon on."""
+        """Watch these objects for a Bundle, and no others; the watches open a moment later."""
         before = self._of_bundle.get(key, frozenset())
         if refs == before:
             return
@@ -71,21 +71,21 @@ class ReferenceWatches:
         self._open.close()
 
     def is_current(self, ref: Ref, version: str) -> bool:
-        """Whether the current version is certainly this one; empty for no object."""
+        """Whether a watch shows that the current version is this one; empty: no object exists."""
         followed, opened = self._refs.get(ref), self._open.covering(ref)
         if followed is None or opened is None or opened.registration is None:
             return False
         return opened.registration.synced and followed.version == version
 
     def begin_read(self, ref: Ref) -> int:
-        """To be called before an object is read; its result is for `was_read`."""
+        """Call it before an object is read; pass the result to `was_read`."""
         followed = self._refs.get(ref)
-        return -1 if followed is None else followed.news
+        return -1 if followed is None else followed.changes
 
     def was_read(self, ref: Ref, version: str, begun: int) -> None:
-        """An object was read, or found missing (empty): events in the meantime take precedence."""
+        """Record the version that was read (empty: none exists), unless an event came since."""
         followed = self._refs.get(ref)
-        if followed is not None and followed.news == begun:
+        if followed is not None and followed.changes == begun:
             followed.version = version
 
     def count(self) -> Counter[str]:
@@ -102,7 +102,7 @@ class ReferenceWatches:
     # --- for watches ------------------------------------------------------------------------------
 
     def _take(self, opened: Opened, ref: Ref, new: Seen | None) -> None:
-        """Process an event of a watch, if the watch counts for the object already."""
+        """Process an event, if it is from the watch whose events are used for the object."""
         followed = self._refs.get(ref)
         if followed is None or self._open.covering(ref) is not opened:
             return
@@ -110,11 +110,11 @@ class ReferenceWatches:
         if version == followed.version or (version is None and followed.version == ""):
             return
         followed.version = version
-        followed.news += 1
-        self._wake(followed, ref)
+        followed.changes += 1
+        self._requeue(followed, ref)
 
     def _synced(self, scope: Scope, opened: Opened) -> None:
-        """A watch has listed everything: from now on it counts."""
+        """A watch has listed everything: use its events from now on, and compare its list."""
         if self._open.opened.get(scope) is not opened or opened.registration is None:
             return
         opened.listed = True
@@ -124,7 +124,7 @@ class ReferenceWatches:
         opened.task = asyncio.create_task(compare, name=f"compare {scope}")
 
     async def _compare(self, opened: Opened, refs: Iterable[Ref]) -> None:
-        """Compare a list with what Bundles have read. Events in the meantime are processed, too."""
+        """Compare a list with what Bundles have read; events are processed meanwhile."""
         time_slice = TimeSlice()
         for ref in refs:
             await time_slice.pause()
@@ -136,8 +136,8 @@ class ReferenceWatches:
                 followed.version = found.resource_version
             elif followed.version:  # deleted, or named too late for this list: to be read
                 followed.version = None
-                followed.news += 1
-            self._wake(followed, ref)
+                followed.changes += 1
+            self._requeue(followed, ref)
         opened.compared = True
         self._open.retire()
 
@@ -150,7 +150,7 @@ class ReferenceWatches:
             if scope.name in (None, name)
         ]
 
-    def _wake(self, followed: _Followed, ref: Ref) -> None:
+    def _requeue(self, followed: _Followed, ref: Ref) -> None:
         """Requeue the Bundles that have read another version."""
         for key in followed.bundles:
             if not self._has_read(key, ref, followed.version):

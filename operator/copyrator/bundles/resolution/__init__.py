@@ -1,1 +1,1 @@
-"""Which version a registry has for a Bundle: when it is asked, and what of its answers counts."""
+"""Which version a registry has for a Bundle: when it is polled, and how answers are used."""

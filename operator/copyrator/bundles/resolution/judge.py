@@ -1,4 +1,4 @@
-"""Judges versions by the version gates: those of a registry, what is deployed, what is planned."""
+"""Evaluates the version gates for a registry's versions, the deployed and the planned one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from copyrator.bundles.resolution.questions import Questions
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges versions for one Bundle.
+    """Evaluates the version gates of one Bundle.
 
     Raises:
         PendingError: by each method, while signatures aren't known yet.
@@ -44,21 +44,21 @@ class Judge:
     asked: Asked = NOTHING_ASKED
     sources: Sources = NO_SOURCES
     values_hash: str | None = None
-    """Of the values that would be deployed."""
+    """The hash of the values that would be deployed."""
 
     @property
     def is_gated(self) -> bool:
-        """Whether a version gate judges the Bundle's versions."""
+        """Whether the Bundle has a version gate."""
         return self.gates.judge_versions(self._spec)
 
     def judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
-        """The verdicts of the version gates."""
+        """The version gates' verdicts on a candidate, and Held where one of them objects."""
         facts = self._facts(candidate)
         results = gates.judge(self.gates.version, self._spec, candidate, facts, self.now)
         return results, gates.held(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
-        """The resolution, with what is true now of what is deployed and what a plan waits for."""
+        """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         if self._spec.promote_from:
             found = self._with_promotion(replace(found, soaked=self.sources.digests))
         return self._with_trust(found) if self.asked else found
@@ -74,7 +74,7 @@ class Judge:
         )
 
     def _occasion(self, candidate: Candidate) -> Occasion:
-        """Why it would be deployed."""
+        """The occasion on which it would be deployed."""
         entry = self._entry
         wanted = state.Wanted(
             version=candidate.version,
@@ -96,7 +96,7 @@ class Judge:
         return signature.verdict(self.asked, digest, answer.judgement)
 
     def _with_promotion(self, found: Resolution) -> Resolution:
-        """A plan waits only as long as its version may still be promoted."""
+        """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
         plan = plan_due.awaited(self._entry.status)
         candidate = Candidate(plan.version or "", plan.digest or "")
         if not candidate.digest or candidate.digest == found.digest or found.error is not None:
@@ -107,7 +107,10 @@ class Judge:
         return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
 
     def _with_trust(self, found: Resolution) -> Resolution:
-        """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
+        """The resolution with the verdicts on the signatures of the deployed and planned versions.
+
+        They are judged by the present requirements.
+        """
         status = self._entry.status
         there, plan = status.deployed, plan_due.awaited(status)
         verdicts = {

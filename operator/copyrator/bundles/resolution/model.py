@@ -1,4 +1,4 @@
-"""What was found in a registry for a Bundle."""
+"""The result of polling a registry for a Bundle."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Resolution:
     """A tag and its digest, or why there is none: an error, or ``unresolved``."""
 
     tag: str = ""
-    """With ``unresolved`` it is the deployed one, where that can be deployed again; else empty."""
+    """With ``unresolved`` the deployed tag, where it can be deployed again; else empty."""
     digest: str = ""
     rejected: tuple[Rejected, ...] = ()
     """The tags that a range rejected."""
     unresolved: Unresolved | None = None
     inherited: bool = False
-    """Of the tag that the original operator deployed; no digest where that has changed since."""
+    """The tag is what the original operator deployed; without digest where it changed since."""
     error: RegistryError | None = None
     results: tuple[Result, ...] = ()
-    """What the version gates say of this version."""
+    """The version gates' verdicts on this version."""
     held: Held | None = None
     """The newest version that they hold back."""
     deployed: Verification | None = None
-    """Whether the signatures of what is deployed are trusted; None where none are asked for."""
+    """Whether the signatures of what is deployed are trusted; None where none are required."""
     chosen: Verification | None = None
     """The same of this version."""
     plan_refused: bool = False
-    """The version of the plan that waits isn't trusted any more."""
+    """The version of the waiting plan is no longer trusted, or no longer promoted."""
     seen: tuple[Candidate, ...] = ()
-    """The versions that were judged and that tags name now."""
+    """The versions that were evaluated, with the digests that their tags have now."""
     soaked: frozenset[str] = frozenset()
     """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""

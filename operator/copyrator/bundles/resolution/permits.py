@@ -1,4 +1,4 @@
-"""Permits for requests to registries: a namespace's, and a host's within it."""
+"""Limits on requests to registries: for each namespace, and for each host within it."""
 
 from __future__ import annotations
 

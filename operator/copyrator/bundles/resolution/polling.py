@@ -1,6 +1,6 @@
 """When a registry is polled for a Bundle.
 
-A push brings the next poll forward, and has no other effect.
+A push notification brings the next poll forward; it has no other effect.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from copyrator.oci.notifications import Push, canonical
 from copyrator.workqueue.outcome import Priority
 
 SHARING: Final = 1.0
-"""Seconds by which an answer may be older than a changed spec: Bundles made together share one
-request.
+"""Seconds by which an answer may be older than a changed spec, so that Bundles that are created
+together share one request.
 """
 ERROR_SHARING: Final = 5.0
 """The same after a failed poll: less than the shortest retry."""
 PATIENCE: Final = 3.0
 """Seconds after which the status reports that a registry hasn't answered."""
 SETTLED: Final = 2.0
-"""Seconds after which a registry's tag has the pushed digest: distribution sends the notification
-before it sets the tag, so that the first answer may be the old one.
+"""Seconds after a push until a second poll: distribution sends the notification before it sets the
+tag, so the first answer may have the old digest.
 """
 
 _NONE: Final[Mapping[str | None, set[str | None]]] = {}
-"""Of a repository that no push names; never changed."""
+"""The tags of a repository that no push names; never changed."""
 
 
 class Resolutions:
-    """Polls registries for Bundles, and requeues the Bundles when there is an answer."""
+    """Polls registries for Bundles, and requeues the Bundles when the answer arrives."""
 
     def __init__(self, context: Context, writer: StatusWriter, polls: Polls) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class Resolutions:
         desired: DesiredVersion,
         asked: Asked,
     ) -> Resolution | None:
-        """The resolution if one is due and known; else the Bundle is requeued in time."""
+        """The resolution if a poll is due and answered; else None, and the Bundle is requeued."""
         if not self._is_wanted(entry, spec, desired):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
@@ -79,21 +79,21 @@ class Resolutions:
         )
         resolution = Resolver(questions, judge).resolve()
         if resolution is None:
-            await self._mention_silence(entry, spec)
+            await self._report_unanswered(entry, spec)
         return resolution
 
-    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
-        """The answer to what was due since then has been handled."""
+    def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> None:
+        """Record that the answer to the poll that was due since then was handled."""
         memory = self._context.memory(entry.key)
-        if memory.asked_since == asked_since:  # else a push arrived meanwhile
+        if memory.asked_since == asked_since:  # else a push arrived since
             memory.asked_since = None
         if memory.again is not None:
-            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
+            self._context.requeue_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
-        """At the next slot; sooner where the tag may be pushed soon."""
+        """Set the next poll to the next slot; sooner where a tag or signature is awaited."""
         memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
         if (
             resolution.unresolved is not None
@@ -130,9 +130,9 @@ class Resolutions:
             )
         else:
             again = self._context.again_at(entry.key)
-            comes_of_age = age.next_look(entry.status, spec, now) if spec.min_age else None
+            comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
-            self._context.wake_at(
+            self._context.requeue_at(
                 entry.key, slot, retry, entry.judge_at, again, comes_of_age, promoted
             )
             return False
@@ -140,33 +140,33 @@ class Resolutions:
         return True
 
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
-        """Whether a gate's verdict has changed by itself since the gates were asked."""
+        """Whether a gate's verdict has changed by the time alone since the last evaluation."""
         at, last = entry.judge_at, self._context.memory(entry.key).judged_at
-        if spec.min_age and age.has_come(entry.status, spec, last, now):
+        if spec.min_age and age.has_matured(entry.status, spec, last, now):
             return True
         if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
             return True
         return _is_past(at, now) and (last is None or (at is not None and last < at))
 
     def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
-        """Whether another version's soak has ended since; a new process finds it out."""
+        """Whether a version's soak has ended since the last evaluation (None: there was none)."""
         sources = promotions.sources(self._context.bundles, spec, self._context.seen())
         return last is None or promotion.has_ended(spec, sources, last, now)
 
     def next_promotion(self, spec: BundleSpec, now: datetime) -> datetime | None:
-        """When the next version has been deployed for long enough in the Bundles that are named."""
+        """When the soak of the next version ends in the Bundles of ``spec.promoteFrom``."""
         sources = promotions.sources(self._context.bundles, spec, self._context.seen())
         return promotion.next_end(spec, sources, now)
 
     def _slot(self, entry: BundleEntry) -> datetime | None:
-        """The next regular poll: its slot, but not while the Bundle is being edited."""
+        """The time of the next regular poll; later while the Bundle is being edited."""
         memory = self._context.memory(entry.key)
         if memory.next_poll is None or memory.changed_at is None:
             return memory.next_poll
         idle = timedelta(seconds=self._context.settings.timer_idle)
         return max(memory.next_poll, memory.changed_at + idle)
 
-    async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    async def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Report in the status of a new spec that the registry hasn't answered yet."""
         if entry.observed_generation == entry.generation:
             return
@@ -174,14 +174,14 @@ class Resolutions:
         asked_at = self._context.memory(entry.key).asked_at or now
         patience = asked_at + timedelta(seconds=PATIENCE)
         if now < patience:
-            self._context.wake_at(entry.key, patience)
+            self._context.requeue_at(entry.key, patience)
             return
         verdict = ready_conditions.polling(spec.reference, spec.version)
         await self._writer.write(entry, entry.status, verdict, decided=False)
 
 
 def _awaits_signature(resolution: Resolution) -> bool:
-    """Whether a version may be deployed as soon as it is signed."""
+    """Whether a version isn't deployed because of its signatures."""
     held = resolution.held
     return held is not None and any(
         one.gate == signature.NAME and one.objects for one in held.results
@@ -197,14 +197,15 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
 
 
 def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
-    """Require an answer newer than this moment for every Bundle that a push may concern.
+    """Poll at once for every Bundle that a push may concern; returns their number.
 
-    One pass over all Bundles, however many pushes a payload names; returns how many are polled.
+    Answers to earlier requests aren't accepted. It takes one pass over all Bundles, however many
+    pushes a payload has.
     """
     pushed: dict[str, dict[str | None, set[str | None]]] = {}
     for push in pushes:
         pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
-    count, now = 0, context.monotonic()  # the same for all, so that they share their questions
+    count, now = 0, context.monotonic()  # one time for all, so that they share their questions
     for entry in context.bundles if pushed else ():
         spec = entry.spec
         if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
@@ -220,7 +221,7 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
 
 
 def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
-    """Whether one of the tags, of which None is any, may fit the Bundle's spec."""
+    """Whether one of the tags may match the Bundle's spec; None is any tag."""
     if None in tags:
         return True
     try:

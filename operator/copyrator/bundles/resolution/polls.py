@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
 KEEP_TRUSTED: Final = 24 * 3600.0
-"""The same for a digest that is trusted: it isn't asked again before."""
+"""The same for a digest with a trusted signature, which isn't read again before."""
 GATHER: Final = 0.1
-"""Seconds that a tag list waits for other Bundles that select from it."""
+"""Seconds that the request of a tag list is delayed, so that more Bundles share it."""
 
 _NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
-"""Of all questions for a tag; never changed."""
+"""The choices of an answer about a tag; never changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class SignatureQuestion:
-    """Whether the signatures of this digest satisfy what is asked, with this credential."""
+    """Whether this digest's signatures satisfy the requirements; read with this credential."""
 
     repository: Repository
     digest: str
@@ -92,12 +92,12 @@ class _Pending:
     asked_at: float
     waiting: set[BundleKey] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
-    """Those for which a permit is requested; the first one's is used."""
+    """The namespaces that wait for a permit; the first permit is used."""
     sent: bool = False
 
 
 class Polls:
-    """Shared questions. ``answered`` is called for each Bundle that waits for one."""
+    """Sends each question once; calls ``answered`` for every Bundle that waits for its answer."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Polls:
         self._answers: dict[AnyQuestion, Answer] = {}
         self._pending: dict[AnyQuestion, _Pending] = {}
         self._criteria: dict[Listing, dict[Criteria, float]] = {}
-        """What is selected from each list, and when (monotonic) it was last requested."""
+        """The criteria for each list, and the monotonic seconds of their last use."""
         self._permits = PollPermits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
@@ -126,7 +126,7 @@ class Polls:
     def ask(self, key: BundleKey, question: Question, not_before: float) -> Answer | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
-        Then ``answered(key)`` is called when one arrives, and the Bundle has to call again.
+        After None ``answered(key)`` is called when the answer arrives; call this again then.
         """
         answer = self._answers.get(question)
         if answer is not None and answer.asked_at >= not_before:
@@ -139,7 +139,8 @@ class Polls:
     ) -> Answer | None:
         """The same for signatures.
 
-        A digest that is trusted stays so until what that rests on ends; others are asked again.
+        A trusted digest is trusted until the verdict's end (a certificate's, for example); the
+        signatures of others are read again.
         """
         answer = self._answers.get(question)
         found = answer.judgement if answer is not None else None
@@ -155,8 +156,8 @@ class Polls:
     ) -> Answer | None:
         """The same for a choice from a whole tag list.
 
-        A list is read once for all criteria that were requested lately, and not kept: criteria that
-        are new while its pages are read wait for another list.
+        A list is read once for all criteria in use, and isn't kept: criteria that are added while
+        its pages are read wait for the next list.
         """
         self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
         answer = self._answers.get(listing)
@@ -195,7 +196,7 @@ class Polls:
         *,
         has_permit: bool,
     ) -> None:
-        """Send a request when the namespace has a permit, unless another one has sent it first."""
+        """Send a request when the namespace has a permit, unless another namespace has sent it."""
         if not has_permit:
             await self._permits.acquire(tenant_and_host)
         try:
@@ -239,7 +240,7 @@ class Polls:
             self._answered(key)
 
     async def _judge(self, question: SignatureQuestion, namespace: str) -> Judgement:
-        """Read the signatures, and judge them in a thread: hostile ones take long."""
+        """Read the signatures, and judge them in a thread: hostile ones take much time."""
         asked = question.asked.requirements
         async with self._finds.place(namespace):
             found = await self._signatures.find(
@@ -252,7 +253,7 @@ class Polls:
         return judged
 
     async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
-        """Add every tag of a list to all selections; a partial list raises, selecting nothing."""
+        """Add every tag of a list to all selections; a partial list raises, without a choice."""
         selections: dict[Criteria, TagSelection] | None = None
 
         async def consider(tags: list[str]) -> None:
@@ -295,7 +296,7 @@ def _is_trusted(answer: Answer) -> bool:
 
 
 def _judged(found: Found, asked: Sequence[Requirement], now: datetime) -> Judgement:
-    """Judge signatures; loads cryptography (13 MB), which only those need who ask for them."""
+    """Judge signatures; loads cryptography (13 MB), which isn't needed without signatures."""
     from copyrator.signatures.judge import judge  # noqa: PLC0415
 
     return judge(found, asked, now)

@@ -14,12 +14,12 @@ from copyrator.oci.reference import Repository
 
 
 class PendingError(Exception):
-    """An answer of the registry is pending; the Bundle is requeued when it is there."""
+    """An answer of the registry is pending; the Bundle is requeued when it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions for one Bundle; each answer is as new as ``since`` (monotonic).
+    """Questions for one Bundle; answers are to requests sent at ``since`` (monotonic) or later.
 
     Raises:
         PendingError: by each method, while the answer is pending.
@@ -42,7 +42,7 @@ class Questions:
         return _known(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
     def signatures(self, digest: str, asked: Asked) -> Answer:
-        """Whether the signatures of a digest satisfy what is asked."""
+        """Whether the signatures of a digest satisfy the requirements."""
         question = SignatureQuestion(self._repository, digest, asked, self.access.credential)
         return _known(self.polls.judgement(self.entry.key, question, self.since))
 

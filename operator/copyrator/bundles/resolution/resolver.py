@@ -58,7 +58,7 @@ class Resolver:
         return Resolution(tag, answer.digest or "", error=answer.error)
 
     def _keeps(self, tag: str) -> bool:
-        """Whether it is the deployed one. Reads the status, which most polls do without."""
+        """Whether it is the deployed tag. Parses the status, which most polls don't need."""
         return deployed_tag(self._entry.status, self._spec.reference) == tag
 
     def _range(self, version: VersionRange) -> Resolution:
@@ -79,7 +79,7 @@ class Resolver:
     def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
         """Tags of remembered candidates below these, the highest first.
 
-        There are some where so many were pushed since that only the highest are listed.
+        Needed where more tags match than a choice lists: a remembered one may be beyond them.
         """
         if len(tags) < MAX_CANDIDATES:
             return ()
@@ -90,8 +90,8 @@ class Resolver:
     ) -> Resolution:
         """The first of these tags, the highest first, that passes the version gates.
 
-        Of a tag that names a new digest the former ones may pass, too. Where none passes, what is
-        deployed stays, as long as it fits the spec and passes itself.
+        Former digests of a tag are evaluated too. Where none passes, the result is what is
+        deployed, as long as it fits the spec and passes itself.
         """
         held_back: list[Held] = []
         seen: list[Candidate] = []
@@ -115,11 +115,11 @@ class Resolver:
         return replace(found, seen=tuple(seen))
 
     def _passing(self, named: Candidate, held_back: list[Held]) -> Resolution | None:
-        """The newest of a tag's digests that passes, to be deployed; None where none does.
+        """The newest digest of a tag that passes the gates; None where none does.
 
         Args:
-            named: what the tag names now; its former digests must still be in the registry.
-            held_back: those that don't pass are added.
+            named: the tag's present digest; a former one must still be in the registry.
+            held_back: digests that don't pass are appended to it.
         """
         for one in (named, *age.older(self._entry.status, named)):
             results, held = self.judge.judge(one)
@@ -150,7 +150,7 @@ class Resolver:
     def _nothing(
         self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
     ) -> Resolution:
-        """What is deployed still fits the spec, and is requested by its digest."""
+        """The resolution without a match; where ``keeps``, with what is deployed, by its digest."""
         there = self._entry.status.deployed
         if not keeps or there.digest is None:
             return Resolution(rejected=rejected, unresolved=unresolved)
@@ -188,7 +188,7 @@ class Resolver:
 
 
 def _with(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
-    """The tags that weren't chosen, with those that a gate holds back."""
+    """The rejected tags together with those that a gate holds back."""
     ours = {one.candidate.version: one.objection.reason for one in reversed(held_back)}
     listed = (Rejected(version=tag, reason=reason) for tag, reason in reversed(ours.items()))
     return (*listed, *rejected)[:MAX_REJECTED]

@@ -17,7 +17,7 @@ _NAMED: Final = 5
 
 
 def drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
-    """The condition; None where nobody asks for drift."""
+    """The condition; None without ``spec.drift``."""
     drift = status.drift
     if not spec.drift.is_asked:
         return None
@@ -55,7 +55,7 @@ def _drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
 
 
 def verb(status: BundleStatus) -> str:
-    """That fits ``objects``."""
+    """The verb for ``objects``: has or have."""
     return "has" if status.drift.count == 1 else "have"
 
 

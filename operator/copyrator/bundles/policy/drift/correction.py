@@ -18,7 +18,7 @@ from copyrator.bundles.policy.drift import due as drift_due
 from copyrator.bundles.policy.drift.record import is_same
 
 MOST_CORRECTIONS: Final = 2
-"""Of the same drift: then something else changes the objects each time."""
+"""Corrections of the same drift; then something else changes the objects each time."""
 
 
 def plan_of(status: BundleStatus, job: str | None) -> PlanStatus | DriftCheck | None:
@@ -29,9 +29,9 @@ def plan_of(status: BundleStatus, job: str | None) -> PlanStatus | DriftCheck | 
 
 
 def is_recurring(status: BundleStatus) -> bool:
-    """Whether drift came back after so many corrections that no more are made.
+    """Whether the same drift was found after MOST_CORRECTIONS corrections, so that no more is made.
 
-    It isn't known until the last of them has been checked.
+    False until the check after the last correction has ended.
     """
     drift = status.drift
     return (
@@ -45,7 +45,7 @@ def is_recurring(status: BundleStatus) -> bool:
 def is_asked(status: BundleStatus, spec: BundleSpec) -> bool:
     """Whether what the last check found is to be corrected now.
 
-    An attempt that began after it may have changed that; and a signature is asked for again.
+    Not where an attempt began since, which may have changed it, or the signature isn't trusted.
     """
     drift = status.drift
     plan = plan_of(status, drift.found_job)

@@ -1,7 +1,7 @@
-"""When what is deployed is checked for drift, and what keeps it from being compared. Pure.
+"""When what is deployed is checked for drift, and what prevents a check. Pure.
 
-Each Bundle's checks have times of their own, spread over the interval by its uid: multiples of the
-interval plus a phase. So no time has to be stored, and a restart moves none.
+A Bundle's checks are at multiples of the interval plus a phase, which is derived from its uid to
+spread all checks. So no time has to be stored, and a restart changes none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.policy.plans.due import content_of
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
-"""After a deploy: what has drifted until a later baseline was made is part of it, unseen."""
+"""Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one
+is part of it, and isn't found."""
 HINDRANCES: Final = frozenset(
     {
         BundleReason.SUSPENDED,
@@ -27,7 +28,7 @@ HINDRANCES: Final = frozenset(
         DriftReason.NOT_AS_DEPLOYED,
     }
 )
-"""Reasons for which nothing is compared now, whatever the last check found."""
+"""Reasons for which no check is made, independent of the last check's result."""
 AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -40,21 +41,21 @@ class Hindrance:
 
 
 def needs_baseline(spec: BundleSpec) -> bool:
-    """Whether what is deployed is planned once after its deploy."""
+    """Whether a plan of what is deployed is made after each deploy, as the baseline."""
     return spec.drift.is_asked or spec.approval.mode is ApprovalMode.ON_RISK
 
 
 def has_baseline(status: BundleStatus) -> bool:
-    """Whether the baseline is of what is deployed."""
+    """Whether the baseline was made of what is deployed now."""
     return status.deployed.digest is not None and (
         content_of(status.baseline) == content_of(status.deployed)
     )
 
 
 def is_broken_off(status: BundleStatus) -> bool:
-    """Whether the last attempt was a correction that wasn't made, or not to its end.
+    """Whether the last attempt was a correction that was interrupted.
 
-    Another check tells what is left to correct, so it isn't tried again as a deploy is.
+    It isn't retried as a deploy is: another check finds what is left to correct.
     """
     attempted = status.attempted
     return bool(attempted.correction) and attempted.outcome == Outcome.INTERRUPTED
@@ -63,7 +64,7 @@ def is_broken_off(status: BundleStatus) -> bool:
 def hindrance(
     status: BundleStatus, spec: BundleSpec, spec_hash: str, values_hash: str | None
 ) -> Hindrance | None:
-    """What keeps the deployed digest from being planned, with these values."""
+    """Why the deployed digest can't be planned with these values; None where it can be."""
     there, attempted = status.deployed, status.attempted
     if spec.suspend:
         return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
@@ -82,9 +83,9 @@ def hindrance(
 
 
 def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> datetime | None:
-    """When the next check begins if the values stay as they are; AT_ONCE: now.
+    """When the next check is due if the values don't change; AT_ONCE: now.
 
-    None while one is running, and where none is needed or possible.
+    None while a check is running, and where none is needed or possible.
     """
     is_running = status.drift.check.outcome == PlanOutcome.RUNNING
     if is_running or not needs_baseline(spec):
@@ -97,7 +98,7 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
-    """At once; again with doubling delays while it would prove something, then regularly."""
+    """When the baseline is made: at once, with retries within PROVEN_WITHIN, then regularly."""
     check = status.drift.check
     began = parse_time(check.started_at)
     has_failed = check.outcome == PlanOutcome.FAILED
@@ -123,7 +124,7 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
 
 
 def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime) -> datetime:
-    """What was found may have been corrected: at once, or after the delay of a retry."""
+    """When the check after a correction is due: at once, or after the delay of a retry."""
     if not is_broken_off(status):
         return AT_ONCE
     again = parse_time(status.attempted.next_retry_at)
@@ -133,9 +134,9 @@ def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime)
 
 
 def next_slot(uid: str, interval: float, after: datetime) -> datetime:
-    """The first of a Bundle's times after a moment.
+    """The first of a Bundle's check times after a moment.
 
-    Whole seconds, as times in a status are: a check isn't due again in the second of its beginning.
+    In whole seconds, as in a status, so that no check is due again in the second of its beginning.
     """
     period = max(int(interval), 1)
     phase = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period
@@ -144,7 +145,7 @@ def next_slot(uid: str, interval: float, after: datetime) -> datetime:
 
 
 def slots_between(uid: str, interval: float, after: datetime, until: datetime) -> int:
-    """How many of a Bundle's times are after ``after``, and not after ``until``."""
+    """The number of a Bundle's check times after ``after``, up to ``until``."""
     if until <= after:
         return 0
     first = next_slot(uid, interval, after)
@@ -152,9 +153,9 @@ def slots_between(uid: str, interval: float, after: datetime, until: datetime) -
 
 
 def is_regular(status: BundleStatus, spec: BundleSpec, uid: str, began: str | None) -> bool:
-    """Whether a check that began then isn't the one that follows a correction at once.
+    """Whether a check that began then was a scheduled one, not the one right after a correction.
 
-    One of the Bundle's times has passed since the last attempt.
+    It was if one of the Bundle's check times has passed since the last attempt.
     """
     then, ended = parse_time(began), parse_time(status.attempted.finished_at)
     if then is None or ended is None:

@@ -1,7 +1,7 @@
-"""What has drifted: the operations of a plan beyond those that a chart has every time. Pure.
+"""What has drifted: the operations of a plan beyond those that every plan of the chart has. Pure.
 
 The plan is of exactly what is deployed. Hooks and random values are in each plan, also right after
-a deploy; so what is compared with is the plan that was made then, the baseline.
+a deploy; so it is compared with the plan that was made then, the baseline.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _HOOK_TYPES: Final = {
     OperationType.CREATE: OperationType.RECREATE,
     OperationType.RECREATE: OperationType.CREATE,
 }
-"""A hook's object is created where it was cleaned up, else recreated."""
+"""A hook's object is created where it was deleted after its run, else recreated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a check found beyond the baseline and what is ignored."""
+    """The operations that a check found, without those of the baseline and ignored ones."""
 
     drifted: tuple[Operation, ...] = ()
     unseen: tuple[Operation, ...] = ()
@@ -37,7 +37,7 @@ def findings(
     Args:
         operations: the plan's ``effects``.
         baseline: those of the plan made right after the deploy.
-        drift: says what is ignored.
+        drift: names the objects that are ignored.
     """
     usual = set(baseline)
     usual |= {

@@ -32,20 +32,20 @@ from copyrator.bundles.policy.plans.operations import (
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """What the Job of a check found."""
+    """The plan that the Job of a check made."""
 
     plan: Plan
     missing_namespace: str | None
-    """The release's namespace, where it doesn't exist."""
+    """The name of the release's namespace where it doesn't exist, else None."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """All that a deploy would do."""
+        """All operations of a deploy."""
         return effects(self.plan, self.missing_namespace)
 
 
 def next_number(status: BundleStatus) -> int:
-    """Of the check that is begun next."""
+    """The number of the next check."""
     return (status.drift.check.number or 0) + 1
 
 
@@ -67,13 +67,13 @@ def begun(status: BundleStatus, target: Target, job: str, now: datetime) -> Bund
 
 
 def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
-    """The status with what keeps the check's Job from its end; without it where nothing does."""
+    """The status with the message why the check's Job makes no progress; None removes it."""
     check = replace(status.drift.check, message=message)
     return replace(status, drift=replace(status.drift, check=check))
 
 
 def broken_off(status: BundleStatus) -> BundleStatus:
-    """The status without a check that runs: it is begun anew when it is due."""
+    """The status without the running check; another one begins when it is due."""
     check = status.drift.check
     if check.outcome != PlanOutcome.RUNNING:
         return status
@@ -81,7 +81,7 @@ def broken_off(status: BundleStatus) -> BundleStatus:
 
 
 def switched_off(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
-    """The status without what nobody asks for any more."""
+    """The status without drift and baseline, where the spec doesn't require them any more."""
     drift = status.drift
     if not drift_due.needs_baseline(spec):
         drift = DriftStatus(check=DriftCheck(number=drift.check.number))
@@ -92,13 +92,13 @@ def switched_off(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 
 
 def failed(status: BundleStatus, reason: str, message: str) -> BundleStatus:
-    """The status where a check had no result. It is made again at its next time."""
+    """The status where a check had no result; the next one is at the next check time."""
     check = replace(status.drift.check, outcome=PlanOutcome.FAILED, reason=reason, message=message)
     return unknown(replace(status, drift=replace(status.drift, check=check)), reason, message)
 
 
 def unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
-    """The status where the last check didn't tell whether something drifted."""
+    """The status where the last check couldn't determine whether something drifted."""
     drift = replace(
         status.drift,
         verdict=DriftVerdict.UNKNOWN,
@@ -136,7 +136,7 @@ def made(status: BundleStatus, found: CheckedPlan, seal: str | None, now: dateti
 
 
 def based(status: BundleStatus, now: datetime) -> BundleStatus:
-    """The status whose check, which has ended, is the baseline."""
+    """The status with the ended check as the baseline."""
     check, there = status.drift.check, parse_time(status.deployed.time)
     began = parse_time(check.started_at) or now
     unproven = there is None or began - there > drift_due.PROVEN_WITHIN
@@ -161,14 +161,14 @@ def based(status: BundleStatus, now: datetime) -> BundleStatus:
 def judged(
     status: BundleStatus, found: Findings, job: str, now: datetime, *, is_regular: bool
 ) -> BundleStatus:
-    """The status with the verdict of a plan of what is deployed.
+    """The status with the verdict on a plan of what is deployed.
 
     Args:
-        status: has the baseline with which it was compared.
-        found: beyond that.
-        job: made the plan.
+        status: with the baseline that the plan was compared with.
+        found: the operations beyond the baseline.
+        job: the name of the Job that made the plan.
         now: becomes the time of the check.
-        is_regular: it isn't the check that follows a correction at once.
+        is_regular: whether it was a scheduled check, not the one right after a correction.
     """
     before, stamp = status.drift, format_time(now)
     objects = tuple(str(one) for one in found.drifted)
@@ -195,15 +195,15 @@ def judged(
 def _blind(unseen: Sequence[Operation]) -> str:
     more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
     return (
-        f"{unseen[0]}{more} can't be compared: their dry runs were refused, which is not so right "
-        "after the deploy. The Job's log says why; check the permissions of its service account"
+        f"{unseen[0]}{more} can't be compared: their dry runs were refused, unlike right after "
+        "the deploy. The Job's log says why; check the permissions of its service account"
     )
 
 
 def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
     """Whether something that was corrected has drifted again.
 
-    Of more objects than are listed nothing is known, so they count as the same.
+    Objects beyond those that are listed are unknown, so they count as the same.
     """
     if len(drift.corrected) >= MAX_DRIFTED or len(objects) > MAX_DRIFTED:
         return bool(drift.corrected and objects)
@@ -211,9 +211,9 @@ def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
 
 
 def noted(status: BundleStatus, why: drift_due.Hindrance | None) -> BundleStatus:
-    """The status with what keeps drift from being compared now, or without it.
+    """The status with the reason why no check is made now; None removes it.
 
-    The last verdict isn't lost by it.
+    The last verdict is kept.
     """
     drift = status.drift
     if why is None:
@@ -225,10 +225,10 @@ def noted(status: BundleStatus, why: drift_due.Hindrance | None) -> BundleStatus
 
 
 def without_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
-    """The status without objects that ``spec.drift.ignore`` names since they were found."""
+    """The status without drifted objects that ``spec.drift.ignore`` names now."""
     drift = status.drift
     if not drift.objects or (drift.count or 0) > len(drift.objects):
-        return status  # the next check tells
+        return status  # the list isn't complete: the next check decides
     kept = tuple(one for one in drift.objects if not _ignored(one, spec))
     if len(kept) == len(drift.objects):
         return status
@@ -244,10 +244,10 @@ def _ignored(text: str, spec: BundleSpec) -> bool:
 
 
 def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
-    """Whether a plan in ``status.plan`` is judged as a check: it is of exactly what is deployed.
+    """Whether the plan in ``status.plan`` counts as a check: it is of exactly what is deployed.
 
     Args:
-        status: with the plan, which was made.
+        status: with the plan.
         attempt: the number of the newest attempt when it began.
     """
     plan = status.plan

@@ -1,7 +1,7 @@
-"""Gates: what stands between a version and its deploy. Pure.
+"""Gates: the checks that a version must pass before it is deployed. Pure.
 
-All have one shape. A version gate judges a version (a candidate: a tag and its digest); a moment
-gate judges the time of a deploy. What a gate needs to know is gathered before: it requests nothing
+All have one interface. A version gate judges a version (a candidate: a tag and its digest); a
+moment gate judges the time of a deploy. Their input is collected before: a gate sends no request
 and writes nothing, so equal facts give the same verdict in every process.
 """
 
@@ -25,7 +25,7 @@ MAX_CANDIDATES: Final = 50
 
 
 class Occasion(StrEnum):
-    """Why a version is judged; each gate says on which occasions it is asked."""
+    """Why a version is judged; each gate names the occasions on which it is evaluated."""
 
     NEW_DIGEST = "NewDigest"
     EDIT = "Edit"
@@ -35,9 +35,9 @@ class Occasion(StrEnum):
     FORCE = "Force"
     """The annotation forceAt, or ``status.forceUpdate: 1``."""
     RETRY = "Retry"
-    """A failed attempt is due again."""
+    """A failed attempt is retried."""
     INTERRUPTED = "Interrupted"
-    """An attempt that the infrastructure ended is made again."""
+    """An attempt that the infrastructure interrupted is repeated."""
     CORRECTION = "Correction"
     """What is deployed is deployed again, because it has drifted."""
 
@@ -54,14 +54,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a plan is made of."""
+    """The input of a plan."""
 
     version: str
     digest: str
     values_hash: str | None
     spec_hash: str
     job_hash: str
-    """Of everything else that the deploy's Job gets."""
+    """The hash of all other input of the deploy's Job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Passed:
     """The gate has no objection."""
 
     message: str = ""
-    """By what it passes, where that isn't evident."""
+    """Why it passes, where that isn't evident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Refused:
     reason: str
     message: str
     is_retried: bool = False
-    """What has to change isn't the spec: each poll asks again."""
+    """Something other than the spec has to change, so each poll evaluates the gate again."""
 
 
 Verdict = Passed | Waiting | Refused
@@ -99,7 +99,7 @@ _PASSED_OVER: Final = "a forced deploy passes over it"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What gates judge by, beside the spec and the candidate."""
+    """The input of gates beside the spec and the candidate."""
 
     status: BundleStatus
     occasion: Occasion
@@ -108,7 +108,7 @@ class Facts:
     signature: Verdict | None = None
     """The verdict on its signatures; None where it isn't known."""
     first_seen: datetime | None = None
-    """When this operator saw the candidate first; None: just now."""
+    """When this operator found the candidate first; None: just now."""
     sources: Sources = NO_SOURCES
     """The Bundles of ``spec.promoteFrom``."""
     unready: tuple[str, ...] = ()
@@ -118,26 +118,26 @@ class Facts:
 
     @property
     def is_requested(self) -> bool:
-        """A user asked for this deploy."""
+        """Whether a user requested this deploy."""
         return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
 
     def is_deployed(self, candidate: Candidate) -> bool:
-        """Whether this digest runs already: how it came to that isn't asked again."""
+        """Whether this digest is deployed already, so that a gate needn't judge it again."""
         return candidate.digest == self.status.deployed.digest
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: on which Bundles and occasions it is asked, and how it judges."""
+    """One gate: for which Bundles and occasions it is evaluated, and how it judges."""
 
     name: str
     """Its name in ``status.gates``."""
     concerns: Callable[[BundleSpec], bool]
-    """Whether the spec, or the operator's settings, ask for this gate."""
+    """Whether the spec, or the operator's settings, require this gate."""
     occasions: frozenset[Occasion]
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
-    is_standing: bool = True
-    """Whether a Bundle that it concerns says UpToDate while nothing waits."""
+    is_permanent: bool = True
+    """Whether a Bundle with it has the condition UpdatePending also while nothing waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Result:
     gate: str
     verdict: Verdict
     passed_over: Waiting | Refused | None = None
-    """Its objection, where a forced deploy passes over it; ``verdict`` is Passed then."""
+    """Its objection, where a forced deploy ignores it; ``verdict`` is Passed then."""
 
     @property
     def objects(self) -> bool:
@@ -157,7 +157,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A candidate that isn't deployed, with the verdicts of all gates that were asked."""
+    """A candidate that isn't deployed, with the verdicts of all gates that were evaluated."""
 
     candidate: Candidate
     results: tuple[Result, ...]
@@ -169,7 +169,7 @@ class Held:
 
     @property
     def is_final(self) -> bool:
-        """Whether a gate refuses, and polls won't change that."""
+        """Whether a gate refuses, and another poll can't change that."""
         return any(
             isinstance(one.verdict, Refused) and not one.verdict.is_retried for one in self.results
         )
@@ -182,32 +182,32 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """The gates that this operator has, in the order in which they are asked."""
+    """The gates of this operator, in the order in which they are evaluated."""
 
     version: tuple[Gate, ...] = ()
     moment: tuple[Gate, ...] = ()
 
     def any_of(self, spec: BundleSpec) -> bool:
-        """Whether the Bundle has a gate at all, but for those that come and go."""
+        """Whether the Bundle has a permanent gate; a freeze isn't one."""
         gates = (*self.version, *self.moment)
-        return any(gate.is_standing and gate.concerns(spec) for gate in gates)
+        return any(gate.is_permanent and gate.concerns(spec) for gate in gates)
 
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
-        """The verdicts of gates that the Bundle still has."""
+        """The recorded verdicts without those of gates that the Bundle no longer has."""
         names = {gate.name for gate in (*self.version, *self.moment) if gate.concerns(spec)}
         return tuple(one for one in found if one.name in names)
 
     def judge_versions(self, spec: BundleSpec) -> bool:
-        """Whether it has a gate that judges versions."""
+        """Whether the Bundle has a version gate."""
         return any(gate.concerns(spec) for gate in self.version)
 
 
 def judge(
     gates: Iterable[Gate], spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
 ) -> tuple[Result, ...]:
-    """Ask all gates that the spec asks for, in their order.
+    """Evaluate all gates that the spec requires, in order.
 
-    Those that a force passes over are asked too, so that it is known what they object to.
+    Those that a forced deploy ignores are evaluated too, so that their objections are recorded.
     """
     return tuple(
         _result(gate, spec, candidate, facts, now) for gate in gates if gate.concerns(spec)
@@ -232,7 +232,7 @@ def held(candidate: Candidate, results: tuple[Result, ...]) -> Held | None:
 
 
 def occasion(request: Request | None, deployed: str | None, digest: str) -> Occasion:
-    """Why a digest is deployed, where no attempt at it has failed."""
+    """The occasion on which a digest is deployed, where no attempt at it has failed."""
     if request is not None:
         forced = request.force_update or request.force_at is not None
         return Occasion.FORCE if forced else Occasion.REQUEST
@@ -240,7 +240,7 @@ def occasion(request: Request | None, deployed: str | None, digest: str) -> Occa
 
 
 def judged_next(found: Iterable[GateStatus]) -> datetime | None:
-    """When a verdict in the status changes by itself; the first of these times."""
+    """The first time at which a verdict in the status changes by itself; None where none does."""
     times = (parse_time(one.until) for one in found if one.state == GateState.WAITING)
     return min((time for time in times if time is not None), default=None)
 
@@ -269,6 +269,6 @@ def _record(result: Result) -> GateStatus:
 
 
 def _whole_second(moment: datetime) -> datetime:
-    """The moment or the next whole second: a status has no parts of a second."""
+    """The moment, rounded up to a whole second, as times in a status are."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)

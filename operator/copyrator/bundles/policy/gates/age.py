@@ -1,8 +1,8 @@
 """The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
 
-``status.candidates`` records when each digest was seen first, with ``spec.promoteFrom`` too. The
-digests of a tag that is pushed again and again are remembered too, so that the oldest of them, not
-the newest, is deployed when its time has come.
+``status.candidates`` records when each digest was seen first, with ``spec.promoteFrom`` too. All
+digests of a tag that is pushed repeatedly are remembered, so that the oldest of them, not the
+newest, is deployed when it is old enough.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from copyrator.bundles.policy.versions import read_tag
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
-    """When it was seen first; None where the status doesn't know it."""
+    """When it was seen first, by the status; None where the status doesn't have it."""
     return next(
         (parse_time(one.first_seen) for one in status.candidates if _of(one) == candidate), None
     )
@@ -46,7 +46,7 @@ def older(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
 
 
 def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) -> tuple[str, ...]:
-    """The tags of remembered candidates that aren't among these, the highest first."""
+    """The tags of remembered candidates except these, the highest first."""
     known = {one.version or "" for one in status.candidates} - set(tags)
     found = [candidate for tag in known if (candidate := read_tag(tag)) and admits(spec, tag)]
     deployed = deployed_tag(status, spec.reference) or ""
@@ -61,16 +61,16 @@ def remembered(
     now: datetime,
     soaked: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
-    """What ``status.candidates`` is after a poll; empty where nothing has to become old enough.
+    """``status.candidates`` after a poll; empty without ``minAge`` and ``promoteFrom``.
 
-    When it is full, the newest takes the place of the second newest: so a stream of pushes never
-    drives out those that become old enough first, nor those that stand elsewhere already.
+    When the list is full, the newest replaces the second newest: so frequent pushes never remove
+    those that become old enough first, nor those that are deployed in other Bundles already.
 
     Args:
         status: before the poll.
-        spec: must admit a version for it to be remembered.
-        seen: what the registry has, in any order.
-        now: when it was seen.
+        spec: versions that it doesn't admit aren't remembered.
+        seen: the registry's versions, in any order.
+        now: the time of the poll.
         soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
     """
     if not spec.min_age and not spec.promote_from:
@@ -91,12 +91,14 @@ def remembered(
     return tuple(kept)
 
 
-def has_come(status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
-    """Whether a candidate has become old enough since the gates were asked last."""
+def has_matured(
+    status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime
+) -> bool:
+    """Whether a candidate has become old enough since the last evaluation of the gates."""
     return any((last is None or last < end) and end <= now for end in _ends(status, spec))
 
 
-def next_look(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
+def next_check(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
     """When the next candidate becomes old enough; None where none does."""
     return min((end for end in _ends(status, spec) if end > now), default=None)
 
@@ -108,7 +110,7 @@ def _ends(status: BundleStatus, spec: BundleSpec) -> Iterator[datetime]:
 
 
 def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]:
-    """Without what is deployed, and what is older than that."""
+    """The candidates without what is deployed, and those that are lower or older than that."""
     tag = deployed_tag(status, spec.reference)
     kept: list[CandidateStatus] = []
     for one in status.candidates:
@@ -134,7 +136,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         return PASSED
     text = (
         f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
-        f"spec.minAge asks for {format_duration(spec.min_age)}"
+        f"spec.minAge requires {format_duration(spec.min_age)}"
     )
     return Waiting(BundleReason.TOO_YOUNG, text, until)
 

@@ -1,4 +1,4 @@
-"""The gate that asks for approval: what a deploy waits for, as far as its plan goes. Pure."""
+"""The gate of approval: a deploy waits for its plan, and for a decision about it. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
 
 def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
     status, target = facts.status, facts.target
-    assert target is not None, "a moment gate is asked about a deploy"
+    assert target is not None, "a moment gate judges a deploy"
     if _keeps_changing(status, target, spec) and not facts.is_requested:
         return Refused(
             BundleReason.PLAN_UNSTABLE,
@@ -65,14 +65,14 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
 
 def _planning(plan: PlanStatus, spec: BundleSpec, *, is_begun: bool) -> Waiting:
     if spec.suspend and not is_begun:
-        text = "nothing is planned while spec.suspend is true, unless it is asked for"
+        text = "nothing is planned while spec.suspend is true, unless a plan is requested"
         return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
-    said = plan.message if is_begun else None  # else it is of an earlier plan
-    return Waiting(BundleReason.PLANNING, said or _BEING_PLANNED)
+    message = plan.message if is_begun else None  # else it is of an earlier plan
+    return Waiting(BundleReason.PLANNING, message or _BEING_PLANNED)
 
 
 def _keeps_changing(status: BundleStatus, target: Target, spec: BundleSpec) -> bool:
-    """Whether deploys of the same ended so often because their plan had changed."""
+    """Whether deploys of the same input ended too often because their plan had changed."""
     attempted = status.attempted
     same = content_of(attempted) == content_of(target)
     changed = attempted.reason in (BundleReason.PLAN_CHANGED, BundleReason.PLAN_FAILED)
@@ -96,7 +96,7 @@ def _by(plan: PlanStatus) -> str:
 
 
 def summary(plan: PlanStatus) -> str:
-    """The plan in a few words: ``2 create, 1 delete; 1 risky``."""
+    """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
     found = plan.counts
     parts = (
         f"{number} {name}"
@@ -114,21 +114,21 @@ def summary(plan: PlanStatus) -> str:
 
 
 def planning(status: BundleStatus) -> BundleStatus:
-    """The status of a Bundle whose plan is begun; its gates were asked before."""
-    return _saying(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
+    """The status of a Bundle whose plan begins; its gates were evaluated before."""
+    return _with_verdict(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
 
 
 def paused(status: BundleStatus) -> BundleStatus:
-    """The status of a Bundle whose updates are off, so that nothing is planned."""
+    """The status of a Bundle whose updates are disabled, so that nothing is planned."""
     text = f"nothing is planned until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     waits = Waiting(BundleReason.AUTOUPDATE_DISABLED, text)
-    return _saying(status, waits, lambda gate: gate.reason == BundleReason.PLANNING)
+    return _with_verdict(status, waits, lambda gate: gate.reason == BundleReason.PLANNING)
 
 
-def _saying(
+def _with_verdict(
     status: BundleStatus, verdict: Waiting, replaces: Callable[[GateStatus], bool]
 ) -> BundleStatus:
-    """The status whose record of this gate, if there is one to be replaced, is this verdict."""
+    """The status with this verdict in place of the gate's record, where ``replaces`` is true."""
     (ours,) = recorded([Result(GATE.name, verdict)])
     gates = (ours if one.name == GATE.name and replaces(one) else one for one in status.gates)
     return replace(status, gates=tuple(gates))

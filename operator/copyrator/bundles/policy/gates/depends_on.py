@@ -1,7 +1,7 @@
 """The gate of ``spec.dependsOn``: a new version waits until other Bundles are Ready. Pure.
 
-Ready means that all that those Bundles ask for is deployed. Whether the newest version that is
-meant for this one has been found for them, nobody knows: push their versions first.
+Ready means that all that the spec of those Bundles requests is deployed. A newer version of them
+may not have been found yet, so their versions have to be pushed first.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from copyrator.bundles.policy.gates import (
 )
 
 MAX_SEARCHED: Final = 500
-"""Bundles that are followed from one in search of a cycle."""
+"""Bundles that a search for a cycle visits at most."""
 _NAMED: Final = 3
 """Bundles that a message names."""
 
 
 class TooManyError(Exception):
-    """More Bundles than are searched."""
+    """A search for a cycle would visit more than MAX_SEARCHED Bundles."""
 
 
 def find_cycle(
     start: BundleKey, depends_on: Callable[[BundleKey], Iterable[BundleKey]]
 ) -> tuple[BundleKey, ...]:
-    """The shortest way from a Bundle back to itself, both ends included; empty where none is.
+    """The shortest cycle through a Bundle, with it at both ends; empty where there is none.
 
     Raises:
         TooManyError: it depends on more than MAX_SEARCHED Bundles, directly or not.
@@ -46,7 +46,7 @@ def find_cycle(
     for one in line:
         for other in depends_on(one):
             if other == start:
-                return (*_way(came_from, start, one), start)
+                return (*_path(came_from, start, one), start)
             if other not in came_from:
                 if len(came_from) >= MAX_SEARCHED:
                     raise TooManyError
@@ -58,7 +58,7 @@ def find_cycle(
 def cycle_fault(
     start: BundleKey, leads_to: Callable[[BundleKey], Iterable[BundleKey]]
 ) -> str | None:
-    """The end of the sentence about a field that leads back to its Bundle; None where none does."""
+    """The end of a sentence about a field by which a Bundle depends on itself; None without one."""
     try:
         cycle = find_cycle(start, leads_to)
     except TooManyError:
@@ -69,13 +69,13 @@ def cycle_fault(
     return f"is a cycle, {shown}; remove one of these"
 
 
-def _way(
+def _path(
     came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
 ) -> tuple[BundleKey, ...]:
-    way = [end]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return tuple(reversed(way))
+    path = [end]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    return tuple(reversed(path))
 
 
 def _judge(_spec: BundleSpec, _candidate: Candidate, facts: Facts, _now: datetime) -> Verdict:

@@ -34,11 +34,11 @@ def _judge(_spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime
 
 
 def gate(concerns: Callable[[BundleSpec], bool]) -> Gate:
-    """The gate; ``concerns`` tells whether a freeze is in force for a Bundle."""
+    """The gate; ``concerns`` returns whether a freeze is in force for a Bundle."""
     return Gate(
         name=NAME,
         concerns=concerns,
         occasions=frozenset(Occasion),
         judge=_judge,
-        is_standing=False,
+        is_permanent=False,
     )

@@ -1,6 +1,6 @@
 """The gate of ``spec.promoteFrom``: a digest must have soaked in other Bundles. Pure.
 
-It is the digest that counts: those Bundles may take it from another repository, under another tag.
+Digests are compared: those Bundles may have it from another repository, under another tag.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.soak import ended_stretch
+from copyrator.bundles.policy.soak import longest_period
 from copyrator.bundles.policy.sources import Source, Sources
 
 NAME: Final = "promotion"
@@ -48,7 +48,7 @@ _ORDER: Final = (
     BundleReason.PROMOTION_HELD,
     BundleReason.NOT_PROMOTED,
 )
-"""Which reason a verdict has, of several."""
+"""The precedence of reasons where several Bundles object."""
 
 
 def is_waiting(status: BundleStatus) -> bool:
@@ -57,19 +57,19 @@ def is_waiting(status: BundleStatus) -> bool:
 
 
 def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
-    """When a digest's soak ends, or ended, everywhere; None where that isn't known."""
+    """When a digest's soak ends, or ended, in all sources; None where that isn't known."""
     moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
     known = [moment for moment in moments if moment is not None]
     return max(known) if known and len(known) == len(moments) else None
 
 
 def next_end(spec: BundleSpec, sources: Sources, now: datetime) -> datetime | None:
-    """When the next soak of all digests ends; None where none does by itself."""
+    """The first time at which the soak of any digest ends; None where none does by itself."""
     return min((end for end in _ends(spec, sources) if end > now), default=None)
 
 
 def has_ended(spec: BundleSpec, sources: Sources, last: datetime, now: datetime) -> bool:
-    """Whether the soak of a digest has ended since the gates were asked last."""
+    """Whether the soak of a digest has ended since the last evaluation of the gates."""
     return any(last < end <= now for end in _ends(spec, sources))
 
 
@@ -94,7 +94,7 @@ def _is_held(source: Source, digest: str) -> bool:
 
 def _end(record: SoakStatus, seen: SeenTime, soak: float) -> datetime | None:
     wanted, since = timedelta(seconds=soak), parse_time(record.since)
-    ended = ended_stretch(record)
+    ended = longest_period(record)
     if ended is not None and ended >= wanted:
         return _LONG_AGO
     if record.until is not None or since is None:
@@ -145,19 +145,19 @@ def _objection(
     end = None if record is None else _end(record, seen, soak)
     if end is not None and end <= now:
         return None
-    asked = f"spec.promoteFrom.soak asks for {format_duration(soak)}"
+    required = f"spec.promoteFrom.soak requires {format_duration(soak)}"
     if record is None:
-        text = f"{what} hasn't been deployed in {name}, where {asked}"
+        text = f"{what} hasn't been deployed in {name}, where {required}"
         return _Objection(BundleReason.NOT_PROMOTED, text)
     return _Objection(
         BundleReason.NOT_PROMOTED,
-        f"{what} {_deployed_for(record, name, seen, now)}, and {asked}",
+        f"{what} {_deployed_for(record, name, seen, now)}, and {required}",
         end,
     )
 
 
 def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) -> str:
-    """How long it has been deployed in a Bundle: equal as long as nothing changes but the time."""
+    """How long it has been deployed in a Bundle; the text doesn't change with the time alone."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
         lost = format_duration(seen.unseen(since, now).total_seconds())

@@ -1,6 +1,6 @@
 """The gate of signatures: only a version that has a trusted signature is deployed.
 
-It judges by the verdict of ``signatures.judge``, which is made before; see docs/signatures.md.
+Its input is the result of ``signatures.judge``; see docs/signatures.md.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a Bundle's signatures have to satisfy. Equal ones have equal keys."""
+    """The requirements for a Bundle's signatures. Equal ones have equal keys."""
 
     key: str = ""
-    """Hash of everything else; empty: no signature is asked for."""
+    """Hash of everything else; empty: no signature is required."""
     requirements: tuple[Requirement, ...] = field(default=(), compare=False)
     """Each has to hold."""
     faults: tuple[str, ...] = field(default=(), compare=False)
@@ -53,7 +53,7 @@ NOTHING_ASKED: Final = Asked()
 
 
 def gate(concerns: Callable[[BundleSpec], bool]) -> Gate:
-    """The gate, asked where ``concerns`` says so."""
+    """The gate; ``concerns`` returns whether signatures are required of a Bundle."""
     return Gate(NAME, concerns, frozenset(Occasion), _judge)
 
 
@@ -76,9 +76,9 @@ def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
     if not judged.signatures:
         text = f"{digest} has no signature, and {where} requires one; sign this digest{skipped}"
         return Refused(BundleReason.UNSIGNED, text, is_retried=True)
-    said = dict.fromkeys(f"{one.entry}: {one.reason}" for one in judged.failures)
-    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    failures = "; ".join(list(said)[:_NAMED]) + more
+    found = list(dict.fromkeys(f"{one.entry}: {one.reason}" for one in judged.failures))
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    failures = "; ".join(found[:_NAMED]) + more
     text = f"no signature of {digest} satisfies {where}: {failures}{skipped}"
     return Refused(BundleReason.SIGNATURE_INVALID, text, is_retried=True)
 

@@ -1,7 +1,7 @@
 """The gate of the annotation skip-digests: a digest that a user names is never chosen. Pure.
 
-It is asked of what is deployed too: nothing is uninstalled, and a correction of drift chooses
-nothing, but what is named isn't deployed again.
+It judges what is deployed too: a named digest isn't uninstalled, but isn't deployed again, except
+by a correction of drift, which chooses no version.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _changes(zone: str, day: date) -> tuple[datetime, ...]:
 
 
 def _change(zone: ZoneInfo, begin: datetime) -> datetime:
-    """The first moment of the new offset, which comes within a step."""
+    """The first moment of the new offset; it is within a step after ``begin``."""
     before = begin.astimezone(zone).utcoffset()
     low, high = 0, int(_STEP.total_seconds())
     while high - low > 1:
@@ -112,7 +112,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, _facts: Facts, now: datetime
 
 
 def _midnight(now: datetime) -> datetime:
-    """The next one in UTC: to look again each day changes the status once a day."""
+    """The next midnight in UTC: a daily check changes the status once a day at most."""
     return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), time(), UTC)
 
 

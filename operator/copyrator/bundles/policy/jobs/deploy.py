@@ -21,15 +21,15 @@ from copyrator.bundles.policy.jobs.plan_script import deploy_command, plan_comma
 from copyrator.bundles.policy.jobs.seal import SealedValues
 
 DEADLINE_MARGIN: Final = 300.0
-"""Seconds that a deploy may exceed its timeout: werf ends first, and reports why."""
+"""Seconds from a deploy's timeout to its Job's deadline: werf ends first, and reports why."""
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""
 AUTO_ROLLBACK: Final = "--auto-rollback"
-"""The flag: the variable of that name does nothing in werf 2.67 (facts/werf.md)."""
+"""A flag, as the variable of that name has no effect in werf 2.67 (facts/werf.md)."""
 
 
 def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
-    """The Job for one attempt. Its owner is the Bundle."""
+    """The Job for one attempt; the Bundle owns it."""
     spec = order.spec
     flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
     command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
@@ -43,7 +43,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
         names.ANN_ATTEMPT: str(order.attempt),
         names.ANN_DIGEST: order.digest,
     }
-    # A rollback begins when the timeout has passed, and may take as long again.
+    # A rollback begins after the timeout, and may take the same time.
     longest = spec.timeout * (2 if spec.auto_rollback else 1)
     job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
     return job
@@ -54,8 +54,8 @@ def build_plan_job(
 ) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
-    Its log has contents, so no part of it becomes the container's message. It has no TTL: the plan
-    may wait for a decision for any time (``retention``).
+    Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
+    plan may wait for a decision for any time (``retention``).
     """
     command = plan_command(nonce, _sealed(order).files)
     env = pod.variables(_werf_env(order))

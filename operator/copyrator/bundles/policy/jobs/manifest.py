@@ -1,4 +1,4 @@
-"""What all of our Jobs have: kinds, containers, and the manifest around a pod. Pure."""
+"""The common parts of the operator's Jobs: kinds, container names, the manifest. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 
 LONG_TTL: Final = 3 * 24 * 3600
-"""Seconds that a Job is kept until its outcome is in the status; then the TTL is cut. The same of a
-plan that doesn't wait for a decision any more.
+"""TTL in seconds until the Job's outcome is in the status, when it is reduced; also that of a plan
+which doesn't wait for a decision any more.
 """
 DEPLOY_CONTAINER: Final = "werf"
 LOGIN_CONTAINER: Final = "login"
 
 
 class JobKind(StrEnum):
-    """The purpose of a Job of ours; the value of its label."""
+    """The purpose of a Job; the value of its label."""
 
     DEPLOY = "deploy"
     PLAN = "plan"
@@ -30,7 +30,7 @@ class JobKind(StrEnum):
 def base_job(
     spec: BundleSpec, kind: JobKind, name: str, uid: str, pod_spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A Job of a Bundle, that runs one pod once."""
+    """A Job of a Bundle that runs one pod, once."""
     labels = {names.LABEL_BUNDLE: spec.name, names.LABEL_JOB_KIND: kind.value}
     annotations = {names.ANN_DEPLOYMENT: spec.name}
     return {
@@ -80,7 +80,10 @@ def owner_reference(bundle: str, uid: str) -> dict[str, Any]:
 def merged(
     spec: BundleSpec, ours: Mapping[str, str], defaults: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Ours, which win; then the spec's, which may refer to ours as ``$(NAME)``; then defaults."""
+    """The variables of a container: ours, which take precedence, the spec's, and defaults.
+
+    The spec's may refer to ours as ``$(NAME)``.
+    """
     theirs = {name: value for name, value in spec.env.items() if name not in ours}
     known = {**ours, **theirs}
     return {**known, **{k: v for k, v in (defaults or {}).items() if k not in known}}

@@ -1,4 +1,4 @@
-"""All that a Job depends on that plans or deploys a version of a Bundle. Pure."""
+"""The input of a Job that plans or deploys a version of a Bundle. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ApprovedOperations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOrder:
-    """One attempt: everything that its Job depends on."""
+    """The input of an attempt's or a plan's Job."""
 
     spec: BundleSpec
     uid: str
@@ -49,7 +49,7 @@ class DeployOrder:
     sealed: SealedValues | None = None
     """In place of ``values``, for a deploy that was planned."""
     approved: ApprovedOperations | None = None
-    """What such a deploy may do."""
+    """The operations that a planned deploy may do."""
 
     @property
     def job(self) -> str:

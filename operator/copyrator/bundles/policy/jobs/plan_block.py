@@ -30,14 +30,14 @@ FRAME_LINES: Final = 3
 """Lines of a block that aren't operations."""
 MAX_LINES: Final = PLAN_OPERATIONS + FRAME_LINES
 MAX_TEXT: Final = PLAN_BYTES + 512
-"""Characters of the largest block. More of a log isn't looked at."""
+"""Characters of the largest block; no more of a log is parsed."""
 _BEGIN: Final = re.compile(rf"{BEGIN} ([0-9a-f]{{32}}) (0|[1-9][0-9]{{0,5}}) ([0-9a-f]{{64}})")
 _END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) (0|[1-9][0-9]{{0,5}})")
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFault:
-    """Why a log has no plan. The message has nothing of the log but, shortened, a list's line."""
+    """Why a log has no plan. The message quotes at most one line of the list, shortened."""
 
     message: str
 

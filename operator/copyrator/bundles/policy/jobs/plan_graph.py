@@ -1,8 +1,9 @@
 """The part of a script that reads the graph of werf's plan, strictly. Pure.
 
-Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must be known, and
-each edge must be one of nodes that have a line of their own: a line of an operation that its
-object's name makes look like an edge, or like two lines, still shows its type and kind, or fails.
+Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
+known form, and each edge must connect nodes that have lines of their own: if an object's name makes
+an operation look like an edge, or like two lines, its type and kind are still read, or the script
+fails.
 """
 
 from __future__ import annotations

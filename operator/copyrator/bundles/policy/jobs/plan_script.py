@@ -22,7 +22,7 @@ from copyrator.bundles.policy.jobs.pod import literal
 
 
 class PlanExit(IntEnum):
-    """Exit codes of the scripts that werf doesn't use: the log's words prove nothing."""
+    """Exit codes of the scripts, which werf doesn't use; texts in a log could be a chart's."""
 
     CHANGED = 10
     """PlanChanged: values or operations aren't those that were planned or approved."""
@@ -60,7 +60,7 @@ _WITHHELD_PREFIXES: Final = ("LD_", "NELM_FEAT_")
 
 
 def withheld(name: str) -> bool:
-    """Whether a variable of ``spec.env`` is kept from these Jobs.
+    """Whether a variable of ``spec.env`` isn't set in these Jobs.
 
     It would run other code before or in the script, change what the script's tools do, or what werf
     prints and how its plan ends.
@@ -137,7 +137,7 @@ export WERF_DEPLOY_GRAPH_PATH="$graph"
 : >"$graph" || broken
 code=0
 """
-"""A signal lets sh end when werf's plan has ended, before anything else is done."""
+"""On a signal sh ends when werf's plan has ended, before its next command."""
 
 _PLAN: Final = (
     _BEGINNING

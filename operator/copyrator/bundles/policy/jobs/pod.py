@@ -1,4 +1,4 @@
-"""The pods of our Jobs: restricted security, werf's directories, volumes and variables.
+"""The pods of the operator's Jobs: restricted profile, werf's directories, volumes, variables.
 
 Sources: docs/facts/werf.md for what werf reads and where it writes; the restricted profile of
 kubernetes.io/docs/concepts/security/pod-security-standards.
@@ -61,7 +61,7 @@ def release(spec: BundleSpec) -> dict[str, str]:
 
 
 def values_variables(values: Sequence[ValuesFiles]) -> dict[str, str]:
-    """``WERF_VALUES_OPERATOR_000`` and on: padded, because werf sorts the names as text."""
+    """Variables ``WERF_VALUES_OPERATOR_000`` …: padded, because werf sorts the names as text."""
     paths = [f"{VALUES_DIR}/{i:03}/{key}" for i, source in enumerate(values) for key in source.keys]
     width = max(3, len(str(len(paths))))
     return {f"WERF_VALUES_OPERATOR_{i:0{width}}": path for i, path in enumerate(paths)}
@@ -77,7 +77,7 @@ def added_metadata(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
 
 
 def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> dict[str, Any]:
-    """A container that the restricted profile admits. A failure leaves its message."""
+    """A container for the restricted profile; on failure the end of its log is its message."""
     return {
         "name": name,
         "image": spec.werf_image,

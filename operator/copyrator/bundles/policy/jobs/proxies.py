@@ -1,4 +1,4 @@
-"""The operator's own proxies, passed to Jobs: werf pulls by the same ones as the operator."""
+"""The operator's proxies, passed to Jobs, so that werf pulls through the same ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from copyrator.bundles.policy.jobs.pod import literal
 
 _SCHEMES: Final = ("https", "http")
 _API_SERVER: Final = "$(KUBERNETES_SERVICE_HOST)"
-"""Kubernetes inserts the address. werf uses proxies for the API server too."""
+"""Kubernetes expands it to the address; werf would use a proxy for the API server too."""
 
 
 def with_password(proxies: Mapping[str, str]) -> list[str]:

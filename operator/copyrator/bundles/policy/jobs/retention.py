@@ -1,4 +1,4 @@
-"""How long the Jobs of plans are kept after their end: their logs have the diffs. Pure."""
+"""How long plan Jobs are kept after their end, as their logs have the diffs. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from copyrator.bundles.policy.plans import preview
 def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
     """Seconds after its end for which a plan's Job is kept.
 
-    It follows from the status, so no timer has to survive a restart.
+    It is derived from the status, so that a restart changes nothing.
 
     Args:
         job: its name.
         status: of its Bundle.
-        other: for Jobs that the status doesn't name any more.
+        other: the seconds for Jobs that the status doesn't name any more.
         now: the time.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Secrets that hold what a plan was made with, so that nothing changes before the deploy. Pure.
+"""Secrets with the input and operations of a plan, so that nothing changes before the deploy. Pure.
 
 Each Job that plans, or deploys what was approved, mounts copies of the values that the operator
 wrote, and the deploy's also the approved operations. The Job checks them by salted hashes in its
-arguments: who replaces a Secret changes nothing but the Job's outcome, which is PlanChanged.
+arguments: replacing a Secret only makes the Job end with PlanChanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def seal_of(salt: str, content: bytes) -> str:
 
 
 class SealKind(StrEnum):
-    """What Secrets of ours hold."""
+    """The content of a Secret, and how long it is kept."""
 
     VALUES = "values"
     """Copies of values, and their salt: until the Job has an outcome."""
@@ -59,7 +59,7 @@ class SealKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SealLabels:
-    """By which Secrets are found and deleted: the Job that they are for, and what they hold."""
+    """The labels by which Secrets are found and deleted: their Job and their content."""
 
     bundle: str
     job: str
@@ -67,7 +67,7 @@ class SealLabels:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of the Secrets."""
+        """The labels of the Secrets."""
         return {
             names.LABEL_BUNDLE: self.bundle,
             names.LABEL_SEALED_FOR: self.job,
@@ -76,7 +76,7 @@ class SealLabels:
 
     @property
     def selector(self) -> str:
-        """For requests."""
+        """The label selector for requests."""
         return ",".join(f"{name}={value}" for name, value in self.labels.items())
 
 

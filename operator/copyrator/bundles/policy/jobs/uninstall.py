@@ -44,7 +44,7 @@ esac
 def build_uninstall_job(
     spec: BundleSpec, uid: str, generation: int, attempt: int
 ) -> dict[str, Any]:
-    """The Job that uninstalls. It has no owner: a foreground deletion would delete it."""
+    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
     env = pod.variables(merged(spec, pod.common(spec) | pod.release(spec)))
     pod_spec = pod.pod_spec(spec, ())
     command = ("sh", "-c", UNINSTALL_SCRIPT)

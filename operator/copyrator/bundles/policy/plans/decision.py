@@ -1,4 +1,4 @@
-"""A person's decision about a plan, and the attempt that deploys what was decided. Pure."""
+"""A user's decision about a plan, and the attempt that deploys an approved plan. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAME_LENGTH: Final = 256
 
 
 def decided(status: BundleStatus, annotations: Mapping[str, str], now: datetime) -> BundleStatus:
-    """The status with the decision that the annotations name, taken when it is first seen.
+    """The status with the decision in the annotations, recorded when it is first seen.
 
-    So a tool that removes them later changes nothing. An ID that isn't the plan's means nothing,
-    nor does a decision without the name of who made it, which anybody may remove.
+    So a tool that removes them later changes nothing. An ID of another plan is ignored; so is a
+    decision without the name of who made it, as anybody may remove that annotation.
     """
     plan = status.plan
     decision = _decision(plan, annotations)
@@ -44,12 +44,12 @@ def _decision(plan: PlanStatus, annotations: Mapping[str, str]) -> PlanDecision 
 
 
 def used(status: BundleStatus) -> BundleStatus:
-    """The status whose new attempt deploys what the plan says."""
+    """The status whose new attempt deploys the plan."""
     plan = status.plan
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, approved_by=plan.by)
     return replace(status, attempted=attempted)
 
 
 def unused(status: BundleStatus) -> BundleStatus:
-    """The status whose new attempt needs no plan: what was planned or approved before is void."""
+    """The status whose new attempt needs no plan: an earlier plan and its approval are removed."""
     return replace(status, plan=PlanStatus(number=status.plan.number))

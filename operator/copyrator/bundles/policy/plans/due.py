@@ -1,4 +1,4 @@
-"""When a plan is made, and for which version: what the plan in the status is worth now. Pure."""
+"""When a plan is made, for which version, and whether the status has a valid one. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from copyrator.bundles.policy.gates import Candidate, Target, judged_next
 
 
 def is_current(status: BundleStatus, target: Target) -> bool:
-    """Whether the plan in the status was made of the same, and no attempt has begun with it."""
+    """Whether the plan in the status was made of this input, and no attempt has begun with it."""
     plan = status.plan
     return plan.outcome is not None and is_for(plan, target) and not is_spent(status)
 
@@ -25,7 +25,7 @@ def is_spent(status: BundleStatus) -> bool:
 
 
 def is_for(plan: PlanStatus, target: Target) -> bool:
-    """Whether a plan was made of this."""
+    """Whether a plan was made of this input."""
     return target == Target(
         version=plan.version or "",
         digest=plan.digest or "",
@@ -36,7 +36,7 @@ def is_for(plan: PlanStatus, target: Target) -> bool:
 
 
 class _Made(Protocol):
-    """What was made of a digest, values and a spec."""
+    """A record of something that was made of a digest, values and a spec."""
 
     @property
     def digest(self) -> str | None: ...
@@ -47,12 +47,12 @@ class _Made(Protocol):
 
 
 def content_of(made_of: _Made) -> tuple[str | None, str | None, str | None]:
-    """What is deployed, but for its version's name: digest, values and spec."""
+    """The input of a deploy or plan except its version's name: digest, values and spec."""
     return made_of.digest, made_of.values_hash, made_of.spec_hash
 
 
 def must_plan(status: BundleStatus, target: Target, now: datetime) -> bool:
-    """Whether a plan is to be made now, before the deploy can continue."""
+    """Whether a plan has to be made now, before the deploy can continue."""
     plan = status.plan
     if not is_current(status, target):
         return True
@@ -62,15 +62,15 @@ def must_plan(status: BundleStatus, target: Target, now: datetime) -> bool:
     return plan.outcome == PlanOutcome.PLANNED and _has_expired(plan, now)
 
 
-def next_look(status: BundleStatus) -> datetime | None:
-    """When a gate's verdict changes by itself, or a failed plan is made again."""
+def next_check(status: BundleStatus) -> datetime | None:
+    """When a gate's verdict changes by itself, or a failed plan is retried; None: neither."""
     plan = status.plan
     due = parse_time(plan.next_retry_at) if plan.outcome == PlanOutcome.FAILED else None
     return min((at for at in (due, judged_next(status.gates)) if at is not None), default=None)
 
 
 def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
-    """When the time to decide about the plan is over; None where nobody may decide any more."""
+    """When the plan expires; None where it doesn't wait for a decision."""
     plan, end = status.plan, parse_time(status.plan.expires_at)
     is_open = plan.outcome == PlanOutcome.PLANNED and plan.decision is None
     return end if is_open and end and now < end and not is_spent(status) else None
@@ -82,7 +82,7 @@ def _has_expired(plan: PlanStatus, now: datetime) -> bool:
 
 
 def awaited(status: BundleStatus) -> PlanStatus:
-    """The plan of a deploy that hasn't begun; an empty one where there is none."""
+    """The plan of a deploy that hasn't begun; an empty record where there is none."""
     waits = status.plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
     return status.plan if waits and not is_spent(status) else PlanStatus()
 
@@ -90,14 +90,16 @@ def awaited(status: BundleStatus) -> PlanStatus:
 def kept(
     status: BundleStatus, spec: BundleSpec, found: Candidate, target: Target, now: datetime
 ) -> Candidate | None:
-    """The candidate whose plan is being made, waits or is approved, while ``found`` is newer.
+    """The candidate whose plan is kept though ``found`` is newer; None where none is.
+
+    A plan is kept while it is being made, waits or is approved.
 
     Args:
-        status: has the plan.
-        spec: must still admit that version.
-        found: what the registry has.
-        target: for ``found``; its values and spec must be those of the plan.
-        now: a plan whose time to be decided is over isn't kept.
+        status: with the plan.
+        spec: must still admit the plan's version.
+        found: the registry's version.
+        target: the input for ``found``; its values and spec must be those of the plan.
+        now: the time; an expired plan isn't kept.
     """
     plan = status.plan
     waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)

@@ -1,4 +1,4 @@
-"""What a deploy would do: its operations on objects, their risk, and what an approval covers. Pure.
+"""The operations of a deploy on objects, their risk, and what an approval covers. Pure.
 
 An operation is written as ``TYPE NAMESPACE:GROUP:KIND:NAME``, with an empty namespace for the
 release's own or none, and an empty group for the core API (docs/facts/werf.md, "bundle plan").
@@ -17,7 +17,7 @@ from copyrator.bundles.policy.identity import hash_of
 
 
 class OperationType(StrEnum):
-    """What is done to an object, in werf's words."""
+    """The type of an operation, in werf's terms."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -60,7 +60,7 @@ _RISKY_GROUPS: Final = frozenset({"admissionregistration.k8s.io", "rbac.authoriz
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What is done to one object."""
+    """An operation on one object."""
 
     type: OperationType
     namespace: str
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """As a plan Job prints it, and as it is mounted into the deploy Job once approved."""
+        """The plan as text, as a plan Job prints it and a deploy Job mounts it."""
         return "".join(f"{line}\n" for line in (f"revision {self.revision}", *self.operations))
 
 
@@ -113,11 +113,12 @@ def read_plan(text: str) -> Plan | None:
 
 
 def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
-    """All that a deploy would do, which is what is approved.
+    """All operations of a deploy; an approval is of these.
 
     Args:
         plan: werf's.
-        missing_namespace: the release's, where it doesn't exist: werf creates it, unplanned.
+        missing_namespace: the release's, where it doesn't exist: werf creates it, but doesn't plan
+            that.
     """
     found = {str(one): one for one in plan.operations}
     if missing_namespace is not None:
@@ -127,7 +128,7 @@ def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
 
 
 def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
-    """How many there are of each type; only types that occur, in a stable order."""
+    """The number of operations by type; only types that occur, in a stable order."""
     found = Counter(one.type for one in operations)
     return {type_: found[type_] for type_ in OperationType if type_ in found}
 
@@ -135,12 +136,12 @@ def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
 def risky(
     operations: Iterable[Operation], baseline: Collection[Operation]
 ) -> tuple[Operation, ...]:
-    """The operations for which ``approval: OnRisk`` asks.
+    """The operations for which ``approval: OnRisk`` requires an approval.
 
     Args:
-        operations: of the plan.
-        baseline: of the plan made right after the last successful deploy, which has what a chart
-            does every time, such as recreating its hooks; empty where there is none.
+        operations: the plan's.
+        baseline: those of the plan made right after the last successful deploy, which has what a
+            chart does every time, such as recreating its hooks; empty where there is none.
     """
     usual = frozenset(baseline)
     return tuple(
@@ -178,7 +179,7 @@ def plan_id(
 
 
 def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tuple[Operation, ...]:
-    """The operations of a plan made anew that weren't approved.
+    """The operations of another plan that weren't approved.
 
     After a failed attempt an approved create covers an update or recreate of the same object, which
     that attempt may have created. The first attempt's Job accepts only what was approved itself.
@@ -192,5 +193,5 @@ def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tupl
 
 
 def covers(approved: Iterable[Operation], found: Iterable[Operation]) -> bool:
-    """Whether an approval carries over to a plan made anew."""
+    """Whether an approval also covers another plan."""
     return not uncovered(approved, found)

@@ -1,6 +1,6 @@
-"""Plans of a version that a user names, which are only shown: their record in the status. Pure.
+"""The record of a preview in the status: the plan of a version that a user names. Pure.
 
-A preview has a record of its own, because approval and the deploy go by ``status.plan``.
+It is separate from ``status.plan``, on which approval and the deploy depend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copyrator.bundles.policy.plans.record import Made, found_by
 from copyrator.settings.limits import VERSION_LENGTH
 
 KEPT: Final = 24 * 3600
-"""Seconds that a preview, or why there is none, stays in the status, and its Job with the log."""
+"""Seconds that a preview, or the reason why there is none, and its Job are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PreviewRequest:
 
 
 def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
-    """The value of plan-at, where a plan of the next deploy is asked for; None once handled."""
+    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
     token = annotations.get(ANN_PLAN_AT)
     is_new = token != status.last_handled_plan and ANN_PLAN_VERSION not in annotations
     return token if is_new else None
@@ -50,7 +50,7 @@ def requested_preview(
 
 
 def next_number(status: BundleStatus) -> int:
-    """Of the preview that is begun next."""
+    """The number of the next preview."""
     return (status.preview.number or 0) + 1
 
 
@@ -91,7 +91,7 @@ def refused(
 
 
 def failed(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
-    """The status where the preview couldn't be made. It isn't made again by itself."""
+    """The status where the preview couldn't be made. It isn't retried automatically."""
     preview = replace(
         status.preview,
         outcome=PlanOutcome.FAILED,
@@ -103,7 +103,7 @@ def failed(status: BundleStatus, reason: str, message: str, now: datetime) -> Bu
 
 
 def made(status: BundleStatus, what: Made, now: datetime) -> BundleStatus:
-    """The status with what the preview's Job found."""
+    """The status with the operations that the preview's Job found."""
     _, fields = found_by(what)
     preview = replace(status.preview, **fields, made_at=format_time(now), expires_at=_end(now))
     return replace(status, preview=preview)
@@ -114,14 +114,14 @@ def _end(now: datetime) -> str:
 
 
 def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
-    """The status with what keeps the preview from being made; without it where nothing does."""
+    """The status with the message why the preview isn't made yet; None removes it."""
     if message == status.preview.message:
         return status
     return replace(status, preview=replace(status.preview, message=message))
 
 
 def expired(status: BundleStatus, now: datetime) -> BundleStatus:
-    """The status without a preview whose time is over. Its number is never used again."""
+    """The status without an expired preview; its number is kept, so that it isn't used again."""
     end = parse_time(status.preview.expires_at)
     if end is None or now < end:
         return status

@@ -1,8 +1,8 @@
-"""The plan in the status, from its beginning to what it found. Pure.
+"""The record of a plan in the status, from its beginning to its result. Pure.
 
-It is made of a version's digest, the values, the spec and the operator's settings. It is spent once
-an attempt has begun with it; the next attempt is planned anew. An approval holds until then, and
-carries over to the plan of a retry that does nothing more (``plan.covers``).
+A plan is made of a version's digest, the values, the spec and the operator's settings. It is spent
+once an attempt has begun with it; the next attempt needs another plan. An approval is valid until
+then, and carries over to a retry's plan without further operations (``operations.covers``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def begun(
 ) -> BundleStatus:
     """The status with a new plan recorded; its Job is created afterwards.
 
-    ``is_requested``: a user asks for a deploy, which an approval of an earlier one doesn't cover.
+    ``is_requested``: a user requests a deploy, which an approval of an earlier one doesn't cover.
     """
     before = status.plan
     same = is_for(before, target)
@@ -65,22 +65,25 @@ def begun(
 
 
 def _holds(status: BundleStatus, is_requested: bool) -> bool:
-    """Whether the approval may carry over to a plan of the same: its deploy hasn't succeeded."""
+    """Whether the approval may carry over to a plan of the same input.
+
+    It may until the deploy has succeeded.
+    """
     if not is_spent(status):
         return True
     return not is_requested and _is_tried(status)
 
 
 def _is_tried(status: BundleStatus) -> bool:
-    """Whether the last attempt was at what the plan was made of, and didn't succeed."""
+    """Whether the last attempt had the plan's input, and didn't succeed."""
     failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
     return failed and content_of(status.attempted) == content_of(status.plan)
 
 
 def dropped(status: BundleStatus, target: Target) -> BundleStatus:
-    """The status without a plan of something that isn't to be deployed any more.
+    """The status without a plan whose input isn't to be deployed any more.
 
-    A plan that was deployed stays, and one of what is deployed, which a user asked for.
+    A plan that was deployed is kept, and so is one of what is deployed, which a user requested.
     """
     plan = status.plan
     if plan.outcome is None or is_spent(status) or is_for(plan, target):
@@ -91,7 +94,7 @@ def dropped(status: BundleStatus, target: Target) -> BundleStatus:
 def failed(
     status: BundleStatus, reason: BundleReason, message: str, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made: it is made again, a limited number of times."""
+    """The status where no plan could be made; it is retried up to the spec's limit."""
     failures = (status.plan.failures or 0) + 1
     due = None
     if failures <= retry.limit:
@@ -108,14 +111,14 @@ def failed(
 
 
 def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
-    """The status with what keeps the plan from being made; without it where nothing does."""
+    """The status with the message why the plan isn't made yet; None removes it."""
     if message == status.plan.message:
         return status
     return replace(status, plan=replace(status.plan, message=message))
 
 
 def needed(status: BundleStatus) -> tuple[str | None, ...]:
-    """The Jobs whose Secrets are still needed."""
+    """The names of the Jobs whose Secrets are still needed."""
     plan, attempted = status.plan, status.attempted
     found = [plan.approved.job, status.baseline.job]
     if plan.outcome != PlanOutcome.FAILED:
@@ -131,7 +134,7 @@ def needed(status: BundleStatus) -> tuple[str | None, ...]:
 
 
 def ended_since(status: BundleStatus, then: datetime) -> bool:
-    """Whether a plan or a planned attempt has ended since."""
+    """Whether a plan or a planned attempt has ended since ``then``."""
     plan, preview, attempted = status.plan, status.preview, status.attempted
     ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
     if attempted.plan_job is not None:
@@ -141,21 +144,21 @@ def ended_since(status: BundleStatus, then: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a plan Job found."""
+    """The result of a plan Job."""
 
     plan: Plan
     missing_namespace: str | None
     """The release's namespace, where it doesn't exist."""
     seal: str | None = None
-    """Of the Secret that holds the operations; None for one that is only shown."""
+    """The seal of the Secret with the operations; None for a preview."""
     approved: Plan | None = None
     """The plan that was approved last; None where none was, or it can't be read."""
     baseline: Plan | None = None
-    """The baseline; likewise."""
+    """The plan of the baseline; None likewise."""
 
 
 def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
-    """What a plan's operations are, and the fields of its record that say so."""
+    """A plan's operations, and the fields of its record that are derived from them."""
     operations = effects(made.plan, made.missing_namespace)
     named = risky(operations, made.baseline.operations if made.baseline else ())
     fields = {
@@ -196,7 +199,7 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
 
 
 def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> bool:
-    """Whether all that was found was approved, or follows from an attempt at it."""
+    """Whether all operations were approved, or follow from an attempt with the approval."""
     approved = made.approved
     if approved is None:
         return False
@@ -211,7 +214,7 @@ def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> b
 
 
 def _is_approved_before(status: BundleStatus) -> bool:
-    """Whether the approval is no newer than the last attempt, which then was made with it."""
+    """Whether the approval is older than the last attempt, so that the attempt used it."""
     started, at = parse_time(status.attempted.started_at), parse_time(status.plan.approved.at)
     return started is not None and at is not None and at <= started
 
