@@ -48,7 +48,7 @@ SLOWEST = (
     "e2e/copies/test_conflicts.py",
     "e2e/faults/test_supervision.py",
 )
-"""Over a minute and a half each, eight side by side."""
+"""Eighty seconds and more each, eight side by side."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -125,7 +125,7 @@ class EventRecorder:
         self._clock = clock
         self._now = now
         self._metrics = metrics
-        self._news: OrderedDict[tuple[ObjectRef, str, str, str], _PendingEvent] = OrderedDict()
+        self._events: OrderedDict[tuple[ObjectRef, str, str, str], _PendingEvent] = OrderedDict()
         self._buckets: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
         self._terminating: dict[str, float] = {}
         self._queue: FairQueue[_PendingEvent] = FairQueue(QUEUE)
@@ -144,23 +144,23 @@ class EventRecorder:
         """
         message = f"{message} {note}".strip()[:MESSAGE_LIMIT]
         key = regarding, type_, reason, message
-        news = self._news.get(key)
-        if news is None:
+        pending = self._events.get(key)
+        if pending is None:
             if not self._allowed(regarding):
                 return self._drop("rate_limit")
             now = self._now()
-            news = self._news[key] = _PendingEvent(
+            pending = self._events[key] = _PendingEvent(
                 regarding, type_, reason, message, first=now, last=now
             )
-            if len(self._news) > MEMORY:
-                self._news.popitem(last=False)
+            if len(self._events) > MEMORY:
+                self._events.popitem(last=False)
         else:
-            self._news.move_to_end(key)
-            news.count += 1
-            news.last = self._now()
-        if not news.queued and self._clock() - news.wrote_at >= REPEAT_SECONDS:
-            news.queued = True
-            if given_up := self._queue.put(news.namespace, news):
+            self._events.move_to_end(key)
+            pending.count += 1
+            pending.last = self._now()
+        if not pending.queued and self._clock() - pending.wrote_at >= REPEAT_SECONDS:
+            pending.queued = True
+            if given_up := self._queue.put(pending.namespace, pending):
                 given_up.queued = False
                 self._drop("queue_full")
         return None
@@ -168,8 +168,8 @@ class EventRecorder:
     async def run(self) -> None:
         """Write Events until cancelled."""
         while True:
-            news = await self._queue.get()
-            await self._write(news)
+            pending = await self._queue.get()
+            await self._write(pending)
             self._queue.done()
 
     async def flush(self, seconds: float) -> None:
@@ -180,59 +180,59 @@ class EventRecorder:
         except TimeoutError:
             log.info("Events not written before shutdown: %d", len(self._queue))
 
-    async def _write(self, news: _PendingEvent) -> None:
-        news.queued = False
-        if not self._serves(news.namespace):
+    async def _write(self, pending: _PendingEvent) -> None:
+        pending.queued = False
+        if not self._serves(pending.namespace):
             return self._drop("out_of_scope")
-        if self._clock() < self._terminating.get(news.namespace, float("-inf")):
+        if self._clock() < self._terminating.get(pending.namespace, float("-inf")):
             return self._drop("namespace_terminating")
-        news.wrote_at = self._clock()
-        count = news.count
+        pending.wrote_at = self._clock()
+        count = pending.count
         try:
-            if news.written:
-                await self._raise_count(news, count)
+            if pending.written:
+                await self._raise_count(pending, count)
             else:
-                await self._create(news, count)
+                await self._create(pending, count)
         except NamespaceTerminating:
             self._terminating = {
                 name: until for name, until in self._terminating.items() if until > self._clock()
             }
-            self._terminating[news.namespace] = self._clock() + TERMINATING_SECONDS
+            self._terminating[pending.namespace] = self._clock() + TERMINATING_SECONDS
             self._drop("namespace_terminating")
         except ApiError as error:
-            log.debug("an Event about %s isn't written: %s", news.regarding.name, error.reason)
+            log.debug("an Event about %s isn't written: %s", pending.regarding.name, error.reason)
             self._drop(type(error).__name__)
         except Exception as error:
             log.warning("an Event can't be written: %s", type(error).__name__)
             self._drop("internal")
         else:
-            news.written = True
+            pending.written = True
             if self._metrics:
-                self._metrics.events_recorded.labels(news.type, news.reason).inc()
+                self._metrics.events_recorded.labels(pending.type, pending.reason).inc()
         return None
 
-    async def _create(self, news: _PendingEvent, count: int) -> None:
+    async def _create(self, pending: _PendingEvent, count: int) -> None:
         try:
-            await self._client.create(EVENTS, news.namespace, self._body(news, count))
+            await self._client.create(EVENTS, pending.namespace, self._body(pending, count))
         except AlreadyExists:
             # An earlier process, or the other replica, has created the same Event.
-            there = await self._client.get(EVENTS, news.namespace, news.name)
+            there = await self._client.get(EVENTS, pending.namespace, pending.name)
             said = int(there.get("count") or 0)
-            news.count += said
+            pending.count += said
             count += said
-            await self._raise_count(news, count)
+            await self._raise_count(pending, count)
 
-    async def _raise_count(self, news: _PendingEvent, count: int) -> None:
-        patch = {"count": count, "lastTimestamp": _stamp(news.last)}
+    async def _raise_count(self, pending: _PendingEvent, count: int) -> None:
+        patch = {"count": count, "lastTimestamp": _stamp(pending.last)}
         try:
-            await self._client.patch(EVENTS, news.namespace, news.name, patch)
+            await self._client.patch(EVENTS, pending.namespace, pending.name, patch)
         except NotFound as error:
             if error.namespace_missing:
                 raise
-            await self._client.create(EVENTS, news.namespace, self._body(news, count))
+            await self._client.create(EVENTS, pending.namespace, self._body(pending, count))
 
-    def _body(self, news: _PendingEvent, count: int) -> dict[str, Any]:
-        about = news.regarding
+    def _body(self, pending: _PendingEvent, count: int) -> dict[str, Any]:
+        about = pending.regarding
         involved = {
             "apiVersion": about.api_version,
             "kind": about.kind,
@@ -243,14 +243,14 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": news.name, "namespace": news.namespace},
+            "metadata": {"name": pending.name, "namespace": pending.namespace},
             "involvedObject": {key: value for key, value in involved.items() if value},
-            "type": news.type,
-            "reason": news.reason,
-            "message": news.message,
+            "type": pending.type,
+            "reason": pending.reason,
+            "message": pending.message,
             "count": count,
-            "firstTimestamp": _stamp(news.first),
-            "lastTimestamp": _stamp(news.last),
+            "firstTimestamp": _stamp(pending.first),
+            "lastTimestamp": _stamp(pending.last),
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,

@@ -214,7 +214,7 @@ async def test_an_event_that_was_given_up_is_written_when_it_is_said_again(kit: 
 async def test_what_is_remembered_is_bounded(kit: Kit) -> None:
     for number in range(3000):
         kit.record(ref=ObjectRef("v1", "ConfigMap", "ns", f"c{number}", f"uid-{number}"))
-    assert len(kit.recorder._news) <= events_module.MEMORY
+    assert len(kit.recorder._events) <= events_module.MEMORY
     assert len(kit.recorder._buckets) <= events_module.MEMORY
 
 

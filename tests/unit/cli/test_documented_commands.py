@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.e2e.documents import commands
 
 from copyrator.cli import cli
 
@@ -18,12 +19,11 @@ FILES = [
 ]
 
 
-def _of_blocks(text: str) -> list[str]:
+def _of_blocks(path: Path) -> list[str]:
     """Our commands in the blocks of a document, without comments and what they are piped to."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in lines if line.startswith("copyrator ")]
-    return [shlex.join(itertools.takewhile(lambda word: word != "|", each)) for each in words]
+    words = [shlex.split(line, comments=True) for line in commands(str(path))]
+    ours = [each for each in words if each[0] == "copyrator"]
+    return [shlex.join(itertools.takewhile(lambda word: word != "|", each)) for each in ours]
 
 
 SHOWN = sorted(
@@ -33,7 +33,7 @@ SHOWN = sorted(
         for command in (
             *re.findall(r"`(copyrator [^`…]+)`", path.read_text()),
             *re.findall(r"(?:by|first): (copyrator .+)$", path.read_text(), re.MULTILINE),
-            *_of_blocks(path.read_text()),
+            *_of_blocks(path),
         )
     }
 )
