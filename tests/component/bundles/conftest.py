@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.crashing import Make, Run, Stage
+from tests.component.bundles.crashing import Stage
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
@@ -176,7 +177,7 @@ async def run(cluster: BundleCluster) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def bundle(cluster: BundleCluster, registry: FakeRegistry) -> Callable[..., dict[str, Any]]:
+def bundle(cluster: BundleCluster, registry: FakeRegistry) -> Make:
     """Makes Bundles of the repository `app`."""
 
     def make(name: str = "shop", **spec: Any) -> dict[str, Any]:

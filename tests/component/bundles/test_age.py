@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.windows import DAYS
 from copyrator.bundles.policy.gates import MAX_CANDIDATES
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 def deployed(cluster: BundleCluster) -> str:

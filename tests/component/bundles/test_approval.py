@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
@@ -22,11 +19,9 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

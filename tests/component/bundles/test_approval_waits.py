@@ -24,11 +24,9 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +22,10 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.keys import BundleKey
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

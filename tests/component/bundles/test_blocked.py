@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.steps import least_cpu_seconds
 
 from copyrator.bundles import entry_reader
 from copyrator.bundles.policy.report import printed_digests
 from copyrator.settings import limits
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from tests.component.bundles.fake_cluster import (
     path_of,
     succeed,
 )
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 PENDING = {"waiting": {"reason": "ImagePullBackOff"}}
 

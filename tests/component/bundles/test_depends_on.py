@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 async def deployed(cluster: BundleCluster, times: int = 1, name: str = "shop") -> None:

@@ -20,11 +20,9 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import DETECT, EDITED, HOOK, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
@@ -29,8 +30,6 @@ from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 GAUGES = {"Drifted": 1.0, "DriftRecurring": 0.0}
 SOON = {"limit": 2, "backoff": "1s"}
 

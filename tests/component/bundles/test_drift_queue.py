@@ -22,12 +22,10 @@ from tests.component.bundles.conftest import Operator
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 NAMES = [f"shop{number:02}" for number in range(8)]
 FLEET = 300 if LONG else 100

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
@@ -25,8 +26,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 CROWD = "crowd"
 PATIENT = 600.0

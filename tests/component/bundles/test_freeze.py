@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import (
     CONFIG,
     ending_in,
@@ -29,9 +29,6 @@ from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.kube.events import EventRecorder, ObjectRef
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

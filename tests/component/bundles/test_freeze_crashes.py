@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from tests.component.bundles.crashing import Make, Run, die_after
+from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze, gate, thaw
 from tests.component.bundles.waiting import eventually
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -25,9 +24,6 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 HEADS = ("HEAD", "/manifests/")
 NOT_FORCED = frozenset(Occasion) - {Occasion.FORCE}

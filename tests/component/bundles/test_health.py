@@ -6,12 +6,12 @@ import asyncio
 import gc
 import random
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import HELM, deployment, owned
@@ -22,9 +22,6 @@ from copyrator.bundles import health as writing
 from copyrator.bundles import health_watches as watching
 from copyrator.bundles.policy import health
 from copyrator.settings import limits
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import generate_latest
 from tests.component.bundles.approvals import ALWAYS, approve, deployed, pending, waits
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 def shown(operator: Any) -> dict[str, float]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles import accounts as bundle_accounts
 
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 Lacking = Callable[..., Awaitable[list[str]]]
 
 COUNT = 20

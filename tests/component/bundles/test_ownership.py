@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fixture_types import Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-Run = Callable[..., Any]
 AsideMake = Callable[..., None]
 ASIDE = path_of("bundles", "shop", "aside")
 

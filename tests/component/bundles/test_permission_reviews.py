@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.reviewing import (
     RELEASE,
     all_but,
@@ -36,9 +36,6 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.plans import permission_reviews
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

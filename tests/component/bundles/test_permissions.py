@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.reviewing import (
     DENIED,
     ONCE,
@@ -31,9 +31,6 @@ from tests.component.bundles.reviewing import (
 from tests.component.bundles.waiting import eventually
 
 from copyrator.bundles.plans import permission_reviews
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -22,6 +21,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -29,8 +29,6 @@ from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
 from copyrator.bundles.policy.jobs.plan_script import PlanExit
 from copyrator.settings.limits import PLAN_OPERATIONS
 
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 Says = Callable[[str], tuple[int, str]]
 
 pytestmark = pytest.mark.usefixtures("registry")

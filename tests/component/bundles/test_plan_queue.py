@@ -22,12 +22,10 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

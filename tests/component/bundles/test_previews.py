@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,11 +24,9 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, digest
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
     CONSENT,
     SOAK,
@@ -28,9 +28,6 @@ from tests.component.bundles.promoting import (
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 MANY = 1_000 if LONG else 200
 LATE = 600 if LONG else 120

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.resolution import polling
 from copyrator.oci.notifications import Push
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 APP = Push("app", tag="1.0.0")
 

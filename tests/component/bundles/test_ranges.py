@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 LISTS = ("GET", "/tags/list")
 JUNK = (

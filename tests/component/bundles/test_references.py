@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 def edit(cluster: BundleCluster, name: str) -> None:

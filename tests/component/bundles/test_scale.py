@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.oci.notifications import Push
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 COUNT = 1000 if LONG else 250
 

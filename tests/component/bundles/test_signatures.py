@@ -22,6 +22,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry, answering
@@ -31,8 +32,6 @@ from tests.unit.signatures.making import key, payload, public_pem, sign, text
 from copyrator.oci.notifications import Push
 from copyrator.signatures.model import Artifact
 
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 VERIFY = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
 SIGNATURES = ".sig"
 

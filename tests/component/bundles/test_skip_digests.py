@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 def skip(cluster: BundleCluster, *digests: str) -> None:

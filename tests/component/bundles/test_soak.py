@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
     CONSENT,
     annotate,
@@ -23,9 +22,6 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.seen_time import Gap, SeenTime
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 async def test_the_evidence_of_a_version_stays_when_the_source_moves_up_and_goes_when_down(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
-Run = Callable[..., Any]
 Inherit = Callable[..., None]
 
 CONFIG = "sha256:" + "c" * 64

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.api.keys import BundleKey
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.names import ANN_FORCE_AT
-
-Run = Callable[..., Any]
-Make = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.usefixtures("registry")
 
