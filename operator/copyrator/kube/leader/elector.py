@@ -203,7 +203,7 @@ class Elector:
         if before is None or found is None or found.gaps == before.gaps or not found.gaps:
             return
         gap = found.gaps[-1]
-        log.warning(
+        log.info(
             "No replica renewed the Lease from %s to %s: this time doesn't count for "
             "spec.promoteFrom of Bundles",
             format_time(gap.start),

@@ -1,4 +1,7 @@
-"""The table and the file of figures."""
+"""The table, the file of figures and the drawings.
+
+To name the machine, and to find fonts the first time, programs are started.
+"""
 
 from bench import report
 from bench.scenario import Goal, Result
@@ -67,6 +70,7 @@ def test_what_a_file_has_of_other_scenarios_stays(tmp_path):
 
 def test_growth_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "PLOTS", tmp_path)
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # as on a machine that never drew
     grown = result(1.0)
     grown.add(GOALS, {"memory_at_200": 130.0})
     assert report.plot([grown]) == ["memory"]
