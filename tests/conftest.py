@@ -1,14 +1,16 @@
-"""What holds for all tests: examples of the property tests, and what SIGINT does."""
+"""What holds for all tests: which worker runs them, how many examples, and what SIGINT does."""
 
 import gc
 import signal
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 from tests.long import LONG
+from tests.spread import Halves, is_other
 
 # 100 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
 # where no failure is shrunk: that it fails is all that counts, and shrinking takes up to minutes.
@@ -28,6 +30,7 @@ settings.load_profile("copyrator")
 gc.disable()  # until all tests are collected: none of what that makes is garbage
 
 HERE = Path(__file__).parent
+SESSION = pytest.StashKey[pytest.Session]()
 SLOWEST = (
     "e2e/faults/test_faults.py",
     "e2e/bundles/test_drift.py",
@@ -49,6 +52,34 @@ SLOWEST = (
     "e2e/faults/test_supervision.py",
 )
 """Eighty seconds and more each, eight side by side."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of tests/spread.py."""
+    about = "so many of the workers run all but tests/e2e, and the others that; 0: no difference"
+    parser.addoption("--others", type=int, default=0, help=about)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the session for the scheduler."""
+    session.config.stash[SESSION] = session
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves | None:
+    """Workers of two kinds, if they are asked for."""
+    return Halves(config.stash[SESSION], log) if config.getoption("others") else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect only what this worker is to run."""
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    others: int = config.getoption("others")
+    if not given or not others or HERE not in collection_path.parents:
+        return None
+    is_e2e = collection_path.relative_to(HERE).parts[0] == "e2e"
+    return is_e2e == is_other(given["workerid"], given["workercount"], others) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
