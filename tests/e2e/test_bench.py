@@ -12,8 +12,6 @@ from localcluster.paths import state_root
 from localcluster.processes import marked
 from localcluster.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("bench")  # its cluster has one name
-
 FIGURES = {"create_ratio", "update_ratio", "writes_a_copy", "reads_a_copy", "peak_mb"}
 
 

@@ -17,9 +17,6 @@ from localcluster.pins import module_of
 from localcluster.processes import ProcessId, marked
 from localcluster.waiting import eventually
 
-# On one worker: they share a cluster that they break.
-pytestmark = pytest.mark.xdist_group("localcluster")
-
 HACK = Path(__file__).parents[2] / "hack"
 
 

@@ -17,7 +17,7 @@ from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
 from demo.chart import ROOT
 from localcluster import Cluster
 
-pytestmark = [pytest.mark.xdist_group("operator-process"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
 CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")

@@ -19,7 +19,7 @@ from tests.e2e.vanishing import vanish
 from localcluster import Api
 from localcluster.audit import WRITE_VERBS
 
-pytestmark = [pytest.mark.xdist_group("frugality"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SOURCES = 50
 """Of each kind: 100 sources in all."""

@@ -209,7 +209,6 @@ def gizmo_crd(user):
         user.api.delete(f"{path}/{body['metadata']['name']}")
 
 
-@pytest.mark.xdist_group("gizmos")
 def test_a_custom_kind_that_appears_after_its_rule_is_copied_and_holds_nothing_up_when_it_goes(
     wide, user, namespace, word, request
 ):

@@ -18,7 +18,7 @@ from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster
 
-pytestmark = [pytest.mark.xdist_group("before-the-watch"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 SEEN = 20.0
 """Seconds from the moment when kopf may list, for a list, a watch and the work."""

@@ -19,7 +19,7 @@ from tests.long import LONG
 
 from localcluster import Cluster
 
-pytestmark = [pytest.mark.xdist_group("control-plane-dies"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 AWAY = 30.0 if LONG else 5.0
 """Seconds for which the control plane is gone."""

@@ -25,7 +25,7 @@ from tests.long import LONG
 
 from localcluster import Api, Cluster
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 40.0 if LONG else 4.0
 """How long a fault lasts, once everybody has met it."""

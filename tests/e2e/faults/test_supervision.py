@@ -14,7 +14,7 @@ from tests.e2e.operator_process import OperatorProcess
 
 from localcluster import Cluster
 
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 PATIENCE = 180.0
 """Seconds until /readyz is red, however busy the machine is. `make bench BENCH=blind` measures the

@@ -20,7 +20,7 @@ from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster, Requests
 
-pytestmark = [pytest.mark.xdist_group("two-replicas"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 COPIES = 8
 

@@ -21,7 +21,7 @@ from tests.monitoring.pages import BAD, GOOD, RECORDED, recorded, shape
 
 from localcluster import Api, Cluster
 
-pytestmark = [pytest.mark.xdist_group("monitoring"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 RECORDS = bool(os.environ.get("COPYRATOR_RECORD"))
 
