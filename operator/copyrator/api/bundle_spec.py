@@ -57,7 +57,7 @@ class Approval:
     """Seconds that a plan waits for a decision; then it expires and is made again."""
 
     @property
-    def is_asked(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether a deploy is planned first."""
         return self.mode is not ApprovalMode.NEVER
 

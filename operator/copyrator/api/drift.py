@@ -46,7 +46,7 @@ class Drift:
     ignore: tuple[Ignored, ...] = ()
 
     @property
-    def is_asked(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether drift is checked for at all."""
         return self.mode is not DriftMode.OFF
 

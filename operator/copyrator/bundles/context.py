@@ -131,7 +131,7 @@ class Context:
         return memory
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
-        """The Bundle's regular poll times, shared by all Bundles with the same question."""
+        """The Bundle's regular poll times, shared by all Bundles with the same query."""
         memory = self.memory(entry.key)
         announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
         memory.slot = self.slots.take(

@@ -145,7 +145,7 @@ def decided(
     status = _drift_noted(status, spec, wanted)
     status = replace(status, verification=resolution.deployed or Verification())
     target = None
-    if resolution.tag and (spec.approval.is_asked or entry.plan_request is not None):
+    if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
@@ -169,9 +169,9 @@ def decided(
 def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
     """The status with whether checks for drift are on, and what prevents them now."""
     status = drift_record.switched_off(status, spec)
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return status
-    why = drift_due.hindrance(status, spec, wanted.spec_hash, wanted.values_hash)
+    why = drift_due.not_comparable(status, spec, wanted.spec_hash, wanted.values_hash)
     return drift_record.noted(drift_record.without_ignored(status, spec), why)
 
 
@@ -181,7 +181,7 @@ def _corrected(case: Case, moment: Moment) -> Case:
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
     status, spec, now = case.status, case.spec, case.now
-    if case.deploys or not drift_correction.is_asked(status, spec):
+    if case.deploys or not drift_correction.is_due(status, spec):
         return case
     there = status.deployed
     wanted = replace(

@@ -328,7 +328,7 @@ class Deploys:
         """Record the attempt, then create its Job."""
         entry, spec, now = case.entry, case.spec, self._context.clock()
         status = state.begin(status, case.wanted, now, case.passed_over)
-        is_planned = spec.approval.is_asked
+        is_planned = spec.approval.is_enabled
         if need is state.Need.DRIFT:
             status = drift_correction.begun(status)
         else:
@@ -348,9 +348,9 @@ def _not_compared(
     status: BundleStatus, spec: BundleSpec, reason: str, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return status
-    return drift_record.noted(status, drift_due.Hindrance(reason, message))
+    return drift_record.noted(status, drift_due.NotComparable(reason, message))
 
 
 def _requests(entry: BundleEntry) -> str:

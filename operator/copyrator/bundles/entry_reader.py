@@ -124,7 +124,7 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
 
 
 def _correctable(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
-    if isinstance(spec, InvalidSpec) or not drift_correction.is_asked(status, spec):
+    if isinstance(spec, InvalidSpec) or not drift_correction.is_due(status, spec):
         return None
     return status.drift.found_job
 

@@ -40,7 +40,7 @@ class Redaction:
 
     def __init__(self, client: KubeClient, isolated: Isolated | None = None) -> None:
         self._client = client
-        self._places = FairLimit(each=1, together=limits.BUNDLE_REDACTIONS)
+        self._slots = FairLimit(each=1, together=limits.BUNDLE_REDACTIONS)
         self._isolated = isolated or Isolated()
 
     async def close(self) -> None:
@@ -60,7 +60,7 @@ class Redaction:
         quotes: set[str] = set()
         size = 0
         for name in secrets:
-            async with self._places.place(namespace):
+            async with self._slots.slot(namespace):
                 contents = await self._contents(namespace, name)
                 size += sum(map(len, contents))
                 if size > limits.BUNDLE_REDACTION_BYTES:

@@ -29,7 +29,7 @@ Body = Mapping[str, Any]
 
 def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     """The lines of `describe`; none where drift isn't checked for."""
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return
     status = parse_status(body)
     yield labelled("Drift", f"{_verdict(body, status, now)}; {spec.drift.mode}, {_rhythm(spec)}")
@@ -47,7 +47,7 @@ def describe_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]
 
 def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     """The lines of `why` about drift."""
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return
     status, condition = parse_status(body), _condition(body)
     yield (

@@ -34,7 +34,7 @@ from copyrator.oci.errors import NotFound, RegistryError
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Selection:
     """The result of the selection."""
 
     tag: str | None = None
@@ -107,7 +107,7 @@ def resolve(
         raise Fault(answer.why)
 
 
-def _explain(answer: Answer) -> None:
+def _explain(answer: Selection) -> None:
     """By whom it is signed, and the tags that were rejected."""
     if answer.signer is not None:
         prose([f"Signed by {answer.signer}."])
@@ -124,7 +124,7 @@ def _explain(answer: Answer) -> None:
         Table(columns).print(answer.rejected)
 
 
-def _explain_gates(answer: Answer) -> None:
+def _explain_gates(answer: Selection) -> None:
     columns = [
         Column("GATE", lambda row: row["name"]),
         Column("STATE", lambda row: row["state"]),
@@ -138,7 +138,7 @@ def _explain_gates(answer: Answer) -> None:
 
 async def _resolve(
     target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
-) -> Answer:
+) -> Selection:
     repository = repository_of(text, options)
     credential = credential_of(repository, options)
     try:
@@ -161,11 +161,11 @@ async def _resolve(
     return replace(found, gates=tuple(bundle.document(chosen, signed=bool(asked))))
 
 
-async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Answer:
+async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Selection:
     try:
         digest = await judge.client.digest(judge.repository, tag, judge.credential)
     except NotFound as error:
-        return Answer(why=f"{error.message}; check that it was pushed under this name")
+        return Selection(why=f"{error.message}; check that it was pushed under this name")
     found = await _judged(judge, tag, digest, bundle)
     why = f"{judge.repository}:{tag} has no trusted signature"
     if bundle is not None:
@@ -175,7 +175,7 @@ async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Answer:
 
 async def _range(
     judge: Judge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
-) -> Answer:
+) -> Selection:
     deployed = options["deployed"] or (bundle.deployed if bundle else None)
     gated = bool(judge.asked) or bundle is not None
     criteria = Criteria(
@@ -202,17 +202,17 @@ async def _range(
     )
     if choice.tag is None:
         why = explain(choice, wanted.text, deployed)
-        return Answer(rejected=rejected, why=in_options(f"{repository}: {why}"))
+        return Selection(rejected=rejected, why=in_options(f"{repository}: {why}"))
     if gated:
         found = await _first_passing(judge, choice.fitting, wanted.text, bundle)
         return replace(found, rejected=found.rejected + rejected)
     digest = await client.digest(repository, choice.tag, judge.credential)
-    return Answer(choice.tag, digest, rejected)
+    return Selection(choice.tag, digest, rejected)
 
 
 async def _first_passing(
     judge: Judge, tags: Sequence[str], wanted: str, bundle: BundleGates | None
-) -> Answer:
+) -> Selection:
     """The first of these tags, the highest first, that passes, as for the operator."""
     passed_over: tuple[dict[str, str], ...] = ()
     for tag in tags[:MAX_CANDIDATES]:
@@ -232,10 +232,10 @@ async def _first_passing(
             f"; only the {MAX_CANDIDATES} highest were judged, as the operator does: narrow the "
             "range to judge lower ones"
         )
-    return Answer(rejected=passed_over, why=why)
+    return Selection(rejected=passed_over, why=why)
 
 
-async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | None) -> Answer:
+async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | None) -> Selection:
     """The tag if all gates pass; else its rejection, by the first gate that doesn't."""
     candidate = Candidate(tag, digest)
     if bundle is not None and (objecting := held(candidate, bundle.versions(candidate))):
@@ -243,9 +243,9 @@ async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | Non
         message = objection.message
         if isinstance(objection, Waiting) and objection.until is not None:
             message += f"; it passes at {format_time(objection.until)}"
-        return Answer(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
+        return Selection(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
     if not judge.asked:
-        return Answer(tag, digest)
+        return Selection(tag, digest)
     try:
         judged = await judge.judgement(digest)
     except RegistryError as error:
@@ -253,6 +253,6 @@ async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | Non
     else:
         verdict = judge.verdict(digest, judged)
         if isinstance(verdict, Passed):
-            return Answer(tag, digest, signer=judged.holds[0].entry)
+            return Selection(tag, digest, signer=judged.holds[0].entry)
         reason, message = BundleReason(verdict.reason), verdict.message
-    return Answer(rejected=({"tag": tag, "reason": str(reason), "message": message},))
+    return Selection(rejected=({"tag": tag, "reason": str(reason), "message": message},))

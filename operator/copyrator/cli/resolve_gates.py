@@ -96,7 +96,7 @@ class BundleGates:
     def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
         if self.spec.verify and not signed:
             yield signature.NAME, _NO_KEYS.format(verify=hint("verify"))
-        if self.spec.approval.is_asked:
+        if self.spec.approval.is_enabled:
             yield approval.GATE.name, _NO_PLAN.format(plan=hint("plan", "bundle"))
         yield from self.unread
 

@@ -31,7 +31,7 @@ from copyrator.cli.rows import annotation
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_roles import print_roles
 from copyrator.cli.why_rule import explain_rule
-from copyrator.cli.why_rules import Question, answers, explain, verdict_of
+from copyrator.cli.why_rules import Subject, answers, explain, verdict_of
 from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -86,7 +86,7 @@ def why(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """As sentences, and as a document for programs."""
 
     lines: Sequence[str]
@@ -96,7 +96,7 @@ class Answer:
 
 async def answer(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> Answer:
+) -> Explanation:
     """Why an object, which needn't exist, is as it is.
 
     Raises:
@@ -111,18 +111,18 @@ async def answer(
                 freezes = await freezes_for(client, installation, bundle)
                 known, now = await with_refusals(client, bundle), datetime.now(UTC)
                 lines = list(explain_bundle(known, installation, now, polled, freezes))
-                return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
+                return Explanation(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         if kind is not None and means(kind, "rules"):
             rule = await one(client, "rules", namespace, name)
             lines = list(explain_rule(rule, datetime.now(UTC)))
-            return Answer(lines, _subject(RULES, namespace, name) | {"because": lines})
+            return Explanation(lines, _subject(RULES, namespace, name) | {"because": lines})
         resource, body = await _object(client, namespace, name, kind)
         actor = await actor_of(client, target, installation, namespace)
     async with dry_running(installation, actor) as dry_run:
         await dry_run.serve_all(resource.kind)
-        asked = Question(dry_run, resource, namespace, name)
+        asked = Subject(dry_run, resource, namespace, name)
         owner = owner_of(body or _NOBODY)
         verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)
@@ -143,7 +143,7 @@ async def answer(
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
     if actor.note:
         remark = f"{remark} {actor.note}".strip()
-    return Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+    return Explanation((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
 
 
 def _certificates(

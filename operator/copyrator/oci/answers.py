@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from copyrator.oci.errors import InvalidResponse, NotFound, RegistryError
-from copyrator.oci.exchange import Answer
+from copyrator.oci.exchange import Response
 from copyrator.oci.reference import DIGEST, Repository
 
 INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
@@ -46,12 +46,12 @@ def checked(repository: Repository, reference: str, value: str) -> str:
     return value
 
 
-def media_type(answer: Answer) -> str:
+def media_type(answer: Response) -> str:
     """The media type of an answer, in lower case and without parameters."""
     return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def manifest_type(answer: Answer, repository: Repository, reference: str) -> str:
+def manifest_type(answer: Response, repository: Repository, reference: str) -> str:
     """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
 
     Raises:
@@ -74,7 +74,7 @@ def named(reference: str) -> str:
     return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
 
 
-def unexpected(answer: Answer, repository: Repository, what: str) -> RegistryError:
+def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
     """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
     if answer.status == 404:
         return NotFound(f"{repository} has no {what.removeprefix('the ')}")

@@ -28,7 +28,7 @@ from copyrator.oci.answers import (
 )
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
-from copyrator.oci.exchange import Answer, Request, Sink, Trust
+from copyrator.oci.exchange import Request, Response, Sink, Trust
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
@@ -175,7 +175,7 @@ class RegistryClient:
 
     async def referrers(
         self, repository: Repository, url: str, credential: Credential | None
-    ) -> Answer | None:
+    ) -> Response | None:
         """Return one page of a list of referrers; None: the registry doesn't support such lists.
 
         A 303 isn't followed: ghcr.io redirects clients to a web page of another host with
@@ -205,7 +205,7 @@ class RegistryClient:
         incomplete list is invalid.
         """
 
-        async def page(url: str, sink: Sink) -> Answer:
+        async def page(url: str, sink: Sink) -> Response:
             answer = await self._ask(
                 "GET",
                 url,
@@ -223,7 +223,7 @@ class RegistryClient:
 
     async def _manifest(
         self, repository: Repository, reference: str, credential: Credential | None, max_body: int
-    ) -> Answer:
+    ) -> Response:
         answer = await self._ask(
             "GET",
             repository.manifest_url(reference),
@@ -247,7 +247,7 @@ class RegistryClient:
         max_body: int = 0,
         sink: Sink | None = None,
         see_other: bool = True,
-    ) -> Answer:
+    ) -> Response:
         """Send the request; where its token is refused, repeat it once with a new one."""
         trust = Trust(repository.verify, repository.ca)
         request = Request(
@@ -284,7 +284,7 @@ def _headers(accept: str, authorization: str | None) -> dict[str, str]:
     return headers
 
 
-def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[str, Any]:
+def _manifest(answer: Response, repository: Repository, reference: str) -> dict[str, Any]:
     """Decode a manifest; rejects a login page with status 200, which has no digest."""
     try:
         found = _manifests.decode(answer.body)

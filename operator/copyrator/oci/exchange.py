@@ -23,7 +23,7 @@ class Trust:
 class Request:
     """One request. ``max_body`` in bytes; a longer answer is an InvalidResponse.
 
-    With a ``sink`` the body of a 200 goes there and isn't part of the Answer; the sink's time
+    With a ``sink`` the body of a 200 goes there and isn't part of the Response; the sink's time
     doesn't count towards the timeout. ``named``: the host is named by a Bundle. ``see_other``:
     a 303 is followed; otherwise it is the answer.
     """
@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """The answer; ``headers`` are case-insensitive."""
 
     status: int

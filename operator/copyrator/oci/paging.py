@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from yarl import URL
 
 from copyrator.oci.errors import InvalidResponse
-from copyrator.oci.exchange import Answer
+from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
@@ -20,7 +20,7 @@ _REL = re.compile(r"""\brel\s*=\s*(?:"([^"]*)"|([^\s",;]+))""", re.IGNORECASE)
 _NEXT = re.compile(r"\bnext\b", re.IGNORECASE)
 
 
-def next_page(answer: Answer, repository: Repository, what: str) -> str | None:
+def next_page(answer: Response, repository: Repository, what: str) -> str | None:
     """The next page's URL; None at the end. Another host is refused: it would get our credentials.
 
     ``what`` is listed: ``tags``, ``referrers``.

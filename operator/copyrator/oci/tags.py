@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Answer, Sink
+from copyrator.oci.exchange import Response, Sink
 from copyrator.oci.paging import next_page
 from copyrator.oci.reference import Repository
 from copyrator.oci.tag_scanner import NotATagListError, TagScanner
@@ -36,7 +36,7 @@ _clock = time.monotonic
 
 
 async def read_tags(
-    ask: Callable[[str, Sink], Awaitable[Answer]],
+    ask: Callable[[str, Sink], Awaitable[Response]],
     repository: Repository,
     take: Take,
     turns: FairLimit,
@@ -102,7 +102,7 @@ class _Page:
         """Parse a chunk and pass its tags on, with pauses."""
         self.size += len(piece)
         self._hash.update(piece)
-        async with self._turns.place(self._repository.host):
+        async with self._turns.slot(self._repository.host):
             time_slice = TimeSlice()
             try:
                 for tags in self.scanner.feed(piece):

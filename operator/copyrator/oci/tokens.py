@@ -19,7 +19,7 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Answer, Request, Trust
+from copyrator.oci.exchange import Request, Response, Trust
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import Transport
 from copyrator.settings.limits import (
@@ -96,7 +96,7 @@ class Tokens:
         self,
         repository: Repository,
         credential: Credential | None,
-        answer: Answer,
+        answer: Response,
         used: str | None,
     ) -> str:
         """The header for the second request, after a 401 to one with the header ``used``.
@@ -203,7 +203,7 @@ def _key(repository: Repository, credential: Credential | None) -> TokenKey:
     )
 
 
-def _choose(repository: Repository, credential: Credential | None, answer: Answer) -> Challenge:
+def _choose(repository: Repository, credential: Credential | None, answer: Response) -> Challenge:
     challenges = parse_challenges(answer.challenges)
     for scheme in ("bearer", "basic"):
         for challenge in challenges:

@@ -21,7 +21,7 @@ from copyrator import __version__
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Answer, Request, Sink, Trust
+from copyrator.oci.exchange import Request, Response, Sink, Trust
 from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
@@ -90,7 +90,7 @@ class Transport:
         """Drop the metrics of hosts (``host[:port]`` as in a URL) that no Bundle names any more."""
         self._labels.keep(hosts)
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         """Send a request and follow redirects, without credentials to another host.
 
         Raises:
@@ -110,7 +110,7 @@ class Transport:
             request = _redirected(request, origin, answer.headers["Location"])
         raise InvalidResponse(f"{origin.host} redirects more than {MAX_REDIRECTS} times")
 
-    async def _send_once(self, request: Request) -> Answer:
+    async def _send_once(self, request: Request) -> Response:
         url = _parsed(request.url)
         name = url.authority
         with self._hosts.use(name) as host:
@@ -119,7 +119,7 @@ class Transport:
                 left = host.blocked_until - time.monotonic()
                 if left > 0:
                     raise paused(name, host.blocked_by, left)
-                async with self._requests.place(name):
+                async with self._requests.slot(name):
                     answer = await self._counted(request, url)
             if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
                 wait = retry_after(answer.headers)
@@ -131,7 +131,7 @@ class Transport:
             )
         return answer
 
-    async def _counted(self, request: Request, url: URL) -> Answer:
+    async def _counted(self, request: Request, url: URL) -> Response:
         label = self._labels.of(url.authority, named=request.named)
         started = time.monotonic()
         code = 0
@@ -143,7 +143,7 @@ class Transport:
             self._metrics.registry_request_seconds.labels(label).observe(time.monotonic() - started)
         return answer
 
-    async def _exchange(self, request: Request, url: URL) -> Answer:
+    async def _exchange(self, request: Request, url: URL) -> Response:
         where = url.authority
         try:
             proxy = self._proxies.proxy_for(request.url)
@@ -166,7 +166,7 @@ class Transport:
                     await self._pour(response, request, request.sink, where)
                 else:
                     body = await self._bounded(response, request.max_body, where)
-                return Answer(
+                return Response(
                     status=response.status,
                     headers=response.headers,
                     challenges=tuple(response.headers.getall("WWW-Authenticate", ())),
@@ -236,7 +236,7 @@ class Transport:
                     raise _too_long(where, limit)
                 if not is_large and len(body) + len(piece) > REGISTRY_SMALL_ANSWER:
                     is_large = True
-                    await stack.enter_async_context(self._large.place(where))
+                    await stack.enter_async_context(self._large.slot(where))
                 body += piece
         return bytes(body)
 

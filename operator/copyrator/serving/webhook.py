@@ -150,7 +150,7 @@ class WebhookServer:
             raise _unknown()
         peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
         try:
-            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.place(peer):
+            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.slot(peer):
                 body = await _body(request)
         except TimeoutError:
             raise _too_slow(WEBHOOK_SIGNED_SECONDS) from None

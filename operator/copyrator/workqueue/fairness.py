@@ -88,7 +88,7 @@ class FairLimit:
         self._serve()
 
     @asynccontextmanager
-    async def place(self, namespace: str | None) -> AsyncIterator[None]:
+    async def slot(self, namespace: str | None) -> AsyncIterator[None]:
         """Hold a slot inside."""
         await self.acquire(namespace)
         try:

@@ -108,8 +108,8 @@ class Isolated:
         child = await self._running()
         assert child.stdin is not None
         assert child.stdout is not None
-        question = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
-        child.stdin.write(_HEADER.pack(len(question)) + question)
+        request = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+        child.stdin.write(_HEADER.pack(len(request)) + request)
         await child.stdin.drain()
         (size,) = _HEADER.unpack(await child.stdout.readexactly(_HEADER.size))
         answer: tuple[bool, Any] = pickle.loads(  # noqa: S301 - of our own child
@@ -148,10 +148,10 @@ def serve() -> None:
     with suppress(OSError):
         # Where the container runs out of memory, this process is killed and not the operator.
         Path("/proc/self/oom_score_adj").write_text("1000")
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not get between the answers
-    while header := questions.read(_HEADER.size):
-        answer = _answer(_read(questions, header), cpu_seconds)
+    while header := requests.read(_HEADER.size):
+        answer = _answer(_read(requests, header), cpu_seconds)
         try:
             answers.write(_HEADER.pack(len(answer)) + answer)
             answers.flush()
@@ -159,18 +159,18 @@ def serve() -> None:
             os._exit(0)  # the parent is gone; an ordinary exit would flush again
 
 
-def _read(questions: BinaryIO, header: bytes) -> bytes:
+def _read(requests: BinaryIO, header: bytes) -> bytes:
     (size,) = _HEADER.unpack(header)
-    return questions.read(size)
+    return requests.read(size)
 
 
-def _answer(question: bytes, cpu_seconds: int) -> bytes:
+def _answer(request: bytes, cpu_seconds: int) -> bytes:
     """Run one call. The kernel ends the process when its processor time is used up."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = int(used.ru_utime + used.ru_stime) + cpu_seconds + 1
     resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
     try:
-        function, args, kwargs = pickle.loads(question)  # noqa: S301 - of our own parent
+        function, args, kwargs = pickle.loads(request)  # noqa: S301 - of our own parent
         return pickle.dumps((True, function(*args, **kwargs)), pickle.HIGHEST_PROTOCOL)
     except MemoryError:
         return pickle.dumps((False, "it takes too much memory"))

@@ -16,7 +16,7 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.resolution.polls import Polls, Question
+from copyrator.bundles.resolution.polls import Polls, TagQuery
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
@@ -98,10 +98,10 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
     oci, answered = Registries(), list[BundleKey]()
     polls = Polls(cast("RegistryClient", oci), answered.append, lambda: 0.0, lambda: NOW, Metrics())
     for number in range(1000):
-        question = Question(Repository(f"host{number}", "app"), "1.0.0")
+        question = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
         assert polls.ask(BundleKey(CROWD, f"crowd{number}"), question, 0.0) is None
     mine = BundleKey("team", "shop")
-    assert polls.ask(mine, Question(Repository("quick", "app"), "1.0.0"), 0.0) is None
+    assert polls.ask(mine, TagQuery(Repository("quick", "app"), "1.0.0"), 0.0) is None
 
     await eventually(lambda: answered == [mine])
 

@@ -261,7 +261,7 @@ class Simulation:
     def begin(self, case: Case, status: BundleStatus) -> None:
         assert case.decision.need is not None
         status = state.begin(status, case.wanted, self.now)
-        if case.spec.approval.is_asked:
+        if case.spec.approval.is_enabled:
             self.check(case)
             status = plan_decision.used(status)
         else:

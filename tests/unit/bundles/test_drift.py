@@ -392,7 +392,7 @@ def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wante
 def test_what_keeps_it_from_being_compared(
     what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], reason: str | None
 ) -> None:
-    why = drift_due.hindrance(what, asked, *hashes)
+    why = drift_due.not_comparable(what, asked, *hashes)
     assert (why and why.reason) == reason
 
 
@@ -458,20 +458,20 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
 
 
 def test_what_was_found_is_corrected() -> None:
-    assert drift_correction.is_asked(CAN, spec())
+    assert drift_correction.is_due(CAN, spec())
     trusted = replace(CAN, verification=Verification(verdict="Trusted"))
-    assert drift_correction.is_asked(trusted, spec())
+    assert drift_correction.is_due(trusted, spec())
     by_user = status(
         plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
         drift=replace(FOUND, found_job="plan-1"),
     )
-    assert drift_correction.is_asked(by_user, spec())
+    assert drift_correction.is_due(by_user, spec())
     assert drift_correction.begun(by_user).attempted.plan_job == "plan-1"
 
 
 @pytest.mark.parametrize("why", CANT)
 def test_nothing_else_is_corrected(why: str) -> None:
-    assert not drift_correction.is_asked(*CANT[why])
+    assert not drift_correction.is_due(*CANT[why])
 
 
 WANTED = state.Wanted(
@@ -545,7 +545,7 @@ def test_the_condition(
 
 
 def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
-    why = drift_due.hindrance(status(), spec(suspend=True), "s", "v")
+    why = drift_due.not_comparable(status(), spec(suspend=True), "s", "v")
     assert why is not None
     noted = drift_record.noted(status(), why)
     assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
@@ -723,8 +723,8 @@ def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -
 def test_what_keeps_it_from_being_compared_in_words(
     what: BundleStatus, asked: BundleSpec, said: str
 ) -> None:
-    why = drift_due.hindrance(what, asked, "s", "v")
-    assert why == drift_due.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
+    why = drift_due.not_comparable(what, asked, "s", "v")
+    assert why == drift_due.NotComparable("Suspended" if asked.suspend else "NotAsDeployed", said)
 
 
 MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))

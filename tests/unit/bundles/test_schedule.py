@@ -27,7 +27,7 @@ def test_all_ranges_of_a_repository_are_one_question_and_its_tags_others() -> No
     assert len({question("*"), question("1.0.0"), question("1.0.1")}) == 3
 
 
-def test_bundles_that_share_a_tag_ask_one_question() -> None:
+def test_bundles_that_share_a_tag_have_one_query() -> None:
     assert question_of(replace(SPEC, name="x", namespace="y")) == question_of(SPEC)
 
 

@@ -102,13 +102,13 @@ def test_after_a_restart_each_is_asked_when_its_status_says(interval: float) -> 
     before = spread(Slots(0.4), 1000, interval)
     restarted = Slots(0.7)
     after = [
-        restarted.take(None, slot.question, interval, announced=announced(slot), bundles=1000)
+        restarted.take(None, slot.query, interval, announced=announced(slot), bundles=1000)
         for slot in random.Random(1).sample(before, len(before))
     ]
 
-    by_question = {slot.question: slot for slot in before}
+    by_query = {slot.query: slot for slot in before}
     for slot in after:
-        late = slot.after(NOW) - announced(by_question[slot.question])
+        late = slot.after(NOW) - announced(by_query[slot.query])
         assert abs((late.total_seconds() + interval / 2) % interval - interval / 2) <= 1.0
     assert busiest(after) <= busiest(before) * 1.5
 
@@ -118,7 +118,7 @@ def test_when_the_interval_has_changed_the_old_dates_do_not_make_a_crowd() -> No
     slots = Slots(0.7)
 
     after = [
-        slots.take(None, slot.question, 600.0, announced=announced(slot), bundles=1000)
+        slots.take(None, slot.query, 600.0, announced=announced(slot), bundles=1000)
         for slot in before
     ]
 

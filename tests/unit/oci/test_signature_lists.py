@@ -34,7 +34,7 @@ from tests.steps import least_cpu_seconds
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import NotFound, RegistryError
-from copyrator.oci.exchange import Answer
+from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.referrers import Candidates, read_index
 from copyrator.oci.signature_manifest import UnusableError, read_payloads, read_stored
@@ -114,11 +114,11 @@ class InMemory:
 
     blob = manifest_bytes
 
-    async def referrers(self, _: Repository, url: str, __: object) -> Answer | None:
+    async def referrers(self, _: Repository, url: str, __: object) -> Response | None:
         self.asked += 1
         if self._referrers is None:
             return None
-        return Answer(200, CIMultiDict[str](), (), self._referrers, url)
+        return Response(200, CIMultiDict[str](), (), self._referrers, url)
 
 
 def find(registry: InMemory) -> Found | None:

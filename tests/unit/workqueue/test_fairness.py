@@ -19,7 +19,7 @@ class Visits:
         self.most = 0
 
     async def visit(self, key: str) -> None:
-        async with self.limit.place(key):
+        async with self.limit.slot(key):
             self.open.append(key)
             self.begun.append(key)
             self.most = max(self.most, len(self.open))
@@ -49,17 +49,17 @@ async def test_a_key_that_wants_many_turns_delays_another_by_one() -> None:
 
 async def test_a_key_with_all_its_turns_lets_others_pass() -> None:
     limit = FairLimit(each=1, together=2)
-    async with limit.place("a"):
+    async with limit.slot("a"):
         waiting = asyncio.create_task(Visits(limit).visit("a"))
         await asyncio.sleep(0)
-        async with asyncio.timeout(5), limit.place("b"):
+        async with asyncio.timeout(5), limit.slot("b"):
             assert not waiting.done()
     await waiting
 
 
 async def test_who_gives_up_while_waiting_or_just_as_its_turn_comes_leaves_nothing() -> None:
     limit = FairLimit(each=1, together=1)
-    async with limit.place("a"):
+    async with limit.slot("a"):
         waiting = [asyncio.create_task(Visits(limit).visit(key)) for key in "bc"]
         await asyncio.sleep(0)
         waiting[0].cancel()
@@ -69,6 +69,6 @@ async def test_who_gives_up_while_waiting_or_just_as_its_turn_comes_leaves_nothi
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async with asyncio.timeout(5), limit.place("d"):
+    async with asyncio.timeout(5), limit.slot("d"):
         pass
     assert len(limit) == 0

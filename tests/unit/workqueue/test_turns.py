@@ -166,7 +166,7 @@ async def test_a_fair_limit_serves_tenants_in_turn_and_nobody_else_waits() -> No
 
     async def one(name: str) -> None:
         gates[name] = asyncio.Event()
-        async with limit.place(group(name)):
+        async with limit.slot(group(name)):
             order.append(name)
             await gates[name].wait()
 

@@ -102,7 +102,7 @@ class Plans:
         if memory.values_of is not None and not entry.is_planning:
             await self._seals.remove_values(entry, memory.values_of)
             memory.values_of = None
-        if not memory.is_tidied and (spec.approval.is_asked or entry.has_preview):
+        if not memory.is_tidied and (spec.approval.is_enabled or entry.has_preview):
             status = entry.status
             if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
                 await self._seals.remove_others(entry, plan_record.needed(status))

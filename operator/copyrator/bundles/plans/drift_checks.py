@@ -110,7 +110,9 @@ class Drifts:
             self._context.reevaluate(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
-        if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
+        if is_due and not drift_due.not_comparable(
+            entry.status, spec, entry.spec_hash, values_hash
+        ):
             return await self._begin(entry, spec, ticket)
         self._queue.forget(ticket)
         self._memory(entry).missed_until = None

@@ -57,9 +57,9 @@ class DriftJudge:
     ) -> BundleStatus:
         """The status with the verdict of a plan of what is deployed that a user requested."""
         plan = status.plan
-        if not spec.drift.is_asked or not drift_record.is_judged_by(status, plan.attempt):
+        if not spec.drift.is_enabled or not drift_record.is_judged_by(status, plan.attempt):
             return status
-        if drift_due.hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
+        if drift_due.not_comparable(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
         baseline = await self._seals.operations(entry, status.baseline)
         if baseline is None:

@@ -40,7 +40,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ReviewRequest:
     """The input of the reviews of one plan: its service account and its objects' kinds."""
 
     account: ServiceAccount
@@ -53,13 +53,13 @@ class Question:
     denied: tuple[Need, ...] = ()
     """The missing permissions that werf reported, where there is no plan."""
 
-    def of(self, operations: Collection[Operation]) -> Question:
-        """The question with the kinds of the plan's operations."""
+    def of(self, operations: Collection[Operation]) -> ReviewRequest:
+        """The request with the kinds of the plan's operations."""
         kinds, beyond = kinds_of(operations)
         return replace(self, kinds=kinds, beyond=beyond)
 
 
-Ask = Callable[[], Awaitable[Question | None]]
+Ask = Callable[[], Awaitable[ReviewRequest | None]]
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class PermissionReviews:
         Args:
             key: the Bundle's.
             job: the name of the Job that made the plan.
-            ask: returns the question when the reviews may be sent; None: nothing is reviewed.
+            ask: returns the request when the reviews may be sent; None: nothing is reviewed.
         """
         if not self.begins(key, job):
             return
@@ -133,7 +133,7 @@ class PermissionReviews:
 
     async def _review(self, key: BundleKey, ask: Ask) -> None:
         findings = None
-        async with self._turns.place(key.namespace):
+        async with self._turns.slot(key.namespace):
             if not self.is_paused:  # another plan's review may have failed
                 findings = await self._reviewed(ask)
         if findings is None:
@@ -145,36 +145,36 @@ class PermissionReviews:
     async def _reviewed(self, ask: Ask) -> Findings | None:
         try:
             async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
-                question = await ask()
-                if question is None:
+                request = await ask()
+                if request is None:
                     return None
-                findings = await self._findings(question)
+                findings = await self._findings(request)
         except (ApiError, TimeoutError) as error:
             self._postpone(error)
             return None
         self._pause = 0.0
         return findings
 
-    async def _findings(self, question: Question) -> Findings:
+    async def _findings(self, request: ReviewRequest) -> Findings:
         kinds: dict[KindIn, Resource] = {}
-        for one in question.kinds:
+        for one in request.kinds:
             if (served := await self._discovery.in_group(one.kind, one.group)) is not None:
                 kinds[one] = served
         missing = []
         for need in needs(
-            question.namespace,
+            request.namespace,
             kinds,
-            is_namespace_missing=question.is_namespace_missing,
-            denied=question.denied,
+            is_namespace_missing=request.is_namespace_missing,
+            denied=request.denied,
         ):
-            denied = [verb for verb in need.verbs if not await self._allowed(question, need, verb)]
+            denied = [verb for verb in need.verbs if not await self._allowed(request, need, verb)]
             if denied:
                 missing.append(replace(need, verbs=tuple(denied)))
-        unknown = len(question.kinds) - len(kinds)
-        return Findings(tuple(missing), unknown + question.beyond)
+        unknown = len(request.kinds) - len(kinds)
+        return Findings(tuple(missing), unknown + request.beyond)
 
-    async def _allowed(self, question: Question, need: Need, verb: str) -> bool:
-        account = question.account
+    async def _allowed(self, request: ReviewRequest, need: Need, verb: str) -> bool:
+        account = request.account
         subject = Subject(account.user, account.groups)
         return await is_allowed(
             self._client, need.attributes(verb), subject, timeout=REVIEW_SECONDS

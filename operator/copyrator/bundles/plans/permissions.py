@@ -13,7 +13,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.plans.permission_reviews import PermissionReviews, Question
+from copyrator.bundles.plans.permission_reviews import PermissionReviews, ReviewRequest
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy.permissions import Need, ServiceAccount, with_findings
 from copyrator.bundles.policy.plans.operations import Operation
@@ -45,18 +45,18 @@ class PlanPermissions:
         is_namespace_missing: bool,
     ) -> None:
         """Begin the reviews of a plan that was made."""
-        question = _question(spec, is_namespace_missing=is_namespace_missing)
-        self._begin(entry, question.of(operations))
+        request = _review_request(spec, is_namespace_missing=is_namespace_missing)
+        self._begin(entry, request.of(operations))
 
     def ask_without_plan(
         self, entry: BundleEntry, spec: BundleSpec, denied: tuple[Need, ...]
     ) -> None:
         """Begin reviews of what every deploy needs, as a plan failed by a missing permission."""
-        self._begin(entry, replace(_question(spec), denied=denied))
+        self._begin(entry, replace(_review_request(spec), denied=denied))
 
-    def _begin(self, entry: BundleEntry, question: Question) -> None:
-        async def ask() -> Question:
-            return question
+    def _begin(self, entry: BundleEntry, request: ReviewRequest) -> None:
+        async def ask() -> ReviewRequest:
+            return request
 
         self._reviews.begin(entry.key, entry.status.plan.job or "", ask)
 
@@ -105,19 +105,19 @@ class PlanPermissions:
         if self._done.get(entry.key) == job or not self._reviews.begins(entry.key, job):
             return
 
-        async def ask() -> Question | None:
+        async def ask() -> ReviewRequest | None:
             kept = await self._seals.operations(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
                 self._done[entry.key] = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
-            return _question(spec, is_namespace_missing=missing).of(kept.operations)
+            return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
 
         self._reviews.begin(entry.key, job, ask)
 
 
-def _question(spec: BundleSpec, *, is_namespace_missing: bool = False) -> Question:
-    return Question(
+def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> ReviewRequest:
+    return ReviewRequest(
         account=ServiceAccount.of(spec),
         namespace=spec.project_namespace,
         is_namespace_missing=is_namespace_missing,

@@ -32,7 +32,7 @@ from copyrator.bundles.references.reader import MissingReferenceError, Reference
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.queries import Queries
 from copyrator.bundles.resolution.resolver import Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
@@ -214,7 +214,7 @@ class Previews:
         if memory.preview_asked != request.token:
             memory.preview_asked, memory.preview_since = request.token, context.monotonic()
         version = tuple(gate for gate in context.gates.version if gate.name == signature.NAME)
-        questions = Questions(
+        queries = Queries(
             entry.without_status(),
             replace(spec, version=request.version),
             await self._references.access(entry, spec),
@@ -222,8 +222,8 @@ class Previews:
             memory.preview_since,
         )
         asked = await self._trust.of(entry, spec)
-        judge = Judge(questions, Gates(version=version), context.clock(), asked)
-        return Resolver(questions, judge).resolve()
+        judge = Judge(queries, Gates(version=version), context.clock(), asked)
+        return Resolver(queries, judge).resolve()
 
     async def _missing_account(self, spec: BundleSpec) -> str | None:
         try:

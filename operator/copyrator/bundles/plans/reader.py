@@ -82,7 +82,7 @@ class PlanReader:
         self._redaction = redaction
         self._readings: dict[BundleKey, dict[str, _Reading]] = {}
         """By the Job's name."""
-        self._places = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
+        self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
     def read(
         self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount
@@ -137,7 +137,7 @@ class PlanReader:
     async def _placed(
         self, job: JobRecord, nonce: str, account: ServiceAccount
     ) -> Plan | PlanFault | PlanDelay:
-        async with self._places.place(job.namespace):
+        async with self._slots.slot(job.namespace):
             return await self._read(job, nonce, account)
 
     async def _read(

@@ -1,6 +1,6 @@
 """When a registry is polled next, and when a failed deploy is retried. Pure.
 
-Polls are bound to slots (slots.py), one for each question: Bundles that share a tag are due
+Polls are bound to slots (slots.py), one for each query: Bundles that share a tag are due
 together and share one request, and a ``nextPollAt`` that was written long ago stays true: that time
 plus a whole number of intervals.
 """
@@ -19,7 +19,7 @@ FIRST_POLL_RETRY: Final = 15.0
 
 
 def question_of(spec: BundleSpec) -> str:
-    """The part of a Bundle's question to the registry that determines its slot.
+    """The part of a Bundle's query to the registry that determines its slot.
 
     All ranges of a repository have one slot, as one tag list answers them all.
     """

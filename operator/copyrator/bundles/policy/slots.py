@@ -1,7 +1,7 @@
-"""Assigns each question to a registry a phase of its interval, so that polls are spread evenly.
+"""Assigns each query to a registry a phase of its interval, so that polls are spread evenly.
 
 A random phase, such as a hash, isn't good enough: of a thousand polls a minute one second gets
-twice its share, and of a thousand in ten minutes five times. So each new question takes the phase
+twice its share, and of a thousand in ten minutes five times. So each new query takes the phase
 that is used least. Phases are of Unix time: a restart reuses the phase of the next poll in a
 status, so that time remains valid. Pure, except for its state.
 """
@@ -22,14 +22,14 @@ _MOST_BINS: Final = 3600
 
 @dataclass(slots=True)
 class Slot:
-    """A question's times: ``phase`` seconds after every multiple of ``interval`` (Unix time)."""
+    """A query's times: ``phase`` seconds after every multiple of ``interval`` (Unix time)."""
 
-    question: str
+    query: str
     interval: float
     phase: float
     bin: int
     holders: int = 0
-    """Bundles with this question."""
+    """Bundles with this query."""
 
     def after(self, now: datetime) -> datetime:
         """The first such time after ``now``."""
@@ -60,46 +60,46 @@ class Slots:
     def take(
         self,
         held: Slot | None,
-        question: str,
+        query: str,
         interval: float,
         *,
         announced: datetime | None = None,
         bundles: int = 1,
     ) -> Slot:
-        """The slot of a question; the same question at the same interval has the same slot.
+        """The slot of a query; the same query at the same interval has the same slot.
 
         Args:
             held: the Bundle's former slot; released where the result is another one.
-            question: the question's identity.
+            query: the query's identity.
             interval: seconds.
             announced: the next poll by the Bundle's status. Its phase is reused unless too many
                 others have the same, as after a change of the interval.
             bundles: the number of all Bundles; determines what is too many while slots are taken
                 after a start.
         """
-        if held is not None and (held.question, held.interval) == (question, interval):
+        if held is not None and (held.query, held.interval) == (query, interval):
             return held
         if held is not None:
             self.give_back(held)
-        slot = self._slots.get((question, interval))
+        slot = self._slots.get((query, interval))
         if slot is None:
-            slot = self._new(question, interval, announced, bundles)
-            self._slots[question, interval] = slot
+            slot = self._new(query, interval, announced, bundles)
+            self._slots[query, interval] = slot
         slot.holders += 1
         return slot
 
     def give_back(self, slot: Slot) -> None:
-        """Release a Bundle's slot: it was deleted, or has another question."""
+        """Release a Bundle's slot: it was deleted, or has another query."""
         slot.holders -= 1
         if slot.holders:
             return
-        del self._slots[slot.question, slot.interval]
+        del self._slots[slot.query, slot.interval]
         wheel = self._wheels[slot.interval]
         wheel[slot.bin] -= 1
         if not any(wheel.values()):
             del self._wheels[slot.interval]
 
-    def _new(self, question: str, interval: float, announced: datetime | None, count: int) -> Slot:
+    def _new(self, query: str, interval: float, announced: datetime | None, count: int) -> Slot:
         wheel = self._wheels.setdefault(interval, Counter())
         bins = min(math.ceil(interval), _MOST_BINS)
         width = interval / bins
@@ -115,7 +115,7 @@ class Slots:
             begin = place * width
         within = (self._start + wheel[place] * _GOLDEN) % 1.0
         wheel[place] += 1
-        return Slot(question, interval, begin + within * min(width, 1.0), place)
+        return Slot(query, interval, begin + within * min(width, 1.0), place)
 
     def _order(self, bins: int, used: int) -> Iterator[int]:
         """All parts of an interval, probably free ones first; successive ones are far apart."""

@@ -133,7 +133,7 @@ class References:
         versions: list[str] = []
         for source in spec.values_from:
             # Nothing of one source is kept for the next one.
-            async with self._context.readers.place(entry.key.namespace):
+            async with self._context.readers.slot(entry.key.namespace):
                 body = await self._read_optional(_values_ref(spec, source))
                 versions.append(_version(body))
                 if body is not None:

@@ -27,7 +27,7 @@ from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.bundles.resolution.model import Resolution
-from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.queries import Queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Judge:
         PendingError: by each method, while signatures aren't known yet.
     """
 
-    questions: Questions
+    queries: Queries
     gates: Gates
     now: datetime
     asked: Asked = NOTHING_ASKED
@@ -90,7 +90,7 @@ class Judge:
         """The verdict on a digest's signatures."""
         if self.asked.blocked is not None:
             return self.asked.blocked
-        answer = self.questions.signatures(digest, self.asked)
+        answer = self.queries.signatures(digest, self.asked)
         if answer.judgement is None:
             return signature.unavailable(answer.error.message if answer.error else "")
         return signature.verdict(self.asked, digest, answer.judgement)
@@ -140,8 +140,8 @@ class Judge:
 
     @property
     def _entry(self) -> BundleEntry:
-        return self.questions.entry
+        return self.queries.entry
 
     @property
     def _spec(self) -> BundleSpec:
-        return self.questions.spec
+        return self.queries.spec

@@ -24,7 +24,7 @@ from copyrator.bundles.references.reader import Access
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.resolution.questions import Questions
+from copyrator.bundles.resolution.queries import Queries
 from copyrator.bundles.resolution.resolver import Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.notifications import Push, canonical
@@ -68,16 +68,16 @@ class Resolutions:
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
         context = self._context
-        questions = Questions(entry, spec, access, self._polls, since)
+        queries = Queries(entry, spec, access, self._polls, since)
         judge = Judge(
-            questions,
+            queries,
             context.gates,
             context.clock(),
             asked,
             promotions.sources(context.bundles, spec, context.seen()),
             desired.values_hash,
         )
-        resolution = Resolver(questions, judge).resolve()
+        resolution = Resolver(queries, judge).resolve()
         if resolution is None:
             await self._report_unanswered(entry, spec)
         return resolution
@@ -205,7 +205,7 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
     pushed: dict[str, dict[str | None, set[str | None]]] = {}
     for push in pushes:
         pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
-    count, now = 0, context.monotonic()  # one time for all, so that they share their questions
+    count, now = 0, context.monotonic()  # one time for all, so that they share their queries
     for entry in context.bundles if pushed else ():
         spec = entry.spec
         if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:

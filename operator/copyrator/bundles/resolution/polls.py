@@ -1,6 +1,6 @@
-"""Requests to registries, shared by all Bundles with the same question.
+"""Requests to registries, shared by all Bundles with the same query.
 
-A reconcile never waits for a registry: it queues a question, returns, and is requeued when the
+A reconcile never waits for a registry: it queues a query, returns, and is requeued when the
 answer arrives. So a registry that stalls delays only its own Bundles and blocks no worker.
 """
 
@@ -44,7 +44,7 @@ _NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TagQuery:
     """The digest of this tag, with this credential."""
 
     repository: Repository
@@ -55,7 +55,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TagListQuery:
     """The tags of this repository, with this credential."""
 
     repository: Repository
@@ -63,7 +63,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class SignatureQuestion:
+class SignatureQuery:
     """Whether this digest's signatures satisfy the requirements; read with this credential."""
 
     repository: Repository
@@ -72,11 +72,11 @@ class SignatureQuestion:
     credential: Credential | None = None
 
 
-AnyQuestion = Question | Listing | SignatureQuestion
+Query = TagQuery | TagListQuery | SignatureQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Result:
     """A digest, choices, a judgement or an error, as of the request (monotonic seconds)."""
 
     asked_at: float
@@ -97,7 +97,7 @@ class _Pending:
 
 
 class Polls:
-    """Sends each question once; calls ``answered`` for every Bundle that waits for its answer."""
+    """Sends each query once; calls ``answered`` for every Bundle that waits for its answer."""
 
     def __init__(
         self,
@@ -115,45 +115,43 @@ class Polls:
         self._metrics = metrics
         self._answered = answered
         self._monotonic = monotonic
-        self._answers: dict[AnyQuestion, Answer] = {}
-        self._pending: dict[AnyQuestion, _Pending] = {}
-        self._criteria: dict[Listing, dict[Criteria, float]] = {}
+        self._answers: dict[Query, Result] = {}
+        self._pending: dict[Query, _Pending] = {}
+        self._criteria: dict[TagListQuery, dict[Criteria, float]] = {}
         """The criteria for each list, and the monotonic seconds of their last use."""
         self._permits = PollPermits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
-    def ask(self, key: BundleKey, question: Question, not_before: float) -> Answer | None:
+    def ask(self, key: BundleKey, query: TagQuery, not_before: float) -> Result | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
         After None ``answered(key)`` is called when the answer arrives; call this again then.
         """
-        answer = self._answers.get(question)
+        answer = self._answers.get(query)
         if answer is not None and answer.asked_at >= not_before:
             return answer
-        self._join(key, question)
+        self._join(key, query)
         return None
 
-    def judgement(
-        self, key: BundleKey, question: SignatureQuestion, not_before: float
-    ) -> Answer | None:
+    def judgement(self, key: BundleKey, query: SignatureQuery, not_before: float) -> Result | None:
         """The same for signatures.
 
         A trusted digest is trusted until the verdict's end (a certificate's, for example); the
         signatures of others are read again.
         """
-        answer = self._answers.get(question)
+        answer = self._answers.get(query)
         found = answer.judgement if answer is not None else None
         holds = found is not None and found.is_trusted
         ended = found is not None and found.until is not None and self._clock() >= found.until
         if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
             return answer
-        self._join(key, question)
+        self._join(key, query)
         return None
 
     def choose(
-        self, key: BundleKey, listing: Listing, criteria: Criteria, not_before: float
-    ) -> Answer | None:
+        self, key: BundleKey, listing: TagListQuery, criteria: Criteria, not_before: float
+    ) -> Result | None:
         """The same for a choice from a whole tag list.
 
         A list is read once for all criteria in use, and isn't kept: criteria that are added while
@@ -167,19 +165,19 @@ class Polls:
         self._join(key, listing)
         return None
 
-    def _join(self, key: BundleKey, question: AnyQuestion) -> None:
-        pending = self._pending.get(question)
+    def _join(self, key: BundleKey, query: Query) -> None:
+        pending = self._pending.get(query)
         if pending is None:
-            pending = self._pending[question] = _Pending(self._monotonic())
+            pending = self._pending[query] = _Pending(self._monotonic())
         pending.waiting.add(key)
         namespace = key.namespace
         if pending.sent or namespace in pending.namespaces:
             return
         pending.namespaces.add(namespace)
-        tenant_and_host = (namespace, question.repository.registry)
+        tenant_and_host = (namespace, query.repository.registry)
         has_permit = pending.sent = self._permits.try_acquire(tenant_and_host)
         task = asyncio.create_task(
-            self._ask(question, pending, tenant_and_host, has_permit=has_permit)
+            self._ask(query, pending, tenant_and_host, has_permit=has_permit)
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -190,7 +188,7 @@ class Polls:
 
     async def _ask(
         self,
-        question: AnyQuestion,
+        query: Query,
         pending: _Pending,
         tenant_and_host: tuple[str, str],
         *,
@@ -203,56 +201,52 @@ class Polls:
             if has_permit or not pending.sent:
                 pending.sent = True
                 pending.asked_at = self._monotonic()
-                await self._send(question, pending, tenant_and_host[0])
+                await self._send(query, pending, tenant_and_host[0])
         finally:
             self._permits.release(tenant_and_host)
 
-    async def _send(self, question: AnyQuestion, pending: _Pending, namespace: str) -> None:
+    async def _send(self, query: Query, pending: _Pending, namespace: str) -> None:
         try:
-            if isinstance(question, Listing):
+            if isinstance(query, TagListQuery):
                 await asyncio.sleep(GATHER)
                 pending.asked_at = self._monotonic()
-                answer = Answer(pending.asked_at, choices=await self._read(question))
-            elif isinstance(question, SignatureQuestion):
-                answer = Answer(pending.asked_at, judgement=await self._judge(question, namespace))
-            elif question.with_config:
+                answer = Result(pending.asked_at, choices=await self._read(query))
+            elif isinstance(query, SignatureQuery):
+                answer = Result(pending.asked_at, judgement=await self._judge(query, namespace))
+            elif query.with_config:
                 digest, manifest = await self._oci.manifest(
-                    question.repository, question.tag, question.credential
+                    query.repository, query.tag, query.credential
                 )
-                answer = Answer(pending.asked_at, digest, config_digest(manifest))
+                answer = Result(pending.asked_at, digest, config_digest(manifest))
             else:
-                digest = await self._oci.digest(
-                    question.repository, question.tag, question.credential
-                )
-                answer = Answer(pending.asked_at, digest)
+                digest = await self._oci.digest(query.repository, query.tag, query.credential)
+                answer = Result(pending.asked_at, digest)
         except RegistryError as error:
-            answer = Answer(pending.asked_at, error=error)
+            answer = Result(pending.asked_at, error=error)
         except Exception as error:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
-            text = f"polling {question.repository} failed: {type(error).__name__}"
-            answer = Answer(pending.asked_at, error=Unreachable(text))
-        if not isinstance(question, SignatureQuestion):
+            text = f"polling {query.repository} failed: {type(error).__name__}"
+            answer = Result(pending.asked_at, error=Unreachable(text))
+        if not isinstance(query, SignatureQuery):
             self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
-        del self._pending[question]
+        del self._pending[query]
         self._sweep()
-        self._answers[question] = answer
+        self._answers[query] = answer
         for key in pending.waiting:
             self._answered(key)
 
-    async def _judge(self, question: SignatureQuestion, namespace: str) -> Judgement:
+    async def _judge(self, query: SignatureQuery, namespace: str) -> Judgement:
         """Read the signatures, and judge them in a thread: hostile ones take much time."""
-        asked = question.asked.requirements
-        async with self._finds.place(namespace):
-            found = await self._signatures.find(
-                question.repository, question.digest, question.credential
-            )
-            async with self._checks.place(namespace):
+        asked = query.asked.requirements
+        async with self._finds.slot(namespace):
+            found = await self._signatures.find(query.repository, query.digest, query.credential)
+            async with self._checks.slot(namespace):
                 judged = await asyncio.to_thread(_judged, found, asked, self._clock())
         result = "Trusted" if judged.is_trusted else "NotTrusted"
         self._metrics.signature_checks.labels(result).inc()
         return judged
 
-    async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
+    async def _read(self, listing: TagListQuery) -> dict[Criteria, Choice]:
         """Add every tag of a list to all selections; a partial list raises, without a choice."""
         selections: dict[Criteria, TagSelection] | None = None
 
@@ -267,7 +261,7 @@ class Polls:
             selections = self._selections(listing)
         return {criteria: selection.result() for criteria, selection in selections.items()}
 
-    def _selections(self, listing: Listing) -> dict[Criteria, TagSelection]:
+    def _selections(self, listing: TagListQuery) -> dict[Criteria, TagSelection]:
         return {criteria: criteria.selection() for criteria in self._criteria.get(listing, ())}
 
     def _sweep(self) -> None:
@@ -277,12 +271,12 @@ class Polls:
             return
         self._sweep_at = now + 60.0
         old = [
-            question
-            for question, answer in self._answers.items()
+            query
+            for query, answer in self._answers.items()
             if answer.asked_at < now - (KEEP_TRUSTED if _is_trusted(answer) else KEEP)
         ]
-        for question in old:
-            del self._answers[question]
+        for query in old:
+            del self._answers[query]
         for listing, wanted in list(self._criteria.items()):
             fresh = {one: last for one, last in wanted.items() if last >= now - KEEP}
             if fresh:
@@ -291,7 +285,7 @@ class Polls:
                 del self._criteria[listing]
 
 
-def _is_trusted(answer: Answer) -> bool:
+def _is_trusted(answer: Result) -> bool:
     return answer.judgement is not None and answer.judgement.is_trusted
 
 

@@ -1,6 +1,6 @@
 """A Bundle's resolution, from answers of registries that Bundles share.
 
-An exact tag is one question. A range is two: the tag list, from which all Bundles of the repository
+An exact tag is one query. A range is two: the tag list, from which all Bundles of the repository
 choose, then the digest of the chosen tag. With version gates the digests of further tags are
 requested until one passes.
 """
@@ -20,7 +20,7 @@ from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import MAX_CANDIDATES, Candidate, Held, age
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution, Unresolved
-from copyrator.bundles.resolution.questions import PendingError, Questions
+from copyrator.bundles.resolution.queries import PendingError, Queries
 from copyrator.oci.errors import NotFound
 
 _GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
@@ -30,7 +30,7 @@ _GONE: Final = "; the registry no longer has its manifest either, so it can't be
 class Resolver:
     """One Bundle's resolution."""
 
-    questions: Questions
+    queries: Queries
     judge: Judge
 
     def resolve(self) -> Resolution | None:
@@ -49,7 +49,7 @@ class Resolver:
         return self._range(version)
 
     def _tag(self, tag: str) -> Resolution:
-        answer = self.questions.tag(tag)
+        answer = self.queries.tag(tag)
         if isinstance(answer.error, NotFound):
             unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
             return self._nothing(unresolved, (), self._keeps(tag))
@@ -64,7 +64,7 @@ class Resolver:
     def _range(self, version: VersionRange) -> Resolution:
         depth = MAX_CANDIDATES if self.judge.is_gated else 0
         criteria = criteria_of(self._spec, version, self._entry.status, depth)
-        found = self.questions.choice(criteria)
+        found = self.queries.choice(criteria)
         if found.error is not None:
             return Resolution(error=found.error)
         choice = found.choices[criteria]
@@ -73,7 +73,7 @@ class Resolver:
         if self.judge.is_gated:
             tags = (*choice.fitting, *self._remembered(choice.fitting))
             return self._first_passing(tags, choice.rejected, choice.keeps)
-        answer = self.questions.tag(choice.tag)
+        answer = self.queries.tag(choice.tag)
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
 
     def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Resolver:
         held_back: list[Held] = []
         seen: list[Candidate] = []
         for tag in tags:
-            answer = self.questions.tag(tag)
+            answer = self.queries.tag(tag)
             if isinstance(answer.error, NotFound):  # deleted since the list was read
                 continue
             if answer.error is not None:
@@ -126,7 +126,7 @@ class Resolver:
             if held is not None:
                 held_back.append(held)
                 continue
-            answer = None if one == named else self.questions.tag(one.digest)
+            answer = None if one == named else self.queries.tag(one.digest)
             if answer is None or answer.error is None:
                 return Resolution(one.version, one.digest, results=results)
             if not isinstance(answer.error, NotFound):
@@ -139,7 +139,7 @@ class Resolver:
         there = self._entry.status.deployed
         if not keeps or there.digest is None or there.version is None:
             return Resolution(rejected=rejected, held=newest)
-        answer = self.questions.tag(there.digest)
+        answer = self.queries.tag(there.digest)
         if answer.error is not None and not isinstance(answer.error, NotFound):
             return Resolution(error=answer.error)
         results, held = self.judge.judge(Candidate(there.version, there.digest))
@@ -154,7 +154,7 @@ class Resolver:
         there = self._entry.status.deployed
         if not keeps or there.digest is None:
             return Resolution(rejected=rejected, unresolved=unresolved)
-        answer = self.questions.tag(there.digest)
+        answer = self.queries.tag(there.digest)
         if isinstance(answer.error, NotFound):
             unresolved = replace(unresolved, message=unresolved.message + _GONE)
             return Resolution(rejected=rejected, unresolved=unresolved)
@@ -171,7 +171,7 @@ class Resolver:
 
     def _inherited(self) -> Resolution:
         there = self._entry.status.deploy
-        answer = self.questions.tag(there.version or "", with_config=True)
+        answer = self.queries.tag(there.version or "", with_config=True)
         if answer.error is not None and not isinstance(answer.error, NotFound):
             return Resolution(error=answer.error)
         same = answer.config is not None and answer.config == there.digest
@@ -180,11 +180,11 @@ class Resolver:
 
     @property
     def _entry(self) -> BundleEntry:
-        return self.questions.entry
+        return self.queries.entry
 
     @property
     def _spec(self) -> BundleSpec:
-        return self.questions.spec
+        return self.queries.spec
 
 
 def _with(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:

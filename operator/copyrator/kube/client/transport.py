@@ -207,7 +207,7 @@ class Transport:
 
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()
-        return nullcontext() if reader is None else self._reads.place(reader)
+        return nullcontext() if reader is None else self._reads.slot(reader)
 
     @asynccontextmanager
     async def _watch_slot(self) -> AsyncIterator[None]:

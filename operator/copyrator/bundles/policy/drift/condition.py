@@ -19,7 +19,7 @@ _NAMED: Final = 5
 def drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
     """The condition; None without ``spec.drift``."""
     drift = status.drift
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return None
     if drift.reason is not None:
         return FurtherCondition(ConditionStatus.UNKNOWN, drift.reason, drift.message or "")

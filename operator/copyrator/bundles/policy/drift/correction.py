@@ -42,7 +42,7 @@ def is_recurring(status: BundleStatus) -> bool:
     )
 
 
-def is_asked(status: BundleStatus, spec: BundleSpec) -> bool:
+def is_due(status: BundleStatus, spec: BundleSpec) -> bool:
     """Whether what the last check found is to be corrected now.
 
     Not where an attempt began since, which may have changed it, or the signature isn't trusted.
@@ -66,7 +66,7 @@ def is_asked(status: BundleStatus, spec: BundleSpec) -> bool:
 def begun(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt corrects what was found."""
     plan = plan_of(status, status.drift.found_job)
-    assert plan is not None, "is_asked"
+    assert plan is not None, "is_due"
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, correction=True)
     return replace(status, attempted=attempted)
 

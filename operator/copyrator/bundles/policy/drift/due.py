@@ -33,7 +33,7 @@ AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class NotComparable:
     """Why what is deployed can't be compared now."""
 
     reason: str
@@ -42,7 +42,7 @@ class Hindrance:
 
 def needs_baseline(spec: BundleSpec) -> bool:
     """Whether a plan of what is deployed is made after each deploy, as the baseline."""
-    return spec.drift.is_asked or spec.approval.mode is ApprovalMode.ON_RISK
+    return spec.drift.is_enabled or spec.approval.mode is ApprovalMode.ON_RISK
 
 
 def has_baseline(status: BundleStatus) -> bool:
@@ -61,24 +61,26 @@ def is_broken_off(status: BundleStatus) -> bool:
     return bool(attempted.correction) and attempted.outcome == Outcome.INTERRUPTED
 
 
-def hindrance(
+def not_comparable(
     status: BundleStatus, spec: BundleSpec, spec_hash: str, values_hash: str | None
-) -> Hindrance | None:
+) -> NotComparable | None:
     """Why the deployed digest can't be planned with these values; None where it can be."""
     there, attempted = status.deployed, status.attempted
     if spec.suspend:
-        return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
+        return NotComparable(
+            BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true"
+        )
     if there.digest is None:
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, "nothing is deployed yet")
+        return NotComparable(DriftReason.NOT_AS_DEPLOYED, "nothing is deployed yet")
     if attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
         text = f"the deploy of {attempted.version} hasn't succeeded"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+        return NotComparable(DriftReason.NOT_AS_DEPLOYED, text)
     if there.spec_hash != spec_hash or there.reference != spec.reference:
         text = "the spec isn't the one that was deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+        return NotComparable(DriftReason.NOT_AS_DEPLOYED, text)
     if there.values_hash != values_hash:
         text = "the values aren't the ones that were deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+        return NotComparable(DriftReason.NOT_AS_DEPLOYED, text)
     return None
 
 
@@ -90,11 +92,11 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
     is_running = status.drift.check.outcome == PlanOutcome.RUNNING
     if is_running or not needs_baseline(spec):
         return None
-    if hindrance(status, spec, spec_hash, status.deployed.values_hash) is not None:
+    if not_comparable(status, spec, spec_hash, status.deployed.values_hash) is not None:
         return None
     if not has_baseline(status):
         return _baseline_due(status, spec, uid)
-    return _check_due(status, spec, uid) if spec.drift.is_asked else None
+    return _check_due(status, spec, uid) if spec.drift.is_enabled else None
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:

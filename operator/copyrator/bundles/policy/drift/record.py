@@ -86,7 +86,7 @@ def switched_off(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     if not drift_due.needs_baseline(spec):
         drift = DriftStatus(check=DriftCheck(number=drift.check.number))
         return replace(status, drift=drift, baseline=Baseline())
-    if not spec.drift.is_asked:
+    if not spec.drift.is_enabled:
         return replace(status, drift=DriftStatus(check=drift.check))
     return status
 
@@ -210,7 +210,7 @@ def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
     return not {object_of(one) for one in drift.corrected}.isdisjoint(map(object_of, objects))
 
 
-def noted(status: BundleStatus, why: drift_due.Hindrance | None) -> BundleStatus:
+def noted(status: BundleStatus, why: drift_due.NotComparable | None) -> BundleStatus:
     """The status with the reason why no check is made now; None removes it.
 
     The last verdict is kept.

@@ -136,7 +136,7 @@ def _with_verdict(
 
 GATE: Final = Gate(
     name="approval",
-    concerns=lambda spec: spec.approval.is_asked,
+    concerns=lambda spec: spec.approval.is_enabled,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
 )

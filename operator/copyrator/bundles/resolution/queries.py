@@ -1,4 +1,4 @@
-"""One Bundle's questions to its registry."""
+"""One Bundle's queries to its registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.references.reader import Access
-from copyrator.bundles.resolution.polls import Answer, Listing, Polls, Question, SignatureQuestion
+from copyrator.bundles.resolution.polls import Polls, Result, SignatureQuery, TagListQuery, TagQuery
 from copyrator.oci.reference import Repository
 
 
@@ -18,8 +18,8 @@ class PendingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """Questions for one Bundle; answers are to requests sent at ``since`` (monotonic) or later.
+class Queries:
+    """Queries for one Bundle; answers are to requests sent at ``since`` (monotonic) or later.
 
     Raises:
         PendingError: by each method, while the answer is pending.
@@ -31,20 +31,20 @@ class Questions:
     polls: Polls
     since: float
 
-    def tag(self, reference: str, *, with_config: bool = False) -> Answer:
+    def tag(self, reference: str, *, with_config: bool = False) -> Result:
         """The digest of a tag or digest."""
-        question = Question(self._repository, reference, self.access.credential, with_config)
-        return _known(self.polls.ask(self.entry.key, question, self.since))
+        query = TagQuery(self._repository, reference, self.access.credential, with_config)
+        return _known(self.polls.ask(self.entry.key, query, self.since))
 
-    def choice(self, criteria: Criteria) -> Answer:
+    def choice(self, criteria: Criteria) -> Result:
         """A choice from the repository's tags."""
-        listing = Listing(self._repository, self.access.credential)
+        listing = TagListQuery(self._repository, self.access.credential)
         return _known(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
-    def signatures(self, digest: str, asked: Asked) -> Answer:
+    def signatures(self, digest: str, asked: Asked) -> Result:
         """Whether the signatures of a digest satisfy the requirements."""
-        question = SignatureQuestion(self._repository, digest, asked, self.access.credential)
-        return _known(self.polls.judgement(self.entry.key, question, self.since))
+        query = SignatureQuery(self._repository, digest, asked, self.access.credential)
+        return _known(self.polls.judgement(self.entry.key, query, self.since))
 
     @property
     def _repository(self) -> Repository:
@@ -54,7 +54,7 @@ class Questions:
         )
 
 
-def _known(answer: Answer | None) -> Answer:
+def _known(answer: Result | None) -> Result:
     if answer is None:
         raise PendingError
     return answer
