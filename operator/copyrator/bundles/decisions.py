@@ -109,7 +109,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class MomentGates:
     """The moment gates and their input; the fields are those of Facts."""
 
     gates: Sequence[Gate]
@@ -128,7 +128,7 @@ def decided(
     values_hash: str | None,
     status: BundleStatus,
     *,
-    moment: Moment,
+    moment: MomentGates,
     now: datetime,
 ) -> Case:
     """Decide what to do about a resolution."""
@@ -175,7 +175,7 @@ def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -
     return drift_record.noted(drift_record.without_ignored(status, spec), why)
 
 
-def _corrected(case: Case, moment: Moment) -> Case:
+def _corrected(case: Case, moment: MomentGates) -> Case:
     """The case with the correction of drift, where nothing else is deployed and all gates pass.
 
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
@@ -198,7 +198,7 @@ def _corrected(case: Case, moment: Moment) -> Case:
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
-def _judged(case: Case, moment: Moment) -> Case:
+def _judged(case: Case, moment: MomentGates) -> Case:
     """The case with the gates' verdicts, and the version that they hold back.
 
     Verdicts of moment gates are recorded only while one of them objects: what passes is deployed at

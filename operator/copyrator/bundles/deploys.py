@@ -21,7 +21,7 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.context import Context
-from copyrator.bundles.decisions import Case, Moment, at_rest, decided, noted
+from copyrator.bundles.decisions import Case, MomentGates, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
@@ -238,7 +238,7 @@ class Deploys:
         """Act on the resolution; returns whether a user's request was handled by that."""
         now, status = self._context.clock(), observed or entry.status
         awaited, freezes = unready(self._context.bundles, spec), self._freezes.of(spec)
-        moment = Moment(self._context.gates.moment, awaited, freezes)
+        moment = MomentGates(self._context.gates.moment, awaited, freezes)
         case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
         self._context.memory(entry.key).judged_at = now
         self._resolutions.set_next_poll(entry, spec, resolution, case.now)

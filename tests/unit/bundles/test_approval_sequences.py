@@ -19,7 +19,7 @@ from tests.long import LONG
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.decisions import Case, Moment, decided, noted
+from copyrator.bundles.decisions import Case, MomentGates, decided, noted
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.policy import state
@@ -222,7 +222,7 @@ class Simulation:
         status = self.observed(entry)
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
-        moment = Moment((approval.GATE,))
+        moment = MomentGates((approval.GATE,))
         case = decided(entry, spec, resolution, values, status, moment=moment, now=self.now)
         status = noted(case, self.now)
         if case.deploys:
