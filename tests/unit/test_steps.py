@@ -59,7 +59,7 @@ def test_a_machine_that_was_slow_just_before_or_after_is_enough(
 
 def test_what_takes_less_than_the_reference_is_not_scaled(machine: Machine) -> None:
     machine.slow = 3.0
-    assert least_cpu_seconds(machine.works(0.003)) == pytest.approx(0.009)
+    assert least_cpu_seconds(machine.works(0.002)) == pytest.approx(0.006)
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ async def test_a_source_with_too_many_globs_is_copied_nowhere_and_says_so(cluste
 async def test_a_new_target_set_is_judged_in_slices_whatever_it_asks_for():
     namespaces = Namespaces()
     labels = {f"k{number}": "v63" for number in range(64)}
-    for number in range(500):
-        namespaces.put(Namespace(("ab" * 31)[:58] + f"{number:03}", labels=labels))
+    for number in range(2_500):
+        namespaces.put(Namespace(("ab" * 31)[:58] + f"{number:04}", labels=labels))
     values = tuple(f"v{number}" for number in range(64))
     selector = LabelSelector.of(
         Requirement(f"k{number}", Operator.NOT_IN, values[:-1]) for number in range(64)
