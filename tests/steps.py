@@ -1,69 +1,128 @@
-"""How long steps take: processor time of this thread, without what the test process adds to it."""
+"""How long steps take: processor time of this thread, scaled to a machine of a known speed.
+
+A machine whose cores are shared or slow needs more processor time for the same work. So the same
+reference work is measured beside the steps, and what these took is divided by how much longer the
+reference took than it should: limits in tests are then ratios within one run. A faster machine
+makes no limit stricter.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+REFERENCE_SECONDS = 0.009
+"""Processor time of the reference work on an idle core of an AMD EPYC with Python 3.11."""
+
+_DOCUMENT = [
+    {"metadata": {"name": f"app-{n}", "labels": {"app": "x", "n": str(n)}}, "values": [n, 1.5, ""]}
+    for n in range(2_000)
+]
+
+
+def _reference() -> None:
+    """Dictionaries, lists and texts, and more of them than a core's cache holds."""
+    names: dict[str, list[str]] = {}
+    for one in json.loads(json.dumps(_DOCUMENT)):
+        metadata = one["metadata"]
+        for key, value in metadata["labels"].items():
+            names.setdefault(f"{key}={value}", []).append(metadata["name"])
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """The processor time that this thread needs for `work`, not scaled."""
+    begun = time.thread_time()
+    work()
+    return time.thread_time() - begun
+
+
+def slowness() -> float:
+    """How many times as slow as the reference's machine this one is at present; 1 if it is faster.
+
+    Without the collection of garbage: that of others would be counted.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return max(1.0, cpu_seconds(_reference) / REFERENCE_SECONDS)
+    finally:
+        if collects:
+            gc.enable()
+
 
 class Steps:
     """What was seen while the loop ran.
 
     Attributes:
-        longest: seconds of processor time of the longest step.
+        longest: seconds of processor time of the longest step; scaled once the block has ended.
         where: what ran in it.
     """
 
     def __init__(self) -> None:
         self.longest = 0.0
         self.where = ""
+        self._slowness = slowness()
 
     def saw(self, seconds: float, handle: Any) -> None:
-        """Take one step's time."""
+        """Take one step's time, and the machine's speed just after one that may matter."""
         if seconds > self.longest:
             self.longest, self.where = seconds, repr(handle)
+            if seconds > REFERENCE_SECONDS:
+                self._look()
+
+    def end(self) -> None:
+        """Scale: the machine may have been slow in that step only, so its slowest moment counts."""
+        self._look()
+        self.longest /= self._slowness
+
+    def _look(self) -> None:
+        self._slowness = max(self._slowness, slowness())
 
 
 @contextmanager
 def measured_steps() -> Iterator[Steps]:
     """Measure every step of every event loop of this thread."""
+    _leave_out_the_tests_garbage()
     steps = Steps()
     run = asyncio.Handle._run
 
     def measured(handle: asyncio.Handle) -> None:
-        begun = time.thread_time()
-        run(handle)
-        steps.saw(time.thread_time() - begun, handle)
+        steps.saw(cpu_seconds(lambda: run(handle)), handle)
 
-    with patch.object(asyncio.Handle, "_run", measured), _own_garbage():
+    with patch.object(asyncio.Handle, "_run", measured):
         yield steps
+    steps.end()
 
 
 def least_cpu_seconds(work: Callable[[], object], times: int = 3) -> float:
-    """The processor time that `work` takes; the least of some, since a busy machine adds to it."""
-    spent = []
-    with _own_garbage():
-        for _ in range(times):
-            begun = time.thread_time()
-            work()
-            spent.append(time.thread_time() - begun)
-    return min(spent)
+    """The processor time that `work` takes, scaled; the least of some, since others may add to it.
+
+    Each is divided by the greater slowness of those before and after it: the machine may have
+    become slower or faster meanwhile. What takes less than the reference is not scaled, since no
+    limit is as small that it would matter, and property tests measure it often.
+    """
+    _leave_out_the_tests_garbage()
+    least, before = float("inf"), 1.0
+    for _ in range(times):
+        seconds = cpu_seconds(work)
+        if seconds > REFERENCE_SECONDS:
+            after = slowness()
+            seconds /= max(before, after)
+            before = after
+        least = min(least, seconds)
+    return least
 
 
-@contextmanager
-def _own_garbage() -> Iterator[None]:
+def _leave_out_the_tests_garbage() -> None:
     """Let the garbage collector walk over new objects only.
 
     The test process has many more objects than an operator, and a full collection may begin in any
-    step.
+    step. They stay frozen: to unfreeze them would undo what tests/conftest.py freezes.
     """
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

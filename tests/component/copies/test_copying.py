@@ -152,7 +152,7 @@ async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operat
     await operator.settled()
     monkeypatch.setattr("copyrator.copies.rule_reconciler.summarize_rule", long_summary)
     edits = 0
-    while not starts or time.monotonic() < starts[0] + 3.2:
+    while len(starts) < 2 or time.monotonic() < starts[0] + 3.2:
         edits += 1
         copy = cluster.found("configmaps", "team", "app")
         edited = {**copy, "data": {"key": f"edit {edits}"}}
@@ -160,7 +160,7 @@ async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operat
         await until(lambda: cluster.found("configmaps", "team", "app")["data"] == {"key": "value"})
     lasted = time.monotonic() - starts[0]
     assert edits > len(starts)
-    assert 2 <= len(starts) <= 1 + lasted / 1.05  # twenty times as long as it takes, and itself
+    assert len(starts) <= 1 + lasted / 1.05  # twenty times as long as it takes, and itself
 
 
 async def test_a_copy_that_others_label_is_left_alone(cluster, operator):

@@ -126,9 +126,12 @@ async def test_a_watch_that_closes_at_once_is_opened_ever_more_slowly(
         while True:
             await kopf.watch()
 
-    with pytest.raises(TimeoutError):  # a rate is measured over a time
-        await asyncio.wait_for(as_kopf_does(), 3.0)
-    assert 3 <= api.count("watch") <= 7
+    watching = asyncio.create_task(as_kopf_does())
+    await asyncio.sleep(3.0)  # a rate is measured over a time, which may be longer
+    await until(lambda: api.count("watch") >= 3, "it is opened again")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert api.count("watch") <= 7
     assert told(caplog) == [
         "kopf's watch of configmaps: the server closes the watch at once",
     ]
@@ -168,7 +171,7 @@ async def test_a_watch_that_breaks_is_tried_again_and_then_kopf_lists_again(
     kopf = start()
     api.always("watch", broken)
     streams: list[list[str]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while LIST_AGAIN not in streams:
             streams.append(await kopf.watch())
     assert api.count("watch") == 3

@@ -62,7 +62,7 @@ async def test_a_tasks_step_that_holds_the_loop_is_counted_and_short_ones_are_no
     for _ in range(100):
         await in_a_task(burn, 0.0)
     assert len(seen) == 1
-    assert 0.05 <= seen[0] < 0.06
+    assert 0.05 <= seen[0] < 0.1
 
 
 async def test_so_is_a_plain_callback_and_a_timer(seen):
@@ -72,7 +72,8 @@ async def test_so_is_a_plain_callback_and_a_timer(seen):
     loop.call_later(0.001, burn, 0.02)
     loop.call_later(0.1, done.set)
     await done.wait()
-    assert sorted(round(one, 2) for one in seen) == [0.02, 0.03]
+    short, long = sorted(seen)
+    assert 0.02 <= short < 0.03 <= long < 0.06
 
 
 async def test_time_that_passes_without_work_is_no_stall(seen):

@@ -23,8 +23,8 @@ from localcluster.api import ApiStatusError
 EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
 NOWHERE = {"nodeSelector": {"no": "where"}}
-INSTANT = 5.0
-"""Seconds that a change may take on a loaded machine; it is in force within one."""
+INSTANT = 30.0
+"""Seconds that a change may take on a loaded machine; it is in force within one, a retry in 600."""
 
 
 @dataclass

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
+from tests.steps import cpu_seconds, slowness
 
 from copyrator.oci.tag_scanner import NotATagListError, TagScanner
 from copyrator.settings.limits import STEP_SECONDS, TAG_CHARACTERS, TAG_LIST_VALUES
@@ -148,11 +148,12 @@ HOSTILE = {
 def test_no_step_takes_long_and_no_page_is_held(text: bytes) -> None:
     """Judged by the third longest step: a busy machine may lengthen single ones."""
     steps: list[float] = []
+    before = slowness()
 
     with pytest.raises(NotATagListError):
         scan_in_steps(text, steps)
 
-    assert sorted(steps)[-3:][0] < STEP_SECONDS
+    assert sorted(steps)[-3:][0] / max(before, slowness()) < STEP_SECONDS
 
 
 def scan_in_steps(text: bytes, steps: list[float]) -> None:
@@ -160,12 +161,11 @@ def scan_in_steps(text: bytes, steps: list[float]) -> None:
     scanner = TagScanner(TAG_LIST_VALUES)
     for start in range(0, len(text), 64 * 1024):
         pieces = scanner.feed(text[start : start + 64 * 1024])
+        parts: list[list[str]] = []
         while True:
-            began = time.thread_time()
-            tags = next(pieces, None)
-            steps.append(time.thread_time() - began)
-            if tags is None:
+            steps.append(cpu_seconds(lambda: parts.extend(islice(pieces, 1))))  # noqa: B023
+            if not parts:
                 break
-            assert len(tags) <= 1000
+            assert len(parts.pop()) <= 1000
         assert len(scanner._rest) <= 80 * 1024
     scanner.close()

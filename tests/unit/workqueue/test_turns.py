@@ -96,7 +96,7 @@ async def test_a_worker_that_found_only_blocked_keys_is_woken_when_one_may_go_on
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.done(held[0])
-    assert await asyncio.wait_for(waiting, 5) == "many-2"
+    assert await asyncio.wait_for(waiting, 60) == "many-2"
 
 
 def test_the_age_of_the_queue_is_not_that_of_a_tenant_who_has_had_its_share() -> None:
@@ -199,7 +199,7 @@ async def test_a_place_that_was_given_to_who_is_cancelled_goes_to_the_next() -> 
     await asyncio.sleep(0)
     limit.release("a")  # it is the second's …
     second.cancel()  # … which doesn't run any more
-    await asyncio.wait_for(third, 5)
+    await asyncio.wait_for(third, 60)
     assert limit.in_flight == 1
 
 
