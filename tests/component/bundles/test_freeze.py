@@ -343,6 +343,7 @@ async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
     freeze(cluster)
     freeze(cluster, "{")
     thaw(cluster)
+    await eventually(lambda: len(told) == 3)  # of the ConfigMap another watch tells
     freeze_all(cluster)
     thaw_all(cluster)
     await eventually(lambda: len(told) == 5)
