@@ -85,7 +85,7 @@ async def test_nothing_bad_delays_a_good_rule(
         return copy is not None and copy["data"] == {"key": f"{number}"}
 
     # How soon, on a real control plane: `make bench BENCH=hostile`.
-    await until(follows, "the good rule's copy follows", 30)
+    await until(follows, "the good rule's copy follows")
     for path in paths:
         if path in cluster.objects:
             cluster.drop(path)

@@ -111,7 +111,7 @@ class Stage:
             waits = self.rollout.get("step") == step and "nextAt" in self.rollout
             return waits and set(self.holding(value)) == set(namespaces)
 
-        await until(look, f"step {step} in {namespaces}", 20)
+        await until(look, f"step {step} in {namespaces}")
 
     async def done(self, value: str = "new", targets: int = TARGETS) -> None:
         def look() -> bool:
@@ -121,7 +121,7 @@ class Stage:
                 and self.rollout.keys() <= {"content"}
             )
 
-        await until(look, "done", 20)
+        await until(look, "done")
 
 
 def spec(**more: Any) -> dict[str, Any]:
@@ -387,11 +387,11 @@ async def test_a_target_that_fails_holds_a_step_up_no_longer_than_its_pause(clus
 
     cluster.always("update", update)
     stage.change("new")
-    await until(lambda: "nextAt" in stage.rollout, "the pause begins", 20)
+    await until(lambda: "nextAt" in stage.rollout, "the pause begins")
     assert reason(cluster, "r") == "PartialFailure"
     assert "rollout step 1 of 3" in stage.message
     stage.wait()
-    await until(lambda: stage.holding("new") == ["t1", "t2"], "the next step", 20)
+    await until(lambda: stage.holding("new") == ["t1", "t2"], "the next step")
     cluster.behave()
     await stage.at_step(2, "t0", "t1", "t2")
 
@@ -438,7 +438,7 @@ async def test_of_several_sources_a_namespace_gets_all_copies_at_its_turn(cluste
         await until(lambda: stage.rollout.get("step") == 1 and "nextAt" in stage.rollout, "begun")
         assert stage.holding("new", "y") == ["t0"]
         stage.wait()
-        await until(lambda: len(stage.holding("new", "y")) == 3, "the second step", 20)
+        await until(lambda: len(stage.holding("new", "y")) == 3, "the second step")
 
 
 TEMPLATE = {
@@ -549,7 +549,7 @@ async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
 
 
 async def stopped(stage: Stage, who: str = "t0") -> None:
-    await until(lambda: reason(stage.cluster, "r") == "RolloutStopped", "stopped", 20)
+    await until(lambda: reason(stage.cluster, "r") == "RolloutStopped", "stopped")
     found = stage.rollout["stopped"]
     assert (found["namespace"], found["kind"], found["name"]) == (who, "Deployment", "web")
 
