@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
+from tests.component.kube.fake_api import turns
 from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import parse_time
 
 OK, NOT = "Succeeded", "Failed"
 
@@ -21,8 +27,41 @@ class Stage:
 
     cluster: BundleCluster
     registry: FakeRegistry
-    run: Run
+    start: Run
     bundle: Make
+    ahead: timedelta = timedelta()
+    """Of the operators' clocks."""
+    operator: Any = None
+    """The one that was started last, once it runs."""
+
+    async def run(self) -> Any:
+        """Start an operator."""
+        self.operator = None
+        self.operator = await self.start(ahead=self.ahead)
+        return self.operator
+
+    async def pass_time(self) -> None:
+        """Let a retry be due once the operator has done all before it, and no earlier.
+
+        By the clock it may be due before a slow operator has set a TTL, which then is one write
+        less.
+        """
+        rounds = 0
+        while True:
+            await asyncio.sleep(0.02)
+            await turns()
+            operator = self.operator
+            rests = operator and not (len(operator.queue) or operator.queue.working)
+            due = self._retries_at() if rests else None
+            rounds = rounds + 1 if due else 0
+            if due and rounds >= 3:  # an answer may be on its way between two looks
+                self.ahead = operator.ahead = due - datetime.now(UTC)
+                operator.queue.add(BundleKey(TEAM, "shop"))
+
+    def _retries_at(self) -> datetime | None:
+        status, now = self.cluster.status(), datetime.now(UTC) + self.ahead
+        dates = [parse_time(status.get(of, {}).get("nextRetryAt")) for of in ("attempted", "plan")]
+        return next((at for at in dates if at and at > now), None)
 
     async def deployed(self, **spec: Any) -> None:
         """A Bundle that is deployed, and an operator that has been stopped since."""

@@ -46,4 +46,4 @@ def gate(cluster: BundleCluster, name: str = "shop") -> dict[str, Any]:
 
 
 async def waits(cluster: BundleCluster, reason: str = "Frozen", name: str = "shop") -> None:
-    await eventually(lambda: gate(cluster, name).get("reason") == reason, reason, 20)
+    await eventually(lambda: gate(cluster, name).get("reason") == reason, reason)

@@ -52,7 +52,7 @@ async def deployed(cluster: BundleCluster, name: str, version: str) -> None:
 
 async def waits(cluster: BundleCluster, reason: str, name: str = "production") -> str:
     """The message with which a Bundle waits."""
-    await eventually(lambda: gate_of(cluster, name).get("reason") == reason, reason, 20)
+    await eventually(lambda: gate_of(cluster, name).get("reason") == reason, reason)
     return str(gate_of(cluster, name)["message"])
 
 
@@ -64,7 +64,7 @@ CONSENT = {"operator.werf.dev/promote-to": "production,team-*"}
 
 
 async def waits_for_text(cluster: BundleCluster, text: str, name: str = "production") -> str:
-    await eventually(lambda: text in gate_of(cluster, name).get("message", ""), text, 20)
+    await eventually(lambda: text in gate_of(cluster, name).get("message", ""), text)
     return str(gate_of(cluster, name)["message"])
 
 

@@ -113,7 +113,7 @@ async def test_a_request_deploys_again_what_is_deployed_without_a_wait(
     await eventually(lambda: cluster.reason() == "Deployed")
     requested = {"operator.werf.dev/requestedAt": "now"}
     cluster.change("bundles", "shop", metadata={"annotations": requested})
-    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now", seconds=20)
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
     await eventually(lambda: cluster.reason() == "Deployed")
     assert cluster.status()["attempted"]["attempt"] == 2
 
@@ -188,7 +188,7 @@ async def test_a_stream_of_new_tags_does_not_hide_one_that_becomes_old_enough(
         registry.put("app", f"1.2.{number}", f"{number}")
     await eventually(lambda: len(candidates(cluster)) == 10)
     assert candidates(cluster)[0] == digest
-    await eventually(lambda: len(cluster.status()["history"]) > 1, seconds=20)
+    await eventually(lambda: len(cluster.status()["history"]) > 1)
     assert cluster.status()["history"][-2]["digest"] == digest, "not only the highest, later"
 
 

@@ -18,7 +18,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
 from tests.component.bundles.waiting import eventually
 
-RETRIED = {"limit": 3, "backoff": "1s"}
+RETRIED = {"limit": 3, "backoff": "1m"}
 
 
 @dataclass
@@ -112,7 +112,7 @@ JOURNEYS = {
 @pytest.fixture
 async def approver(stage: Stage, werf: Werf) -> AsyncIterator[Approver]:
     approver = Approver(stage, werf)
-    working = asyncio.create_task(approver.work())
+    working = asyncio.gather(approver.work(), stage.pass_time())
     yield approver
     working.cancel()
     with suppress(asyncio.CancelledError):

@@ -37,7 +37,7 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     assert "hunter-two" not in str(cluster.look("bundles", "bad"))
 
     monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", visit)
-    await eventually(lambda: cluster.status("bad").get("deploy"), "tried again", 30.0)
+    await eventually(lambda: cluster.status("bad").get("deploy"), "tried again")
 
 
 async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(

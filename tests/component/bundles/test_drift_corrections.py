@@ -264,7 +264,7 @@ async def test_a_correction_waits_for_a_window(
     await drift(release, *EDITED)
     await release.judged("True", "Drifted")
     there = lambda: {one["name"]: one["state"] for one in cluster.status().get("gates", [])}  # noqa: E731
-    await eventually(lambda: there() == gates, str(gates), seconds=20)
+    await eventually(lambda: there() == gates, str(gates))
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
     assert len(cluster.jobs()) == 1
@@ -272,7 +272,7 @@ async def test_a_correction_waits_for_a_window(
 
     await run(ahead=ahead_of(MONDAY + timedelta(days=7, seconds=-1)))
 
-    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
+    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected")
     await release.in_sync()
     assert history(cluster)[0] == ("Succeeded", True)
 
@@ -287,14 +287,14 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
     await drift(release, *EDITED)
     await release.judged("True", "Drifted")
     there = lambda: {one["name"]: one.get("reason") for one in cluster.status().get("gates", [])}  # noqa: E731
-    await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it", seconds=20)
+    await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it")
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
     assert len(cluster.jobs()) == 1
 
     thaw_all(cluster)
 
-    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
+    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected")
     await release.in_sync()
     assert history(cluster)[0] == ("Succeeded", True)
 

@@ -53,7 +53,7 @@ async def test_from_the_first_deploy_after_a_start_on_nothing_begins_until_it_is
 
     thaw(cluster)
 
-    await eventually(lambda: cluster.reason() == "Deployed", seconds=5)
+    await eventually(lambda: cluster.reason() == "Deployed")
     assert "gates" not in cluster.status()
     assert condition(cluster, "UpdatePending") == ("", ""), "the Bundle has no gates of its own"
 
@@ -137,7 +137,7 @@ async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
 
     freeze(cluster)
 
-    job = await eventually(lambda: given_up(cluster, name), seconds=5)
+    job = await eventually(lambda: given_up(cluster, name))
     assert job["spec"]["activeDeadlineSeconds"] == 1
     cluster.end_without_pod(name)
     await waits(cluster)
@@ -147,7 +147,7 @@ async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
     assert not attempted.get("interruptions")
     cluster.ends = ends
     thaw(cluster)
-    await eventually(lambda: cluster.reason() == "Deployed", seconds=10)
+    await eventually(lambda: cluster.reason() == "Deployed")
     assert len(cluster.runs) == 2
 
 
@@ -343,6 +343,7 @@ async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
     freeze(cluster)
     freeze(cluster, "{")
     thaw(cluster)
+    await eventually(lambda: len(told) == 3)  # of the ConfigMap another watch tells
     freeze_all(cluster)
     thaw_all(cluster)
     await eventually(lambda: len(told) == 5)
@@ -438,7 +439,7 @@ async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
     monkeypatch.setattr(cluster, "_patch", thawing)
     operators.append(await run())
     bundle()
-    await eventually(lambda: cluster.reason() == "Deployed", seconds=20)
+    await eventually(lambda: cluster.reason() == "Deployed")
     assert thawed
 
 
@@ -455,6 +456,6 @@ async def test_what_waits_for_something_else_too_does_not_say_frozen_for_ever(
 
     thaw(cluster)
 
-    await eventually(lambda: not gate(cluster), "the gate is gone", 10)
+    await eventually(lambda: not gate(cluster), "the gate is gone")
     assert cluster.reason() == "ValuesMissing"
     assert condition(cluster, "UpdatePending") == ("", "")

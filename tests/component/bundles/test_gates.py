@@ -221,10 +221,10 @@ async def test_a_wait_that_ends_by_itself_ends_then_also_after_a_restart(
     window: Rule,
     restart: bool,
 ) -> None:
-    opens = soon()
+    operator = await run(gates=gates)
+    opens = soon(4.0)
     window.verdicts = {"*": Waiting("OutsideWindow", "opens soon", opens)}
     bundle(version="1.0.0")
-    operator = await run(gates=gates)
     await eventually(lambda: cluster.reason() == "OutsideWindow")
     assert condition(cluster, "Ready")[0] == "Unknown"
     assert condition(cluster, "Reconciling")[0] == "True"

@@ -47,7 +47,7 @@ async def test_nothing_bad_delays_a_good_bundle(cluster, registry, evil, run, bu
     def deployed() -> bool:
         return cluster.status("good").get("deploy", {}).get("digest") == digest
 
-    await eventually(deployed, "the good Bundle is deployed", 30)
+    await eventually(deployed, "the good Bundle is deployed")
     for path in cluster.left:  # what couldn't be uninstalled may go now
         if path in cluster.objects and "/bundles/" in path:
             marks = {"annotations": {"operator.werf.dev/force-delete": "true"}}

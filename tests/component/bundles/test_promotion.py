@@ -71,7 +71,7 @@ async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_not
     bundle("staging")
     bundle("production", promoteFrom=promoted_from("staging"))
     operator = await run()
-    await eventually(lambda: gate_of(cluster).get("until"), "the end is known", 20)
+    await eventually(lambda: gate_of(cluster).get("until"), "the end is known")
     writes, asked = cluster.bundle_writes(), len(registry.asked)
     until = datetime.fromisoformat(gate_of(cluster)["until"])
     (record,) = soak_of(cluster, "staging")
@@ -82,7 +82,7 @@ async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_not
         await operator.stop()
         assert cluster.bundle_writes() == writes
         await run()
-    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
+    await eventually(lambda: cluster.jobs()[1:], "the Job of production")
     assert until <= datetime.now(UTC) < until + timedelta(seconds=2)
     if not restart:
         assert len(registry.asked) == asked, "the registry isn't asked for it"
@@ -101,7 +101,7 @@ async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_wait
     registry.put("app", "1.1.0", "next")
     await deployed(cluster, "staging", "1.1.0")
     soaked = datetime.fromisoformat(soak_of(cluster, "staging")[-1]["since"])
-    await eventually(lambda: datetime.now(UTC) > soaked + timedelta(seconds=SOAK - 1), seconds=20)
+    await eventually(lambda: datetime.now(UTC) > soaked + timedelta(seconds=SOAK - 1))
     registry.put("app", "1.2.0", "newest")
     await deployed(cluster, "staging", "1.2.0")
     record = soak_of(cluster, "staging")[1]
@@ -130,7 +130,7 @@ async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namesp
         return next(iter(found), {})
 
     await run(timer_interval=1.0)
-    await eventually(lambda: gate().get("reason") == "PromotionNotAllowed", seconds=20)
+    await eventually(lambda: gate().get("reason") == "PromotionNotAllowed")
     refused = "doesn't exist, or doesn't allow the namespace production by the annotation"
     assert gate()["message"] == (
         f"Bundle team/staging {refused} operator.werf.dev/promote-to; "
@@ -142,10 +142,10 @@ async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namesp
     assert soak_of(cluster, "staging") == [], "another namespace can't make it keep anything"
     version = cluster.objects[path]["metadata"]["resourceVersion"]
     annotate(cluster, "staging", hold="secret", promote_to="prod")
-    await eventually(lambda: soak_of(cluster, "staging") == [] and held(cluster), seconds=20)
+    await eventually(lambda: soak_of(cluster, "staging") == [] and held(cluster))
     assert cluster.objects[path]["metadata"]["resourceVersion"] == version
     annotate(cluster, "staging", hold=None, promote_to=" prod* ,x")
-    await eventually(lambda: "team/staging" not in gate().get("message", ""), seconds=20)
+    await eventually(lambda: "team/staging" not in gate().get("message", ""))
     bundle("other", version="1.*", metadata={"annotations": CONSENT})
     deployed_at = path_of("bundles", "shop", "production")
     await eventually(
@@ -161,7 +161,7 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
     bundle("c", promoteFrom=promoted_from("a", soak="1s"))
     await run()
     for name in "abc":
-        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", seconds=20)
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec")
     way = "spec.promoteFrom.bundles: is a cycle, team/a -> team/b -> team/c -> team/a"
     assert way in cluster.message("a")
     assert cluster.jobs() == []
@@ -178,10 +178,10 @@ async def test_a_cycle_with_depends_on_is_named_and_ends_for_all_when_one_edge_g
     bundle("b", dependsOn=[{"name": "c"}])
     await run()
     await waits(cluster, "NotPromoted", "a")
-    await eventually(lambda: cluster.reason("b") == "DependencyNotReady", seconds=20)
+    await eventually(lambda: cluster.reason("b") == "DependencyNotReady")
     bundle("c", promoteFrom=promoted_from("a", soak="1s"))
     for name in "abc":
-        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", name, 20)
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", name)
     way = (
         "team/b depends on team/c, team/c is promoted from team/a, team/a is promoted from team/b; "
         "remove one of these"
@@ -209,7 +209,7 @@ async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_th
     body = copy.deepcopy(cluster.objects[staging])
     body["metadata"]["annotations"] = {"operator.werf.dev/promote-to": "team"}
     cluster.write(staging, body)
-    await eventually(lambda: cluster.reason("production") == "InvalidSpec", seconds=20)
+    await eventually(lambda: cluster.reason("production") == "InvalidSpec")
     assert "stage/staging depends on team/production" in cluster.message("production")
     body = copy.deepcopy(cluster.objects[staging])
     del body["metadata"]["annotations"]
@@ -223,13 +223,13 @@ async def test_a_suspended_source_stands_and_a_suspended_bundle_waits(
     bundle("staging")
     bundle("production", promoteFrom=promoted_from("staging", soak="2s"), suspend=True)
     await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     cluster.change("bundles", "staging", spec={"suspend": True})
-    await eventually(lambda: cluster.reason("staging") == "Suspended", seconds=20)
+    await eventually(lambda: cluster.reason("staging") == "Suspended")
     (record,) = soak_of(cluster, "staging")
     assert "until" not in record
     until = datetime.fromisoformat(gate_of(cluster)["until"])
-    await eventually(lambda: datetime.now(UTC) > until, seconds=20)
+    await eventually(lambda: datetime.now(UTC) > until)
     cluster.change("bundles", "production", spec={"suspend": False})
     await deployed(cluster, "production", "1.0.0")
 
@@ -265,7 +265,7 @@ async def test_a_retry_is_not_asked_again(
     await run(timer_interval=1.0)
     await eventually(lambda: cluster.status("production").get("attempted", {}).get("failures"))
     annotate(cluster, "staging", hold="too late")
-    await eventually(lambda: soak_of(cluster, "staging")[0].get("brokenBy"), seconds=20)
+    await eventually(lambda: soak_of(cluster, "staging")[0].get("brokenBy"))
     cluster.ends = succeed
     await deployed(cluster, "production", "1.0.0")
 
@@ -289,13 +289,13 @@ async def test_a_former_digest_of_a_tag_is_deployed_when_its_time_has_come(
     bundle("staging", version="latest")
     bundle("production", version="latest", promoteFrom=promoted_from("staging", soak="2s"))
     await run(timer_interval=1.0)
-    await eventually(lambda: digest_of(cluster, "production") == first, seconds=20)
+    await eventually(lambda: digest_of(cluster, "production") == first)
     second = registry.put("app", "latest", "1")
-    await eventually(lambda: digest_of(cluster, "staging") == second, seconds=20)
+    await eventually(lambda: digest_of(cluster, "staging") == second)
     cluster.change("bundles", "staging", spec={"suspend": True})
-    await eventually(lambda: cluster.reason("staging") == "Suspended", seconds=20)
+    await eventually(lambda: cluster.reason("staging") == "Suspended")
     third = registry.put("app", "latest", "2")
-    await eventually(lambda: digest_of(cluster, "production") == second, seconds=20)
+    await eventually(lambda: digest_of(cluster, "production") == second)
     assert third in [one["digest"] for one in cluster.status("production")["candidates"]]
 
 
@@ -307,10 +307,10 @@ async def test_a_plan_that_waits_is_dropped_when_its_version_may_not_be_promoted
     spec = {"approval": {"mode": "Always"}, "promoteFrom": promoted_from("staging", soak="1s")}
     bundle("production", version="latest", **spec)
     await run(timer_interval=1.0)
-    await eventually(lambda: approval_of(cluster).get("reason") == "AwaitingApproval", seconds=20)
+    await eventually(lambda: approval_of(cluster).get("reason") == "AwaitingApproval")
     plan = cluster.status("production")["plan"]["id"]
     annotate(cluster, "staging", hold="not this one")
-    await eventually(lambda: gate_of(cluster).get("reason") == "PromotionHeld", seconds=20)
+    await eventually(lambda: gate_of(cluster).get("reason") == "PromotionHeld")
     annotate(cluster, "production", approved_plan=plan)
     await waits_for_text(cluster, "is held: not this one")
     assert "deployed" not in cluster.status("production")

@@ -50,7 +50,7 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     bundle("staging")
     bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
     await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
     message = await waits(cluster, "PromotionHeld")
     assert "Bundle team/staging is held: load test failed [31m!!" in message
@@ -61,7 +61,7 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     assert "longest" not in record
     assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
     annotate(cluster, "staging", hold=None)
-    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun", 20)
+    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun")
     (record,) = soak_of(cluster, "staging")
     assert "brokenBy" not in record
     await deployed(cluster, "production", "1.0.0")
@@ -80,7 +80,7 @@ async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
     bundle("staging")
     bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
     await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     bad = {"type": kind, "status": status, "reason": "Bad", "lastTransitionTime": "2026-01-01"}
     conditions = cluster.status("staging")["conditions"]
     cluster.change("bundles", "staging", status={"conditions": [*conditions, bad]})
@@ -89,7 +89,7 @@ async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
     (record,) = soak_of(cluster, "staging")
     assert "longest" not in record
     cluster.change("bundles", "staging", status={"conditions": conditions})
-    await eventually(lambda: gate_of(cluster).get("until"), "it stands again", 20)
+    await eventually(lambda: gate_of(cluster).get("until"), "it stands again")
 
 
 async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
@@ -100,7 +100,7 @@ async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
     await deployed(cluster, "staging", "1.0.0")
     cluster.ends = fail
     registry.put("app", "1.1.0", "next")
-    await eventually(lambda: cluster.reason("staging") == "Quarantined", seconds=20)
+    await eventually(lambda: cluster.reason("staging") == "Quarantined")
     (record,) = soak_of(cluster, "staging")
     assert record["brokenBy"] == "a deploy of 1.1.0 failed"
     assert "longest" not in record
@@ -115,13 +115,13 @@ async def test_edited_values_begin_the_soak_anew_and_the_longest_stretch_counts(
     cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
     bundle("staging", values="values", metadata={"annotations": CONSENT})
     await run()
-    await eventually(lambda: soak_of(cluster, "staging"), seconds=20)
+    await eventually(lambda: soak_of(cluster, "staging"))
     (before,) = soak_of(cluster, "staging")
     later = datetime.fromisoformat(before["since"]) + timedelta(seconds=2)
-    await eventually(lambda: datetime.now(UTC) > later, seconds=20)
+    await eventually(lambda: datetime.now(UTC) > later)
     cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
-    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2, seconds=20)
-    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"), seconds=20)
+    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2)
+    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"))
     (after,) = soak_of(cluster, "staging")
     assert after["since"] > before["since"]
     assert int(after["longest"].removesuffix("s")) >= 1
@@ -135,12 +135,12 @@ async def test_time_that_no_operator_saw_does_not_count_and_is_said(
     gaps: list[Gap] = []
     seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
     operator = await run(seen_time=seen)
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     writes = len(cluster.statuses["staging"])
     await operator.stop()
     since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
     gaps.append(Gap(since + timedelta(seconds=1), since + timedelta(seconds=3)))
-    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3), seconds=20)
+    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3))
     await run(seen_time=seen)
     await waits_for_text(cluster, "(2s without an operator don't count)")
     await deployed(cluster, "production", "1.0.0")
@@ -154,10 +154,10 @@ async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
     bundle("staging")
     bundle("production", promoteFrom=promoted_from("staging", soak="3s"))
     operator = await run(ahead=timedelta(seconds=3))
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
     operator.ahead = timedelta()
-    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
+    await eventually(lambda: cluster.jobs()[1:], "the Job of production")
     assert datetime.now(UTC) >= since + timedelta(seconds=3)
     await deployed(cluster, "production", "1.0.0")
     assert len(cluster.jobs()) == 2
@@ -169,15 +169,15 @@ async def test_a_source_that_is_created_again_has_to_stand_anew(
     bundle("staging", deletionPolicy="Orphan")
     bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
     await run()
-    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    await eventually(lambda: gate_of(cluster).get("until"))
     status = dict(cluster.status("staging"))
     cluster.drop(path_of("bundles", "staging"))
     assert "Bundle team/staging doesn't exist" in await waits_for_text(cluster, "doesn't exist")
-    await eventually(lambda: cluster.look("bundles", "staging") is None, seconds=20)
+    await eventually(lambda: cluster.look("bundles", "staging") is None)
     status["soak"] = [{**status["soak"][0], "since": "2020-01-01T00:00:00Z", "longest": "9h"}]
     body = bundle("other")
     body["metadata"] |= {"name": "staging", "creationTimestamp": "2026-01-01T00:00:00Z"}
     cluster.write(path_of("bundles", "staging"), {**body, "status": status})
-    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew", 20)
+    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew")
     (record,) = soak_of(cluster, "staging")
     assert "longest" not in record

@@ -108,7 +108,7 @@ async def test_status_condition_metric_and_event(cluster, operator, told):
     soon, late = in_seconds(3 * DAY), in_seconds(100 * DAY)
     tls(cluster, certificate("late", late) + certificate("soon", soon))
     make_rule(cluster, "r", by_name("tls", "Secret"))
-    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned", 15)
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
     where = {"source": f"{HOME}/tls", "key": "tls.crt"}
     assert status(cluster)["certificates"] == [
         {**where, "commonName": "soon", **period(soon)},
@@ -118,11 +118,11 @@ async def test_status_condition_metric_and_event(cluster, operator, told):
     await until(lambda: told == ["CertificateExpiring"], "an Event")
     before = reads(cluster)
     tls(cluster, certificate("new", late))
-    await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "renewed", 15)
+    await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "renewed")
     assert shown(cluster) == ["new"]
     assert metric(operator) == late.timestamp()
     cluster.object("secrets", HOME, "tls", type="kubernetes.io/tls", data={"tls.crt": b64("x")})
-    await until(lambda: condition(cluster) is None and not shown(cluster), "none is left", 15)
+    await until(lambda: condition(cluster) is None and not shown(cluster), "none is left")
     assert metric(operator) is None
     assert told == ["CertificateExpiring"]
     assert reads(cluster) == before
@@ -168,7 +168,7 @@ async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polli
         await operator.settled(0.5)
         reconciled = operator.metrics.reconciles.labels("rule", "again")._value.get()
         assert datetime.now(UTC) < ends - timedelta(seconds=4), "not slow"
-        await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned", 15)
+        await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
         assert datetime.now(UTC) >= ends - timedelta(seconds=4)
         await until(lambda: condition(cluster) == ("True", "CertificateExpired"), "ended")
         assert datetime.now(UTC) >= ends
@@ -200,16 +200,14 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster, told):
     async with operating(cluster, certificate_warning=left.total_seconds()) as operator:
         await until(lambda: metric(operator, "two"), "served")
         assert condition(cluster, "two") == ("False", "CertificatesValid")
-        await until(
-            lambda: condition(cluster, "two") == ("True", "CertificateExpiring"), "warned", 15
-        )
+        await until(lambda: condition(cluster, "two") == ("True", "CertificateExpiring"), "warned")
 
 
 async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster, operator, told):
     stage(cluster)
     tls(cluster, certificate("a", in_seconds(3 * DAY)))
     make_rule(cluster, "r", by_name("tls", "Secret"))
-    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned", 15)
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
     edit(cluster, by_name("tls", "NoSuchKind"))
     await until(lambda: reason(cluster, "r") == "KindUnavailable", "refused")
     assert shown(cluster) == ["a"]
@@ -262,7 +260,7 @@ async def test_composed_objects_tell_the_certificates_that_came_out(cluster, ope
         "targets": {"namespaces": ["team-*"]},
     }
     make_rule(cluster, "r", spec)
-    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned", 15)
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
     assert status(cluster)["certificates"] == [
         {"source": "ca", "key": "all.crt", "commonName": "ca", **period(ends)}
     ]

@@ -85,8 +85,8 @@ async def test_a_tenant_with_many_selectors_keeps_no_watch_from_its_place(cluste
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "trusted", by_name("app", targets={"namespaces": ["new", "target"]}))
     cluster.namespace("new")
-    await until(lambda: cluster.copies("configmaps", "app") == ["new", "target"], "copied", 10)
-    await until(lambda: reason(cluster, "trusted") == "Synced", "the rule says so", 10)
+    await until(lambda: cluster.copies("configmaps", "app") == ["new", "target"], "copied", 40)
+    await until(lambda: reason(cluster, "trusted") == "Synced", "the rule says so", 40)
 
 
 async def test_rules_beyond_a_namespaces_watches_wait_and_say_so(cluster, served):

@@ -53,7 +53,6 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert client.outage is not None
     assert client.outage[0].concerns_all
     before = api.count("get")
-    # Of 200 that connect at once, a machine that is busy takes more than CONNECT_TIMEOUT for some.
     crowd = [asyncio.create_task(ask(client)) for _ in range(100)]
     await asyncio.sleep(1.0)  # a rate is measured over a time
     assert api.count("get") - before <= 4
@@ -102,14 +101,12 @@ async def test_failures_among_successes_do_not_close_the_gate(
     client: KubeClient, api: FakeApi
 ) -> None:
     api.put("a")
-    api.script("get", *[error(500)] * 4)
-    for _ in range(4):
-        await ask(client)
     for _ in range(3):
         api.script("get", *[error(500)] * (circuit_breaker.FAILURES - 1))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(60):
             for _ in range(circuit_breaker.FAILURES):
                 last = await ask(client)
+                assert client.outage is None
         assert last == "ok"
 
 
@@ -130,7 +127,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
     await until(lambda: api.count("get") > before, "the probe is under way")
     api.behave()
     probe.cancel()
-    assert await asyncio.wait_for(asyncio.gather(*others), 5) == ["ok"] * 4
+    assert await asyncio.wait_for(asyncio.gather(*others), 60) == ["ok"] * 4
 
 
 async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) -> None:

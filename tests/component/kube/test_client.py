@@ -600,3 +600,32 @@ async def test_a_list_of_names_has_short_pages_whatever_is_in_the_objects(
         "namespace",
         "resourceVersion",
     }
+
+
+async def test_few_connect_at_once_and_a_free_connection_is_used_meanwhile(
+    client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So connecting takes as long as the server does, however many wait for it."""
+    api.put("a")
+    await client.get(CONFIGMAPS, "ns", "a")
+    held = most = 0
+
+    async def hold(*_: Any) -> None:
+        nonlocal held, most
+        held += 1
+        most = max(most, held)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            held -= 1
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", hold)
+    crowd = [asyncio.create_task(client.get(CONFIGMAPS, "ns", "a")) for _ in range(60)]
+    await until(lambda: most == transport_module.CONNECTS_AT_ONCE, "they connect")
+    await until(crowd[0].done, "it had the free connection")
+    async with asyncio.timeout(60):
+        await client.get(CONFIGMAPS, "ns", "a")
+    for task in crowd:
+        task.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+    assert most == transport_module.CONNECTS_AT_ONCE

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from copyrator.kube.client.answers import from_answer, no_answer, read_answer
@@ -43,6 +44,10 @@ REQUEST_CONNECTIONS = 128
 WATCH_CONNECTIONS = 256
 """Each watch is a connection; further ones wait for a free one. Watches that are bounded in other
 ways (reserved ones) aren't counted."""
+
+CONNECTS_AT_ONCE = 16
+"""Connections that are being set up. A whole crowd at once, as after an outage, takes longer than
+CONNECT_TIMEOUT where we have little processor time, and then nearly all of it fails in vain."""
 
 LARGE_BODY = 512 * 1024
 
@@ -118,7 +123,7 @@ class Transport:
         self._request_slots = asyncio.Semaphore(REQUEST_CONNECTIONS)
         self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 limit=0,  # limited by the semaphores here
                 keepalive_timeout=60.0,
                 socket_factory=keepalive_socket,
@@ -278,6 +283,21 @@ class Transport:
             timeout=call.timeout,
             allow_redirects=False,
         )
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Sets up few connections at once; who waits for a turn isn't within CONNECT_TIMEOUT yet.
+
+    A free connection is used without waiting, so this isn't done in `connect`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._turns = asyncio.Semaphore(CONNECTS_AT_ONCE)
+
+    async def _create_connection(self, *request: Any) -> ResponseHandler:
+        async with self._turns:
+            return await super()._create_connection(*request)
 
 
 def _as_dry_run(call: Call) -> Call:
