@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,7 +162,9 @@ def _end(builder: subprocess.Popen[bytes]) -> None:
     """End the compiler with all its children: it has a process group of its own."""
     if builder.poll() is None:
         os.killpg(builder.pid, signal.SIGKILL)
-        builder.wait()
+        # Where the interruption came while Popen.wait took its lock, that is held for good.
+        with suppress(subprocess.TimeoutExpired):
+            builder.wait(timeout=5)
 
 
 def explain(what: str, output: str, cache: Path) -> BuildFailedError:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from localcluster import toolchain
-from localcluster.build import Programs
+from localcluster.build import Programs, _end
 from localcluster.errors import BuildFailedError
 from localcluster.processes import marked
 from localcluster.progress import Progress
@@ -176,6 +176,15 @@ def test_an_interrupted_build_leaves_nothing_half_made_and_can_be_started_again(
 
     assert programs.find(["etcd"])["etcd"].exists()
     assert not list((tmp_path / "cache" / "bin").glob(".build-*"))
+
+
+def test_a_compiler_is_ended_wherever_its_wait_was_interrupted() -> None:
+    """Between two steps of `Popen.wait` its lock stays taken, and to wait again never ends."""
+    with subprocess.Popen(["sleep", "600"], process_group=0) as compiler:
+        compiler._waitpid_lock.acquire()  # type: ignore[attr-defined]
+        _end(compiler)
+        compiler._waitpid_lock.release()  # type: ignore[attr-defined]
+    assert compiler.returncode == -signal.SIGKILL
 
 
 def test_assets_of_setup_envtest_are_used_where_they_have_the_program(
