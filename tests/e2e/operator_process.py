@@ -34,7 +34,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 
 
-def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
+def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 60.0) -> Any:
     """Look again and again until the answer is true, and return it.
 
     A look is mostly a request. The pauses are a tenth of a second, and grow with the time waited to

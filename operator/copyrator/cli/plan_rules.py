@@ -119,7 +119,12 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         said = dry_run.client.ready_conditions.get(rule.key)
-        why = f"{said['reason']}: {said['message']}" if said else _no_source(dry_run, rule)
+        if said is None:  # it is written a moment later
+            why = _no_source(dry_run, rule)
+        elif said["reason"] == RuleReason.SOURCE_NOT_FOUND:
+            why = said["message"]
+        else:
+            why = f"{said['reason']}: {said['message']}"
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 

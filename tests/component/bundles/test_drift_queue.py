@@ -185,7 +185,7 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     for name in names:
         bundle(name, drift={**DETECT, "interval": "15m"})
     operator = await run(max_plan_jobs=8)
-    await eventually(lambda: all(is_checked(cluster, name) for name in names), seconds=120)
+    await eventually(lambda: all(is_checked(cluster, name) for name in names))
     await idle(operator)
     made = len(cluster.jobs("drift"))
     assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"

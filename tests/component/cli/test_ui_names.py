@@ -23,7 +23,7 @@ from copyrator.cli.seen import Copies
 from copyrator.cli.top import rendered
 from copyrator.cli.ui import server
 from copyrator.cli.ui.pages import Pages, segment
-from copyrator.cli.why import Answer
+from copyrator.cli.why import Explanation
 
 __all__ = ["opened", "page"]
 
@@ -68,7 +68,7 @@ async def test_the_link_to_a_copy_asks_about_that_copy(opened, monkeypatch, name
 
     async def answer(_target, namespace, name, kind, _home):
         asked.append((namespace, kind, name))
-        return Answer([f"about {name}"], {})
+        return Explanation([f"about {name}"], {})
 
     async def find_copy(*_):
         raise Fault("there is none")

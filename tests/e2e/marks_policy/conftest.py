@@ -125,17 +125,17 @@ def installed(cluster: Cluster, api: Api, *, alone: bool = True) -> Iterator[Gua
 
 
 def wait_in_force(cluster: Cluster, namespace: str, name: str) -> None:
-    """A policy takes effect a moment after it was created."""
+    """A policy takes effect a moment after it was made."""
     prober = f"prober-{namespace}"
     bind = ("create", "rolebinding", "prober", "-n", namespace, "--clusterrole=edit")
     cluster.kubectl(*bind, f"--user={prober}")
-    probe = config_map(namespace, "probe", marked=True)
 
     def refused() -> bool:
         try:
-            Person(cluster, prober).create(probe, options=("--dry-run=server",))
+            Person(cluster, prober).create(config_map(namespace, "probe", marked=True))
         except RefusedError as error:
             return name in str(error)
+        cluster.kubectl("delete", "configmap", "probe", "-n", namespace)
         return False
 
     until(refused, f"the policy {name} is in force", SECONDS)

@@ -14,6 +14,7 @@ from tests.e2e.operator_process import OperatorProcess, until
 
 from localcluster.signing import new_key, public_key, sign
 
+DEPLOYED = 'copyrator_deploys_total{action="deploy",result="succeeded"}'
 INTERVAL = 10
 """Seconds between two polls; three are late."""
 STUCK = "stuck"
@@ -78,7 +79,7 @@ class Setup:
         for _ in range(2):
             self.light.change()
             self.wait_right()
-        self.wait_value('copyrator_deploys_total{action="deploy",result="succeeded"}')
+        self.wait_value(DEPLOYED)
 
     @contextmanager
     def all_bad(self) -> Iterator[None]:

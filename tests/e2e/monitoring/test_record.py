@@ -13,7 +13,7 @@ from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install, uninstall
-from tests.e2e.monitoring.setup import INTERVAL, Setup
+from tests.e2e.monitoring.setup import DEPLOYED, INTERVAL, Setup
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.vanishing import vanish
 from tests.long import LONG
@@ -52,6 +52,7 @@ def test_the_recorded_pages_are_what_an_operator_serves(setup: Setup) -> None:
     """All of them with COPYRATOR_LONG or COPYRATOR_RECORD; in `make test` that of good days."""
     setup.light.begin()
     setup.wait_right()
+    setup.wait_value(DEPLOYED)
     pages = {GOOD[0]: setup.page}
     setup.do_some_work()
     pages[GOOD[1]] = setup.page
