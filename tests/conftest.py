@@ -74,20 +74,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves | Non
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Collect only what this worker is to run."""
+    return _is_anothers(collection_path, config) or None
+
+
+def _is_anothers(path: Path, config: pytest.Config) -> bool:
+    """Whether tests of a path are for workers of the other kind."""
     given: dict[str, Any] = getattr(config, "workerinput", {})
     others: int = config.getoption("others")
-    if not given or not others or HERE not in collection_path.parents:
-        return None
-    is_e2e = collection_path.relative_to(HERE).parts[0] == "e2e"
-    return is_e2e == is_other(given["workerid"], given["workercount"], others) or None
+    if not given or not others or HERE not in path.parents:
+        return False
+    is_e2e = path.relative_to(HERE).parts[0] == "e2e"
+    return is_e2e == is_other(given["workerid"], given["workercount"], others)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is alone with it at the end.
 
     Then all kinds in turn, files of each spread evenly: component tests mostly wait, unit tests
     never do.
     """
+    # A file that is named on the command line is collected all the same.
+    items[:] = [item for item in items if not _is_anothers(item.path, config)]
     files = {item.path: item.path.relative_to(HERE).as_posix() for item in items}
     parts: dict[str, list[str]] = {}
     for file in files.values():

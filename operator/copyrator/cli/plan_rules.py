@@ -119,10 +119,13 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         said = dry_run.client.ready_conditions.get(rule.key)
-        if said is None:  # it is written a moment later
+        assert isinstance(rule.spec, RuleSpec)
+        # The condition is written a moment later; what it will say of a source is known before.
+        early = {RuleReason.PROGRESSING}
+        if rule.spec.source:
+            early.add(RuleReason.SOURCE_NOT_FOUND)
+        if said is None or said["reason"] in early:
             why = _no_source(dry_run, rule)
-        elif said["reason"] == RuleReason.SOURCE_NOT_FOUND:
-            why = said["message"]
         else:
             why = f"{said['reason']}: {said['message']}"
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
