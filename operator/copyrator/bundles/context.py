@@ -31,7 +31,7 @@ from copyrator.bundles.memory import Memory
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.restrictions import refusal
-from copyrator.bundles.policy.schedule import interval_of, question_of
+from copyrator.bundles.policy.schedule import interval_of, query_of
 from copyrator.bundles.policy.slots import Slot, Slots
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
@@ -136,7 +136,7 @@ class Context:
         announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
         memory.slot = self.slots.take(
             memory.slot,
-            question_of(spec),
+            query_of(spec),
             interval_of(spec),
             announced=announced,
             bundles=len(self.bundles),

@@ -23,6 +23,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli.acting import Actor
 from copyrator.cli.dry_run_client import DryRunClient
@@ -39,6 +40,7 @@ from copyrator.copies.copy_reconciler import CopyReconciler
 from copyrator.copies.hash_key import load_sealer
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
+from copyrator.copies.ready_conditions import missing_source
 from copyrator.copies.rule_reconciler import RuleReconciler
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import RuleSummary
@@ -52,6 +54,7 @@ from copyrator.workqueue.queue import WorkQueue
 
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
 """Reasons that depend on the operator's settings."""
+_SERVED = (RulePhase.SERVING, RulePhase.FROZEN)
 PATIENCE = 60.0
 """Seconds to list everything that a rule needs."""
 
@@ -194,7 +197,7 @@ class DryRun:
         while time.monotonic() < deadline:
             await self._rules.reconcile(rule.key)
             state = self.context.rule_states.get(rule.key)
-            if state and state.phase in (RulePhase.SERVING, RulePhase.FROZEN):
+            if state and state.phase in _SERVED:
                 return state
             if failure := self._failure(state):
                 raise failure
@@ -203,6 +206,21 @@ class DryRun:
                 return state
             await asyncio.sleep(0.05)
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
+
+    def no_source(self, rule: Rule) -> tuple[str, str]:
+        """Reason and message of a rule that has no source now, as in its Ready condition.
+
+        Of a rule that is served that may not have been written yet, or say that sources are read.
+        """
+        state = self.context.rule_states.get(rule.key)
+        said = self.client.ready_conditions.get(rule.key)
+        if said and said["reason"] != RuleReason.PROGRESSING:
+            return said["reason"], said["message"]
+        spec = rule.spec
+        if isinstance(spec, RuleSpec) and spec.source and state and state.phase in _SERVED:
+            matching = sum(len(watch.store) for watch in state.sources)
+            return RuleReason.SOURCE_NOT_FOUND, missing_source(spec, matching)
+        return RuleReason.PROGRESSING, said["message"] if said else "it has no source yet"
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""

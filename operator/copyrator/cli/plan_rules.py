@@ -118,27 +118,11 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
     if why := waiting(dry_run, rule):
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
-        said = dry_run.client.ready_conditions.get(rule.key)
         assert isinstance(rule.spec, RuleSpec)
-        # The condition is written a moment later; what it will say of a source is known before.
-        early = {RuleReason.PROGRESSING}
-        if rule.spec.source:
-            early.add(RuleReason.SOURCE_NOT_FOUND)
-        if said is None or said["reason"] in early:
-            why = _no_source(dry_run, rule)
-        else:
-            why = f"{said['reason']}: {said['message']}"
+        reason, why = dry_run.no_source(rule)
+        if reason != RuleReason.SOURCE_NOT_FOUND or rule.spec.source is None:
+            why = f"{reason}: {why}"
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
-
-
-def _no_source(dry_run: DryRun, rule: Rule) -> str:
-    state = dry_run.context.rule_states.get(rule.key)
-    assert isinstance(rule.spec, RuleSpec)
-    if state is None or rule.spec.source is None:
-        return "it has no source yet"
-    return ready_conditions.missing_source(
-        rule.spec, sum(len(watch.store) for watch in state.sources)
-    )
 
 
 async def _rows(dry_run: DryRun, rule: Rule) -> Result:

@@ -185,7 +185,7 @@ def _of_served(asked: Subject, rule: Rule) -> str:
         return "the namespace doesn't exist"
     bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not bindings:
-        return _paused(rule) + _no_source(asked.dry_run, rule)
+        return _paused(rule) + ": ".join(asked.dry_run.no_source(rule))
     if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
         return _paused(rule) + "this is its source"
     said = (
@@ -202,16 +202,6 @@ def _paused(rule: Rule) -> str:
     if spec.suspend:
         return "is suspended; otherwise: "
     return "writes nothing (mode: Plan); otherwise: " if spec.mode is Mode.PLAN else ""
-
-
-def _no_source(dry_run: DryRun, rule: Rule) -> str:
-    said = dry_run.client.ready_conditions.get(rule.key)
-    if said:
-        return f"{said['reason']}: {said['message']}"
-    spec = rule.spec
-    assert not isinstance(spec, InvalidSpec)
-    where = ", ".join(spec.source.namespaces) if spec.source else ""
-    return f"has no source: no match in {where}"
 
 
 def _of_bindings(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CROWD = "crowd"
 PATIENT = 600.0
-"""Seconds for an answer, where a registry is to have questions open for the length of a test."""
+"""Seconds for an answer, where a registry is to have queries open for the length of a test."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def crowd_bundle(cluster: BundleCluster, name: str, host: str, **spec: Any) -> N
     cluster.write(path_of("bundles", name, CROWD), body)
 
 
-async def test_a_namespaces_questions_leave_places_of_a_registry_to_others(
+async def test_a_namespaces_queries_leave_places_of_a_registry_to_others(
     cluster: BundleCluster, slow: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     cluster.namespace(CROWD)
@@ -64,7 +64,7 @@ async def test_a_namespaces_questions_leave_places_of_a_registry_to_others(
     assert slow.in_flight == limits.TENANT_HOST_POLLS + 1
 
 
-async def test_a_question_that_waits_in_a_long_line_is_sent_for_who_has_none(
+async def test_a_query_that_waits_in_a_long_line_is_sent_for_who_has_none(
     cluster: BundleCluster, slow: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     cluster.namespace(CROWD)
@@ -76,7 +76,7 @@ async def test_a_question_that_waits_in_a_long_line_is_sent_for_who_has_none(
     asked = {path for _, path in slow.asked}
     last = next(n for n in range(40) if not any(f"crowd{n:02}/" in path for path in asked))
 
-    bundle(registry=slow.host, repo=f"crowd{last:02}")  # the same question as one that waits
+    bundle(registry=slow.host, repo=f"crowd{last:02}")  # the same query as one that waits
 
     await eventually(lambda: any(f"crowd{last:02}/" in path for _, path in slow.asked))
 
@@ -98,8 +98,8 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
     oci, answered = Registries(), list[BundleKey]()
     polls = Polls(cast("RegistryClient", oci), answered.append, lambda: 0.0, lambda: NOW, Metrics())
     for number in range(1000):
-        question = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
-        assert polls.ask(BundleKey(CROWD, f"crowd{number}"), question, 0.0) is None
+        query = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
+        assert polls.ask(BundleKey(CROWD, f"crowd{number}"), query, 0.0) is None
     mine = BundleKey("team", "shop")
     assert polls.ask(mine, TagQuery(Repository("quick", "app"), "1.0.0"), 0.0) is None
 

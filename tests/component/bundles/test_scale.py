@@ -41,7 +41,7 @@ async def test_bundles_of_one_tag_ask_once_however_many(
     await eventually(lambda: len(registry.asked) > first)
     await eventually(lambda: idle(operator))
 
-    assert len(registry.asked) == first + 1  # an interval's poll is this same question
+    assert len(registry.asked) == first + 1  # an interval's poll is this same query
     assert cluster.writes_seen == writes
 
 

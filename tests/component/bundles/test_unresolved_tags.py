@@ -59,7 +59,7 @@ def last_tag(cluster: BundleCluster) -> str:
 
 
 async def polled(registry: FakeRegistry, times: int = 3) -> None:
-    """So many more questions were asked: the first ones have been acted on."""
+    """So many more queries were sent: the first ones have been acted on."""
     before = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= before + 2 * times, "polls")
 

@@ -9,7 +9,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.policy.schedule import (
     interval_of,
     poll_retry,
-    question_of,
+    query_of,
     retry_delay,
     same_rhythm,
 )
@@ -19,16 +19,16 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 
 
-def test_all_ranges_of_a_repository_are_one_question_and_its_tags_others() -> None:
-    def question(version: str) -> str:
-        return question_of(replace(SPEC, version=version))
+def test_all_ranges_of_a_repository_are_one_query_and_its_tags_others() -> None:
+    def query(version: str) -> str:
+        return query_of(replace(SPEC, version=version))
 
-    assert question("1.0.*") == question(">=1 <2") == question("*")
-    assert len({question("*"), question("1.0.0"), question("1.0.1")}) == 3
+    assert query("1.0.*") == query(">=1 <2") == query("*")
+    assert len({query("*"), query("1.0.0"), query("1.0.1")}) == 3
 
 
 def test_bundles_that_share_a_tag_have_one_query() -> None:
-    assert question_of(replace(SPEC, name="x", namespace="y")) == question_of(SPEC)
+    assert query_of(replace(SPEC, name="x", namespace="y")) == query_of(SPEC)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_clusters_do_not_ask_together() -> None:
     assert len({int(Slots(i / 10).take(None, "app", 60.0).phase) for i in range(10)}) == 10
 
 
-def test_the_same_question_has_the_same_slot() -> None:
+def test_the_same_query_has_the_same_slot() -> None:
     slots = Slots(0.4)
     first = slots.take(None, "app", 60.0)
 

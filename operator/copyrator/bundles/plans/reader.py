@@ -98,7 +98,7 @@ class PlanReader:
         reading = readings.get(job.name)
         if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
             task = asyncio.create_task(
-                self._placed(job, nonce, account), name=f"plan of {job.name}"
+                self._read_in_slot(job, nonce, account), name=f"plan of {job.name}"
             )
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
@@ -134,7 +134,7 @@ class PlanReader:
             task.exception()  # raised where the result is read
             self._context.queue.add(key)
 
-    async def _placed(
+    async def _read_in_slot(
         self, job: JobRecord, nonce: str, account: ServiceAccount
     ) -> Plan | PlanFault | PlanDelay:
         async with self._slots.slot(job.namespace):

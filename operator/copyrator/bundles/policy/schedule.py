@@ -18,7 +18,7 @@ MAX_RETRY_DELAY: Final = 900.0
 FIRST_POLL_RETRY: Final = 15.0
 
 
-def question_of(spec: BundleSpec) -> str:
+def query_of(spec: BundleSpec) -> str:
     """The part of a Bundle's query to the registry that determines its slot.
 
     All ranges of a repository have one slot, as one tag list answers them all.
