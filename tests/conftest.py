@@ -30,7 +30,6 @@ settings.load_profile("copyrator")
 gc.disable()  # until all tests are collected: none of what that makes is garbage
 
 HERE = Path(__file__).parent
-SESSION = pytest.StashKey[pytest.Session]()
 SLOWEST = (
     "e2e/faults/test_faults.py",
     "e2e/bundles/test_drift.py",
@@ -60,16 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--others", type=int, default=0, help=about)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep the session for the scheduler."""
-    session.config.stash[SESSION] = session
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves | None:
     """Workers of two kinds, if they are asked for."""
-    return Halves(config.stash[SESSION], log) if config.getoption("others") else None
+    return Halves(config, log) if config.getoption("others") else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

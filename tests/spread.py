@@ -23,11 +23,11 @@ def is_other(worker: str, workers: int, others: int) -> bool:
 class Halves:
     """xdist's scheduler of files, once for each of the two kinds of workers."""
 
-    def __init__(self, session: pytest.Session, log: Producer) -> None:
-        self._session = session
-        self._workers: int = session.config.getoption("numprocesses")
-        self._others: int = session.config.getoption("others")
-        self._parts = [LoadFileScheduling(session.config, log) for _ in range(2)]
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        self._session: pytest.Session = config.pluginmanager.getplugin("session")
+        self._workers: int = config.getoption("numprocesses")
+        self._others: int = config.getoption("others")
+        self._parts = [LoadFileScheduling(config, log) for _ in range(2)]
         self._parts[False].numnodes = self._workers - self._others
         self._parts[True].numnodes = self._others
 

@@ -68,10 +68,11 @@ class Steps:
         self.longest = 0.0
         self.where = ""
         self._slowness = slowness()
+        self._ended = False
 
     def saw(self, seconds: float, handle: Any) -> None:
         """Take one step's time, and the machine's speed just after one that may matter."""
-        if seconds > self.longest:
+        if not self._ended and seconds > self.longest:
             self.longest, self.where = seconds, repr(handle)
             if seconds > REFERENCE_SECONDS:
                 self._look()
@@ -80,6 +81,7 @@ class Steps:
         """Scale: the machine may have been slow in that step only, so its slowest moment counts."""
         self._look()
         self.longest /= self._slowness
+        self._ended = True
 
     def _look(self) -> None:
         self._slowness = max(self._slowness, slowness())
@@ -87,16 +89,25 @@ class Steps:
 
 @contextmanager
 def measured_steps() -> Iterator[Steps]:
-    """Measure every step of every event loop of this thread."""
+    """Measure every step of every event loop of this thread, and what of a step is in the block."""
     _leave_out_the_tests_garbage()
     steps = Steps()
     run = asyncio.Handle._run
+    last = time.thread_time()
+
+    def ends(where: Any) -> None:
+        nonlocal last
+        steps.saw(time.thread_time() - last, where)
+        last = time.thread_time()
 
     def measured(handle: asyncio.Handle) -> None:
-        steps.saw(cpu_seconds(lambda: run(handle)), handle)
+        ends("the step in which the block begins")
+        run(handle)
+        ends(handle)
 
     with patch.object(asyncio.Handle, "_run", measured):
         yield steps
+        ends("the step in which the block ends")
     steps.end()
 
 
@@ -104,8 +115,8 @@ def least_cpu_seconds(work: Callable[[], object], times: int = 3) -> float:
     """The processor time that `work` takes, scaled; the least of some, since others may add to it.
 
     Each is divided by the greater slowness of those before and after it: the machine may have
-    become slower or faster meanwhile. What takes less than the reference is not scaled, since no
-    limit is as small that it would matter, and property tests measure it often.
+    become slower or faster meanwhile. What takes less than the reference is not scaled: the limits
+    below that are many times what is measured, and property tests measure often.
     """
     _leave_out_the_tests_garbage()
     least, before = float("inf"), 1.0
