@@ -90,3 +90,19 @@ async def test_a_machine_that_is_slow_only_in_that_step_is_seen_just_after_it(
         loop.call_soon(lambda: setattr(machine, "slow", 1.0))
         await asyncio.sleep(0)
     assert found.longest == pytest.approx(0.08)
+
+
+async def test_work_that_never_yields_is_a_step_and_so_is_what_comes_after_the_last_one(
+    machine: Machine,
+) -> None:
+    with measured_steps() as found:
+        machine.works(0.08)()
+    assert found.longest == pytest.approx(0.08)
+    with measured_steps() as found:
+        await asyncio.sleep(0)
+        machine.works(0.06)()
+    assert found.longest == pytest.approx(0.06)
+    await asyncio.sleep(0)
+    machine.works(0.5)()
+    await asyncio.sleep(0)
+    assert found.longest == pytest.approx(0.06), "what follows the block isn't measured"
