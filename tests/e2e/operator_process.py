@@ -34,7 +34,13 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 
 
-def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 60.0) -> Any:
+HANG = 180.0
+"""Seconds after which what a test waits for isn't slow but hangs; it promises nothing."""
+
+
+def until(
+    look: Callable[[], Any], what: Callable[[], str] | str = "it is so", seconds: float = HANG
+) -> Any:
     """Look again and again until the answer is true, and return it.
 
     A look is mostly a request. The pauses are a tenth of a second, and grow with the time waited to
@@ -139,7 +145,7 @@ class OperatorProcess:
             self._port = None  # after a start in the same process it is another one
             return 0, str(error)
 
-    def wait_started(self, seconds: float = 60.0) -> None:
+    def wait_started(self, seconds: float = HANG) -> None:
         """Wait until it says that it works; fail at once when the process ends."""
 
         def started() -> bool:
@@ -148,7 +154,7 @@ class OperatorProcess:
 
         until(started, lambda: f"started\n{self.log}", seconds)
 
-    def wait_ready(self, seconds: float = 60.0) -> None:
+    def wait_ready(self, seconds: float = HANG) -> None:
         """Wait until /readyz answers 200; fail at once when the process ends."""
 
         def ready() -> bool:
@@ -157,7 +163,7 @@ class OperatorProcess:
 
         until(ready, lambda: f"ready; {self.get('/readyz')}\n{self.log}", seconds)
 
-    def wait_says(self, text: str, path: str = "/readyz", seconds: float = 60.0) -> str:
+    def wait_says(self, text: str, path: str = "/readyz", seconds: float = HANG) -> str:
         """Wait until a page's body holds `text`; return the body."""
         until(
             lambda: text in self.get(path)[1],
@@ -175,7 +181,7 @@ class OperatorProcess:
         self.send(number)
         return self.wait(seconds)
 
-    def wait(self, seconds: float = 60.0) -> int:
+    def wait(self, seconds: float = HANG) -> int:
         """Wait for its end and return the exit code."""
         try:
             return self._process.wait(seconds)

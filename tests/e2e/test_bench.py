@@ -45,7 +45,7 @@ def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(tmp_path
     assert "| One Secret of 2 KB into 20 namespaces" in done.stdout
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_run_that_is_ended_leaves_nothing_behind():
     state = state_root() / "bench-this"
     running = subprocess.Popen(
@@ -56,7 +56,7 @@ def test_a_run_that_is_ended_leaves_nothing_behind():
         text=True,
     )
     log = state / "logs" / "operator.log"
-    eventually(lambda: log.exists() and "Started:" in log.read_text(), "the operator to run", 120)
+    eventually(lambda: log.exists() and "Started:" in log.read_text(), "the operator to run", 480)
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=60)
     assert running.returncode != 0

@@ -431,7 +431,7 @@ def test_people_may_do_what_the_chart_says_in_their_namespace_only(
         answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
 
-    until(lambda: all(map(may, PEOPLE_MAY[role])), f"{role} is aggregated", 30)
+    until(lambda: all(map(may, PEOPLE_MAY[role])), f"{role} is aggregated")
     assert [asked for asked in PEOPLE_MAY_NOT[role] if may(asked)] == []
     assert [asked for asked in PEOPLE_MAY[role] if may(asked, other)] == []
 

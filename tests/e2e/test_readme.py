@@ -128,7 +128,7 @@ class Reader:
         kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
         self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)
         stalls.follow(self.operator.log)
-        self.operator.wait_ready(60)
+        self.operator.wait_ready()
 
     def _with_local_registry(self, text: str) -> str:
         manifests = [manifest for manifest in yaml.safe_load_all(text) if manifest]

@@ -49,7 +49,7 @@ def crowd_bundle(cluster: BundleCluster, name: str, host: str, **spec: Any) -> N
     cluster.write(path_of("bundles", name, CROWD), body)
 
 
-async def test_a_namespaces_queries_leave_places_of_a_registry_to_others(
+async def test_a_namespaces_queries_leave_slots_of_a_registry_to_others(
     cluster: BundleCluster, slow: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     cluster.namespace(CROWD)

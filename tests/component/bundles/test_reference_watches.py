@@ -323,6 +323,28 @@ async def test_where_only_names_are_granted_they_are_shared_until_more_is_grante
     await eventually(lambda: reader.knows(*spaces))
 
 
+async def test_a_watch_counts_only_once_it_is_granted(
+    reader: Reader, edit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, granted = asyncio.Event(), asyncio.Event()
+
+    async def review(*_: object) -> bool:
+        asked.set()
+        await granted.wait()
+        return True
+
+    monkeypatch.setattr(opening, "is_allowed", review)
+    spaces = teams(10)
+    edit(*spaces)
+    reader.follow(*spaces)
+    await asked.wait()
+    assert reader.watches.count() == {"all": 0, "name": 0, "namespace": 0, "poll": 10}
+
+    granted.set()
+    await eventually(lambda: reader.knows(*spaces))
+    assert reader.watches.count() == {"all": 10, "name": 0, "namespace": 0, "poll": 0}
+
+
 async def test_a_wide_watch_that_is_refused_is_replaced_by_names(
     cluster: BundleCluster, reader: Reader, edit: Callable[..., None]
 ) -> None:

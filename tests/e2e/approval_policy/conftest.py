@@ -17,7 +17,6 @@ from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.errors import CommandFailedError
 
-SECONDS = 60.0
 PLAN = "0123456789abcdef"
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -123,11 +122,7 @@ class Guarded:
         asked |= {"name": rule.get("resourceNames", [""])[0]}
         review = {"spec": {"user": user, "resourceAttributes": asked}}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        until(
-            lambda: self.api.create(path, review)["status"]["allowed"],
-            f"{user} may {asked}",
-            SECONDS,
-        )
+        until(lambda: self.api.create(path, review)["status"]["allowed"], f"{user} may {asked}")
 
     def get(self, where: str) -> dict[str, Any]:
         namespace, name = where.split("/")
@@ -205,7 +200,7 @@ def _wait_in_force(guarded: Guarded) -> None:
             return guarded.policy in str(error)
         return False
 
-    until(refused, f"{guarded.policy} is in force", SECONDS)
+    until(refused, f"{guarded.policy} is in force")
 
 
 @pytest.fixture

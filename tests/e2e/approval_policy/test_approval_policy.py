@@ -9,7 +9,6 @@ import pytest
 from tests.e2e.approval_policy.conftest import (
     PLAN,
     RIGHTS,
-    SECONDS,
     Guarded,
     Person,
     RefusedError,
@@ -30,7 +29,7 @@ def test_the_api_server_finds_no_fault_with_the_expressions(guarded: Guarded):
         status: dict[str, Any] = guarded.api.get(f"{POLICIES}/{guarded.policy}").get("status") or {}
         return status if "observedGeneration" in status else {}
 
-    status = until(checked, "the policy is checked", SECONDS)
+    status = until(checked, "the policy is checked")
     assert status["typeChecking"] == {}, "the expressions have faults"
 
 
@@ -266,7 +265,7 @@ def test_the_operator_serves_bundles_under_the_policy(guarded: Guarded, decided:
             conditions = found["status"].get("conditions") and found["metadata"].get("finalizers")
             return bool(conditions)
 
-        until(served, lambda: str(guarded.get(decided)), SECONDS)
+        until(served, lambda: str(guarded.get(decided)))
         namespace, name = decided.split("/")
         guarded.admin.kubectl("delete", "bundle", name, "-n", namespace, "--timeout=60s")
         assert operator.stop() == 0

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.e2e.approval_policy.conftest import (
-    SECONDS,
-    Guarded,
-    Person,
-    bundle,
-    policies_of,
-)
+from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, policies_of
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
 
@@ -89,7 +83,7 @@ def test_it_names_the_permissions_that_plans_lack(
         for verb in ("create", "delete", "deletecollection")
     ]
     try:
-        until(lambda: doctor("Permissions") == missing, "they are missed", SECONDS)
+        until(lambda: doctor("Permissions") == missing, "they are missed")
     finally:
         guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)
         apply(guarded.api, cluster_roles(guarded.rendered))
@@ -107,7 +101,7 @@ def test_it_says_whether_the_operator_may_review_accounts(
     resource = "subjectaccessreviews.authorization.k8s.io"
     missing = f"?    Permission reviews: {guarded.operator.user} cannot create {resource}: "
     try:
-        until(lambda: doctor("Permission reviews")[0].startswith(missing), "missed", SECONDS)
+        until(lambda: doctor("Permission reviews")[0].startswith(missing), "missed")
         assert doctor("Permissions")[0].startswith("ok"), "it is optional"
     finally:
         guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.installation import Operator, installed
-from tests.e2e.operator_process import until
+from tests.e2e.operator_process import HANG, until
 
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
@@ -19,8 +19,6 @@ from localcluster.bundle import push
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 2
-DEPLOY = 60.0
-"""Seconds that a deploy may take on a loaded machine: helm starts several times."""
 
 TEMPLATE = """\
 apiVersion: v1
@@ -31,13 +29,6 @@ data:
   text: TEXT
   greeting: {{ .Values.greeting | default "none" | quote }}
 """
-
-
-def within(
-    seconds: float, look: Callable[[], Any], what: str | Callable[[], str] = "it is so"
-) -> Any:
-    """Look again and again until the answer is true; return it."""
-    return until(look, what, seconds)
 
 
 def is_gone(api: Api, path: str) -> bool:
@@ -150,7 +141,7 @@ class Team:
 
     def first_job(self, name: str = "shop") -> str:
         """The name of the Job of a Bundle's first deploy, once there is one."""
-        within(DEPLOY, lambda: self.jobs(name), f"a deploy of {name} begins")
+        until(lambda: self.jobs(name), f"a deploy of {name} begins")
         return str(self.jobs(name)[0]["metadata"]["name"])
 
     def release(self, name: str) -> dict[str, str] | None:
@@ -158,7 +149,7 @@ class Team:
         found = self.get("configmaps", f"{name}-app")
         return found and found.get("data")
 
-    def wait_deployed(self, name: str, digest: str, seconds: float = DEPLOY) -> dict[str, Any]:
+    def wait_deployed(self, name: str, digest: str, seconds: float = HANG) -> dict[str, Any]:
         def deployed() -> bool:
             bundle = self.get("bundles", name) or {}
             status = bundle.get("status") or {}
@@ -169,25 +160,25 @@ class Team:
                 and status.get("observedGeneration") == bundle["metadata"]["generation"]
             )
 
-        within(seconds, deployed, lambda: f"{name} is deployed; {json.dumps(self.status(name))}")
+        until(deployed, lambda: f"{name} is deployed; {json.dumps(self.status(name))}", seconds)
         return self.status(name)
 
-    def wait_reason(self, name: str, reason: str, seconds: float = DEPLOY) -> dict[str, Any]:
+    def wait_reason(self, name: str, reason: str, seconds: float = HANG) -> dict[str, Any]:
         return self.wait_condition(name, "Ready", reason, seconds)
 
     def wait_condition(
-        self, name: str, kind: str, reason: str, seconds: float = DEPLOY
+        self, name: str, kind: str, reason: str, seconds: float = HANG
     ) -> dict[str, Any]:
         """The condition of this type, once it has this reason."""
-        within(
-            seconds,
+        until(
             lambda: self.condition(name, kind).get("reason") == reason,
             lambda: f"{name} says {kind} {reason}; {json.dumps(self.status(name))}",
+            seconds,
         )
         return self.condition(name, kind)
 
-    def wait_gone(self, plural: str, name: str, seconds: float = DEPLOY) -> None:
-        within(seconds, lambda: self.get(plural, name) is None, f"{plural} {name} is gone")
+    def wait_gone(self, plural: str, name: str, seconds: float = HANG) -> None:
+        until(lambda: self.get(plural, name) is None, f"{plural} {name} is gone", seconds)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, stays, within
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 
@@ -43,7 +44,7 @@ def wait_planned(team: Team, version: str, **wanted: Any) -> dict[str, Any]:
             found.get(name) == value for name, value in wanted.items()
         )
 
-    within(DEPLOY, fits, lambda: f"{version} is planned: {json.dumps(team.status('shop'))}")
+    until(fits, lambda: f"{version} is planned: {json.dumps(team.status('shop'))}")
     return plan(team)
 
 
@@ -113,8 +114,7 @@ def test_what_a_chart_does_every_time_is_not_risky(team: Team) -> None:
     first = team.publish("1.0.0", "first", template=HOOK)
     team.bundle("shop", version="1.*", approval=ON_RISK)
     team.wait_deployed("shop", first)
-    within(
-        DEPLOY,
+    until(
         lambda: team.status("shop").get("baseline", {}).get("digest") == first,
         lambda: f"what is deployed is planned once: {json.dumps(team.status('shop'))}",
     )
@@ -124,14 +124,13 @@ def test_what_a_chart_does_every_time_is_not_risky(team: Team) -> None:
     assert team.condition("shop")["reason"] == "Deployed"
     second = team.publish("1.1.0", "second", template=HOOK)
     team.wait_deployed("shop", second)  # recreates the hook again, which isn't risky
-    within(
-        DEPLOY,
+    until(
         lambda: team.status("shop")["baseline"]["digest"] == second,
         "the new version has a baseline of its own",
     )
     kept = (plan(team)["job"], team.status("shop")["baseline"]["job"])
     wanted = sorted(f"{job}-operations" for job in kept)
-    within(DEPLOY, lambda: secrets(team) == wanted, "the former baseline's values are deleted")
+    until(lambda: secrets(team) == wanted, "the former baseline's values are deleted")
 
 
 def test_a_rejected_plan_is_not_deployed_and_the_next_version_is_planned(team: Team) -> None:
@@ -142,8 +141,7 @@ def test_a_rejected_plan_is_not_deployed_and_the_next_version_is_planned(team: T
     team.publish("1.1.0", "second")
     found = wait_planned(team, "1.1.0")
     team.annotate("shop", **{"rejected-plan": found["id"], "approved-by": "ben"})
-    within(
-        DEPLOY,
+    until(
         lambda: team.condition("shop", "UpdatePending").get("reason") == "PlanRejected",
         lambda: json.dumps(team.status("shop")),
     )
@@ -161,8 +159,7 @@ def test_a_newer_version_does_not_replace_the_plan_that_waits(team: Team) -> Non
     later = wait_planned(team, "1.0.0", newer="1.1.0")
     assert (later["id"], later["job"]) == (found["id"], found["job"])
     approve(team, found)
-    within(
-        DEPLOY,
+    until(
         lambda: team.status("shop").get("deploy", {}).get("digest") == first,
         "what was approved is deployed",
     )
@@ -182,7 +179,7 @@ def test_an_approval_counts_although_its_annotations_go_before_the_deploy(team: 
     team.bundle("shop", approval=ALWAYS)
     found = wait_planned(team, "1.0.0")
     approve(team, found)
-    within(DEPLOY, lambda: plan(team).get("decision") == "Approved", "the decision is seen")
+    until(lambda: plan(team).get("decision") == "Approved", "the decision is seen")
     team.annotate("shop", **{"approved-plan": None, "approved-by": None})
     team.wait_deployed("shop", digest)
 
@@ -211,14 +208,13 @@ def test_values_are_planned_and_deployed_as_they_were(team: Team) -> None:
     # What was planned before another edit can't be deployed any more.
     team.patch("configmaps", "values", data={"values.yaml": "greeting: ciao\n"})
     approve(team, found)
-    within(
-        DEPLOY,
+    until(
         lambda: plan(team).get("id") not in (None, found["id"]),
         lambda: json.dumps(team.status("shop")),
     )
     assert team.release("shop") == {"text": "first", "greeting": "hello"}
     approve(team, wait_planned(team, "1.0.0"))
-    within(DEPLOY, lambda: (team.release("shop") or {}).get("greeting") == "ciao", "deployed")
+    until(lambda: (team.release("shop") or {}).get("greeting") == "ciao", "deployed")
 
 
 def test_what_is_no_longer_what_was_approved_is_not_applied(team: Team) -> None:
@@ -230,8 +226,7 @@ def test_what_is_no_longer_what_was_approved_is_not_applied(team: Team) -> None:
     found = wait_planned(team, "1.1.0", counts={"update": 1})
     team.delete("services", "shop-app")  # the deploy would create it again
     approve(team, found)
-    within(
-        DEPLOY,
+    until(
         lambda: any(
             one.get("reason") == "PlanChanged" for one in team.status("shop").get("history", [])
         ),
@@ -254,4 +249,4 @@ def test_what_was_kept_for_a_plan_goes_with_it(team: Team) -> None:
     assert secrets(team) == [f"{found['job']}-operations"]
     approve(team, found)
     team.wait_deployed("shop", digest)
-    within(DEPLOY, lambda: secrets(team) == [f"{found['job']}-operations"], "values are deleted")
+    until(lambda: secrets(team) == [f"{found['job']}-operations"], "values are deleted")

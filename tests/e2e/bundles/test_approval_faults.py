@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, within
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, secrets, wait_planned
+from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster
 
@@ -32,8 +33,7 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def wait_plan(team: Team, **wanted: Any) -> dict[str, Any]:
-    within(
-        DEPLOY,
+    until(
         lambda: all(plan(team).get(name) == value for name, value in wanted.items()),
         lambda: f"{wanted}: {json.dumps(team.status('shop'))}",
     )
@@ -123,11 +123,7 @@ def test_a_replaced_secret_of_ours_ends_the_deploy_before_anything_is_applied(te
     team.delete("secrets", name)
     team.create("secrets", name, data=data, metadata={"labels": secret["metadata"]["labels"]})
     approve(team, found)
-    within(
-        DEPLOY,
-        lambda: team.status("shop").get("history"),
-        lambda: json.dumps(team.status("shop")),
-    )
+    until(lambda: team.status("shop").get("history"), lambda: json.dumps(team.status("shop")))
     entry = team.status("shop")["history"][-1]
     assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged")
     assert team.release("shop") is None
@@ -144,19 +140,17 @@ def test_a_plan_that_can_not_be_scheduled_says_why_and_is_made_anew_when_it_is_d
     nowhere = {"nodeSelector": {"no": "where"}}
     team.bundle("shop", approval=ALWAYS, retry=SOON, job=nowhere, interval="1h")
     found = wait_plan(team, outcome="Running")
-    within(
-        DEPLOY,
+    until(
         lambda: "the pod can't be scheduled" in plan(team).get("message", ""),
         lambda: json.dumps(team.status("shop")),
     )
     assert team.condition("shop", "UpdatePending")["reason"] == "Planning"
     team.delete("jobs", found["job"], propagationPolicy="Background")
-    within(
-        DEPLOY,
+    until(
         lambda: "was deleted before its plan was read" in plan(team).get("message", ""),
         lambda: json.dumps(team.status("shop")),
     )
-    within(DEPLOY, lambda: plan(team)["number"] == 2, "it is made anew")
+    until(lambda: plan(team)["number"] == 2, "it is made anew")
     team.patch("bundles", "shop", spec={"job": None})
     approve(team, wait_planned(team, "1.0.0"))
     team.wait_deployed("shop", digest)
@@ -171,7 +165,7 @@ def test_a_bundle_created_again_needs_a_new_approval(team: Team) -> None:
     team.delete("bundles", "shop")
     team.wait_gone("bundles", "shop")
     assert team.release("shop") is None
-    within(DEPLOY, lambda: secrets(team) == [], "its Secrets go with it")
+    until(lambda: secrets(team) == [], "its Secrets go with it")
     old = {
         "operator.werf.dev/approved-plan": first["id"],
         "operator.werf.dev/approved-by": "ann",

@@ -1,7 +1,8 @@
 """Deleted Bundles: uninstalled, or let go with a word about what stays behind."""
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, is_gone, within
+from tests.e2e.bundles.conftest import Operator, Team, is_gone
+from tests.e2e.operator_process import until
 
 from localcluster import Api
 
@@ -35,7 +36,7 @@ def test_a_deletion_during_a_deploy_waits_for_it_and_uninstalls(team: Team) -> N
 
     team.delete("bundles", "shop")
 
-    team.wait_gone("bundles", "shop", 2 * DEPLOY)
+    team.wait_gone("bundles", "shop")
     assert team.release("shop") is None
     found = team.get("jobs", job)
     assert found is None or found["status"].get("succeeded") == 1  # it wasn't killed
@@ -50,10 +51,10 @@ def test_a_namespace_that_is_deleted_is_not_held_up(
 
     api.delete(f"/api/v1/namespaces/{team.namespace}")
 
-    within(DEPLOY, lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
+    until(lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
     assert "is orphaned (namespace-terminating)" in operator.log.read_text()
     field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
-    within(DEPLOY, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
+    until(lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
 
 
 def events(api: Api, field: str, reason: str) -> list[str]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, within
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 
@@ -76,7 +77,7 @@ def drifted(team: Team, status: str, reason: str) -> dict[str, Any]:
         found = team.condition("shop", "Drifted")
         return (found.get("status"), found.get("reason")) == (status, reason)
 
-    within(DEPLOY, fits, lambda: f"{status} {reason}: {json.dumps(team.status('shop'))}")
+    until(fits, lambda: f"{status} {reason}: {json.dumps(team.status('shop'))}")
     return drift(team)
 
 
@@ -102,7 +103,7 @@ def check(team: Team, value: str = "1") -> None:
         done = status.get("plan", {}).get("outcome") in ("Planned", "Failed")
         return done and status.get("lastHandledPlan") == value
 
-    within(DEPLOY, is_planned, lambda: f"planned: {json.dumps(team.status('shop'))}")
+    until(is_planned, lambda: f"planned: {json.dumps(team.status('shop'))}")
 
 
 def edit(team: Team) -> None:
@@ -140,8 +141,7 @@ def test_what_others_change_is_found_and_put_right(team: Team, how: str) -> None
     change, operation = CHANGES[how]
     change(team)
     check(team)
-    within(
-        DEPLOY,
+    until(
         lambda: team.status("shop")["history"][0].get("correction"),
         lambda: f"it is corrected: {json.dumps(team.status('shop'))}",
     )
@@ -181,7 +181,7 @@ def test_a_release_that_was_uninstalled_by_hand_is_installed_again(team: Team) -
     team.cluster.helm("uninstall", "shop", "--namespace", team.namespace)
     assert team.release("shop") is None
     check(team)
-    within(DEPLOY, lambda: team.release("shop"), lambda: json.dumps(team.status("shop")))
+    until(lambda: team.release("shop"), lambda: json.dumps(team.status("shop")))
     in_sync(team)
     assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 1
 
@@ -192,7 +192,7 @@ def test_another_revision_that_was_deployed_by_hand_is_put_right(team: Team) -> 
     team.cluster.helm("upgrade", "shop", str(other), "--namespace", team.namespace)
     assert (team.release("shop") or {})["text"] == "by hand"
     check(team)
-    within(DEPLOY, lambda: (team.release("shop") or {})["text"] == "first")
+    until(lambda: (team.release("shop") or {})["text"] == "first")
     in_sync(team)
     assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 3
 
@@ -217,7 +217,7 @@ def fighting(team: Team) -> Iterator[None]:
     command = (sys.executable, "-c", FIGHT, kubectl, team.namespace)
     process = subprocess.Popen(command, env=team.cluster.environment(), start_new_session=True)
     try:
-        within(DEPLOY, lambda: (team.release("shop") or {}).get("text") == "mine")
+        until(lambda: (team.release("shop") or {}).get("text") == "mine")
         yield
         assert process.poll() is None, "it goes on to the end"
     finally:
@@ -273,12 +273,12 @@ def test_permissions_that_were_taken_away_tell_nothing(team: Team) -> None:
 def test_nothing_is_asked_while_nothing_is_due(team: Team, operator: Operator) -> None:
     """Polls go on, and see nothing new: the operator's own requests are counted."""
     deployed(team, {**DETECT, "interval": "720h"}, interval="10s")
-    within(DEPLOY, lambda: not _unsettled(team), "what was needed for the check is gone")
+    until(lambda: not _unsettled(team), "what was needed for the check is gone")
     requests = team.cluster.requests()
     polled = team.status("shop")["nextPollAt"]
-    within(DEPLOY, lambda: _polls(operator) > 0)
+    until(lambda: _polls(operator) > 0)
     before = _polls(operator)
-    within(DEPLOY, lambda: _polls(operator) >= before + 3, "it polls on")
+    until(lambda: _polls(operator) >= before + 3, "it polls on")
     made = requests.all(namespace=team.namespace, user=operator.user)
     assert [f"{one.verb} {one.uri}" for one in made if one.verb != "watch"] == []
     assert team.status("shop")["nextPollAt"] == polled

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, operating, within
+from tests.e2e.bundles.conftest import Operator, Team, operating
 from tests.e2e.faults.recorder import Recorder
+from tests.e2e.operator_process import until
 from tests.long import LONG
 
 from copyrator.api.times import parse_time
@@ -100,10 +101,10 @@ def test_a_fleet_is_checked_each_quarter_of_an_hour(team: Team, operator: Operat
             drift = {"mode": "Detect", "interval": "15m"}
             team.bundle(f"shop{number:03}", interval="1h", drift=drift)
             if (number + 1) % TOGETHER == 0:
-                within(
-                    EACH * TOGETHER,
+                until(
                     lambda there=number + 1: are_in_sync(bundles, there, begin),
                     "each has its baseline",
+                    EACH * TOGETHER,
                 )
         if LONG:
             checked(team, operator, bundles)
@@ -117,10 +118,8 @@ def checked(team: Team, operator: Operator, bundles: Recorder) -> None:
     """Each Bundle's next check, and what they cost."""
     begin, requests = datetime.now(UTC), team.cluster.requests()
     cpu = metric(operator, "process_cpu_seconds_total")
-    within(
-        EVERY + LATE + EACH,
-        lambda: are_in_sync(bundles, FLEET, begin),
-        "each is checked once more",
+    until(
+        lambda: are_in_sync(bundles, FLEET, begin), "each is checked once more", EVERY + LATE + EACH
     )
     cpu = metric(operator, "process_cpu_seconds_total") - cpu
     late = sorted(map(lateness, bundles.newest().values()))

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, make_team, within
+from tests.e2e.bundles.conftest import ROOT, Operator, Team, make_team
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
+from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from copyrator.api.names import ANN_PROMOTE_TO
@@ -243,7 +244,7 @@ def wait_window(team: Team, name: str) -> None:
     windows = (team.get("bundles", name) or {})["spec"].get("windows")
     if not windows:
         return
-    within(DEPLOY, lambda: team.condition(name).get("reason") in ("Deployed", "OutsideWindow"))
+    until(lambda: team.condition(name).get("reason") in ("Deployed", "OutsideWindow"))
     if team.condition(name)["reason"] == "OutsideWindow":
         (gate,) = team.status(name)["gates"]
         assert (gate["name"], gate["until"] > now()) == ("window", True)

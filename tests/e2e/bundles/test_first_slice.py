@@ -3,7 +3,8 @@
 import signal
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, INTERVAL, Operator, Team, stays, within
+from tests.e2e.bundles.conftest import INTERVAL, Operator, Team, stays
+from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -42,7 +43,7 @@ def test_makes_the_job_that_the_contract_describes(team: Team) -> None:
     assert env["WERF_TAG"] == f"1.0.0@{digest}"
     assert (env["WERF_NAMESPACE"], env["WERF_RELEASE"]) == (team.namespace, "shop")
     assert (env["DEBUG"], env["my-var"], env["a.b"]) == ("true", "x", "1")
-    within(DEPLOY, lambda: team.jobs("shop")[0]["spec"]["ttlSecondsAfterFinished"] == 600)
+    until(lambda: team.jobs("shop")[0]["spec"]["ttlSecondsAfterFinished"] == 600)
 
 
 def test_labels_of_the_bundle_reach_the_release(team: Team) -> None:
@@ -79,7 +80,7 @@ def test_an_edit_of_the_values_deploys_at_once(team: Team) -> None:
 
     team.patch("configmaps", "values", data={"b.yaml": "greeting: salut"})
 
-    within(DEPLOY, lambda: team.release("shop")["greeting"] == "salut")
+    until(lambda: team.release("shop")["greeting"] == "salut")
     team.wait_deployed("shop", digest)
     team.patch("configmaps", "values", metadata={"labels": {"seen": "yes"}})
     stays(3, lambda: len(team.jobs("shop")) == 2, "an edit that changes no value deploys nothing")
@@ -107,9 +108,9 @@ def test_force_update_deploys_once_more_and_is_reset(team: Team) -> None:
 
     team.api.patch(team.path("bundles", "shop") + "/status", {"status": {"forceUpdate": 1}})
 
-    within(DEPLOY, lambda: team.status("shop")["deployed"]["revision"] == 2 or _skipped(team))
-    within(DEPLOY, lambda: team.status("shop")["forceUpdate"] == 0)
-    within(DEPLOY, lambda: team.condition("shop")["status"] == "True")
+    until(lambda: team.status("shop")["deployed"]["revision"] == 2 or _skipped(team))
+    until(lambda: team.status("shop")["forceUpdate"] == 0)
+    until(lambda: team.condition("shop")["status"] == "True")
     stays(3, lambda: len(team.jobs("shop")) == 2, "a force deploys once")
 
 
@@ -124,7 +125,7 @@ def test_requested_at_deploys_once_for_each_value(team: Team) -> None:
 
     team.annotate("shop", requestedAt="2030-01-01")
 
-    within(DEPLOY, lambda: len(team.status("shop")["history"]) == 2)
+    until(lambda: len(team.status("shop")["history"]) == 2)
     assert team.status("shop")["lastHandledRequest"] == "2030-01-01"
     stays(3, lambda: len(team.jobs("shop")) == 2)
 
@@ -170,7 +171,7 @@ def test_a_failed_deploy_is_tried_again(team: Team) -> None:
 
     team.bundle("shop", retry={"limit": 1, "backoff": "2s"})
 
-    team.wait_reason("shop", "Quarantined", 2 * DEPLOY)
+    team.wait_reason("shop", "Quarantined")
     assert team.status("shop")["attempted"]["failures"] == 2
     assert len(team.jobs("shop")) == 2
 
@@ -215,10 +216,10 @@ def test_a_restart_in_mid_job_goes_on_where_it_was(
 ) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", interval="1h")
-    within(DEPLOY, lambda: team.jobs("shop"))
+    until(lambda: team.jobs("shop"))
 
     operator.stop(signum)
-    within(DEPLOY, lambda: team.jobs("shop")[0].get("status", {}).get("completionTime"))
+    until(lambda: team.jobs("shop")[0].get("status", {}).get("completionTime"))
     assert team.status("shop")["attempted"]["outcome"] == "Running"
     operator.start()
 
@@ -242,7 +243,7 @@ def test_what_happened_while_the_operator_was_down_is_caught_up_with(
     team.delete("bundles", "going")
     operator.start()
 
-    within(DEPLOY, lambda: team.release("shop")["greeting"] == "salut")
+    until(lambda: team.release("shop")["greeting"] == "salut")
     team.wait_gone("bundles", "going")
     assert team.release("going") is None
 

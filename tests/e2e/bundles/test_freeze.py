@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, operating, within
+from tests.e2e.bundles.conftest import ROOT, Operator, Team, operating
+from tests.e2e.operator_process import HANG, until
 
 from copyrator.api.freeze import read_annotation, read_config_map
 from copyrator.cli import cli
@@ -68,8 +69,7 @@ def gate(team: Team, name: str = "shop") -> dict[str, Any]:
 
 
 def waits(team: Team, name: str = "shop", reason: str = "Frozen") -> dict[str, Any]:
-    within(
-        DEPLOY,
+    until(
         lambda: gate(team, name).get("reason") == reason,
         lambda: f"{name} waits; {json.dumps(team.status(name))}",
     )
@@ -123,12 +123,12 @@ def test_all_namespaces_are_frozen_from_the_first_deploy_after_a_restart_on(
     assert team.jobs("shop") == []
     team.annotate("shop", forceAt="now")
     terminal.types(f"freeze -n {team.namespace}", reason="another")
-    within(DEPLOY, lambda: "another" in gate(team)["message"])
+    until(lambda: "another" in gate(team)["message"])
 
     said = terminal.types("thaw --all")
 
     assert f"Still: namespace {team.namespace} is frozen by " in said
-    within(DEPLOY, lambda: "incident" not in gate(team)["message"])
+    until(lambda: "incident" not in gate(team)["message"])
     assert team.jobs("shop") == []
     terminal.types(f"thaw -n {team.namespace}")
     team.wait_deployed("shop", digest)
@@ -140,15 +140,15 @@ def test_it_ends_when_its_end_comes(team: Team, terminal: Terminal) -> None:
     said = terminal.types(f"freeze -n {team.namespace} --until 20s", reason="a moment")
     assert " until " in said
     team.bundle("shop")
-    until = datetime.fromisoformat(waits(team)["until"])
-    assert timedelta(seconds=18) < until - begin <= timedelta(seconds=22)
+    end = datetime.fromisoformat(waits(team)["until"])
+    assert timedelta(seconds=18) < end - begin <= timedelta(seconds=22)
     said = terminal.types(f"why shop --kind bundle -n {team.namespace}")
     assert re.search(r"The earliest deploy of 1\.0\.0 is at .*, when the freeze ends\.", said)
 
     team.wait_deployed("shop", digest)
 
     started = datetime.fromisoformat(team.status("shop")["attempted"]["startedAt"])
-    assert until <= started <= until + timedelta(seconds=DEPLOY)
+    assert end <= started <= end + timedelta(seconds=HANG)
     assert f"namespace {team.namespace} is frozen" not in terminal.types("doctor")
 
 
@@ -164,8 +164,7 @@ def test_a_job_that_has_not_started_is_ended_and_the_deploy_comes_later(
 
     assert f"1 deploy that has begun may continue: {team.namespace}/shop." in said
     given_up = "operator.werf.dev/given-up"
-    within(
-        DEPLOY,
+    until(
         lambda: team.api.get(team.path("jobs", job))["metadata"]["annotations"].get(given_up),
         "the Job is ended",
     )
@@ -262,7 +261,7 @@ def test_events_tell_that_the_operator_has_seen_it(
         found = api.get("/api/v1/namespaces/default/events")["items"]
         return {one["reason"] for one in found if one["involvedObject"]["name"] == team.namespace}
 
-    within(DEPLOY, lambda: reasons() >= {"Frozen", "Thawed"}, lambda: str(reasons()))
+    until(lambda: reasons() >= {"Frozen", "Thawed"}, lambda: str(reasons()))
 
 
 def test_what_is_frozen_costs_nothing(team: Team, terminal: Terminal, operator: Operator) -> None:

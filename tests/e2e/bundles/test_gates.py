@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, within
+from tests.e2e.bundles.conftest import Operator, Team
+from tests.e2e.operator_process import until
 
 from copyrator.api.windows import DAYS
 from copyrator.cli import cli
@@ -30,8 +31,7 @@ def test_what_a_force_passes_over_is_recorded_and_told(team: Team, operator: Ope
     team.annotate("shop", forceAt="first")
     team.wait_deployed("shop", first)
     second = team.publish("1.1.0", "second")
-    within(
-        DEPLOY,
+    until(
         lambda: team.condition("shop", "UpdatePending").get("reason") == "TooYoung",
         lambda: json.dumps(team.status("shop")),
     )
@@ -50,7 +50,7 @@ def test_what_a_force_passes_over_is_recorded_and_told(team: Team, operator: Ope
         return [one["message"] for one in events if one["reason"] == "GatesPassedOver"]
 
     text = "The forced deploy of 1.1.0 passes over gates: age (TooYoung), window (OutsideWindow)"
-    within(DEPLOY, lambda: text in told(), lambda: str(told()))
+    until(lambda: text in told(), lambda: str(told()))
     assert "Succeeded (forced past age, window)" in said(team, "history", "bundle", "shop")
     assert "forced past age, window" in said(team, "describe", "bundle", "shop")
 
@@ -67,7 +67,7 @@ def test_a_skipped_digest_is_never_chosen(team: Team, operator: Operator) -> Non
         team, "why", "shop", "--kind", "bundle"
     )
     team.annotate("shop", forceAt="now")
-    within(DEPLOY, lambda: team.status("shop").get("lastHandledForce") == "now", "it is echoed")
+    until(lambda: team.status("shop").get("lastHandledForce") == "now", "it is echoed")
     mended = team.publish("1.1.0", "mended")  # another digest of the same tag
     team.wait_deployed("shop", mended)
     digests = {one["digest"] for one in team.status("shop")["history"]}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
+from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 
@@ -78,7 +79,7 @@ def wait_health(team: Team, name: str, status: str, reason: str) -> str:
         found = team.condition(name, "Healthy")
         return (found.get("status"), found.get("reason")) == (status, reason)
 
-    within(DEPLOY, fits, lambda: f"{status} {reason}: {json.dumps(team.status(name))}")
+    until(fits, lambda: f"{status} {reason}: {json.dumps(team.status(name))}")
     return str(team.condition(name, "Healthy")["message"])
 
 
@@ -117,7 +118,7 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, team
     assert "Deployment/shop-web (Progress deadline exceeded)" in text
     assert "shop-db" not in text
     assert team.condition("shop")["status"] == "True", "Ready stays"
-    within(DEPLOY, lambda: "Unhealthy" in reasons(team, "shop"), "an Event")
+    until(lambda: "Unhealthy" in reasons(team, "shop"), "an Event")
 
     plain = team.publish("1.0.0", "after", repo="after/app")
     team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}])
@@ -127,7 +128,7 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, team
     set_image(team, "deployments", "shop-web", "web")
     wait_health(team, "shop", "True", "Healthy")
     team.wait_deployed("after", plain)
-    within(DEPLOY, lambda: "Healthy" in reasons(team, "shop"), "an Event")
+    until(lambda: "Healthy" in reasons(team, "shop"), "an Event")
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
 
 
@@ -151,13 +152,12 @@ def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, tea
     since, started = team.cluster.audit_offset(), time.monotonic()
     path = f"{APPS.format(team.namespace, 'deployments')}/shop-web"
     team.api.patch(path, {"spec": {"replicas": 6}})
-    within(
-        DEPLOY,
+    until(
         lambda: team.api.get(path).get("status", {}).get("readyReplicas") == 6,
         "six replicas are ready",
     )
     wait_health(team, "shop", "True", "Healthy")
-    within(DEPLOY, lambda: time.monotonic() - started > 4, "what is to be written is written")
+    until(lambda: time.monotonic() - started > 4, "what is to be written is written")
     found: list[Any] = [one for one in operator.writes(since) if one.namespace == team.namespace]
     of_status = [one for one in found if one.resource == "bundles"]
     assert len(of_status) <= 2 + (time.monotonic() - started) / 10

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, make_team, within
+from tests.e2e.bundles.conftest import Operator, Team, make_team
+from tests.e2e.operator_process import HANG, until
 
 from localcluster import Api, Cluster
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
 
 MOST_MEMORY = 300
 """Megabytes of the operator's process: the chart's limit is 512."""
-SLOW = 6 * DEPLOY
+SLOW = 2 * HANG
 """Seconds: helm and the search of the log both read eight megabytes of YAML."""
 FAILING = '{{ fail (printf "the password %s is wrong" .Values.password) }}\n'
 
@@ -80,8 +81,7 @@ def test_a_bundle_elsewhere_that_came_first_and_never_deployed_keeps_nobody_from
     team.wait_deployed("shop", digest)
     message = other.wait_reason("shop", "ReleaseConflict")["message"]
     assert f"{team.namespace}/shop" in message
-    said = within(
-        DEPLOY,
+    said = until(
         lambda: f"{other.namespace}/shop" in team.condition("shop")["message"],
         lambda: f"the owner names the other: {team.condition('shop')}",
     )

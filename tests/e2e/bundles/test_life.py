@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, stays, within
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.private_registry import front
+from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster
 
@@ -109,7 +110,7 @@ def test_an_evicted_pod_does_not_count_against_the_digest(team: Team) -> None:
         pods = team.api.get(team.path("pods"), labelSelector=selector)["items"]
         return pods[0]["metadata"]["name"] if pods else None
 
-    name = str(within(DEPLOY, pod, "the Job has a pod"))
+    name = str(until(pod, "the Job has a pod"))
     team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
 
     status = team.wait_deployed("shop", digest)
@@ -136,10 +137,10 @@ def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) 
     with front(team.cluster.registry, stalling=stalling) as host:
         team.bundle("shop", registry=host, timeout="10s", retry={"limit": 0, "backoff": "1s"})
         job = team.first_job()
-        within(DEPLOY, lambda: team.get("jobs", job)["status"].get("ready"), "its pod runs")
+        until(lambda: team.get("jobs", job)["status"].get("ready"), "its pod runs")
 
         team.patch("jobs", job, spec={"activeDeadlineSeconds": 2})  # what is left after 5 minutes
-        within(DEPLOY, lambda: team.status("shop").get("history"), "it is ended")
+        until(lambda: team.status("shop").get("history"), "it is ended")
         stalling.clear()
 
         status = team.wait_deployed("shop", digest)
@@ -192,7 +193,7 @@ def test_a_quarantined_version_is_freed_by_a_request_values_and_a_spec(team: Tea
     team.wait_reason("shop", "Quarantined")
 
     def is_tried_again(times: int) -> None:
-        within(DEPLOY, lambda: len(team.status("shop")["history"]) == times, "it was tried again")
+        until(lambda: len(team.status("shop")["history"]) == times, "it was tried again")
         team.wait_reason("shop", "Quarantined")
 
     team.annotate("shop", requestedAt="again")
@@ -222,10 +223,10 @@ def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> No
     assert team.release("shop")["greeting"] == "secret-word"
 
     team.create("configmaps", "last", data={"a.yaml": "greeting: last"})
-    within(DEPLOY, lambda: team.release("shop")["greeting"] == "last", "it appeared")
+    until(lambda: team.release("shop")["greeting"] == "last", "it appeared")
 
     team.delete("configmaps", "last")
-    within(DEPLOY, lambda: team.release("shop")["greeting"] == "secret-word", "it went")
+    until(lambda: team.release("shop")["greeting"] == "secret-word", "it went")
 
 
 def test_values_that_vanish_before_the_pod_starts_are_waited_for(team: Team) -> None:
@@ -237,7 +238,7 @@ def test_values_that_vanish_before_the_pod_starts_are_waited_for(team: Team) -> 
     team.delete("configmaps", "values")
     with node_labels(team.api, HELD):
         pods = team.path("pods")
-        within(DEPLOY, lambda: team.api.get(pods)["items"][0]["spec"].get("nodeName"))
+        until(lambda: team.api.get(pods)["items"][0]["spec"].get("nodeName"))
         team.patch("bundles", "shop", metadata={"labels": {"look": "now"}})
         condition = team.wait_reason("shop", "ValuesMissing")
         assert f"ConfigMap {team.namespace}/values" in condition["message"]
@@ -273,7 +274,7 @@ def test_a_force_waits_while_the_bundle_is_suspended(team: Team) -> None:
     second = team.publish("1.0.0", "second")
     team.annotate("shop", requestedAt="now")
 
-    within(DEPLOY, lambda: team.status("shop")["available"]["digest"] == second, "it's shown")
+    until(lambda: team.status("shop")["available"]["digest"] == second, "it's shown")
     stays(2, lambda: len(team.jobs("shop")) == 1, "nothing is deployed")
     assert "lastHandledRequest" not in team.status("shop")
     team.patch("bundles", "shop", spec={"suspend": False})
@@ -329,7 +330,7 @@ def test_the_operator_may_be_down_longer_than_its_jobs_are_kept(
     team.bundle("shop", interval="1h")
     job = team.first_job()
     operator.stop()
-    within(DEPLOY, lambda: (team.get("jobs", job) or {}).get("status", {}).get("completionTime"))
+    until(lambda: (team.get("jobs", job) or {}).get("status", {}).get("completionTime"))
     team.delete("jobs", job, propagationPolicy="Background")  # as the TTL would
     team.wait_gone("jobs", job)
 

@@ -13,16 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import (
-    DEPLOY,
-    TEMPLATE,
-    Operator,
-    Team,
-    operating,
-    stays,
-    within,
-)
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
+from tests.e2e.operator_process import until
 
 from copyrator.cli import cli
 from localcluster import Api, Cluster
@@ -102,7 +95,7 @@ def grant(team: Team) -> list[dict[str, Any]]:
     found = [one for one in yaml.safe_load_all(text) if one]
     for role in found:
         for rule in role.get("rules", ()):
-            within(DEPLOY, lambda role=role, rule=rule: may(team, role, rule), "granted")
+            until(lambda role=role, rule=rule: may(team, role, rule), "granted")
     return found
 
 
@@ -129,9 +122,7 @@ def reviewed(team: Team, job: str = "") -> dict[str, Any]:
         found = plan(team)
         return found if "missingPermissions" in found and found["job"] != job else None
 
-    found: dict[str, Any] = within(
-        DEPLOY, look, lambda: f"reviewed: {json.dumps(team.status('shop'))}"
-    )
+    found: dict[str, Any] = until(look, lambda: f"reviewed: {json.dumps(team.status('shop'))}")
     return found
 
 
@@ -269,11 +260,7 @@ def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> Non
     (role, _) = grant(bare)
     assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
     bare.annotate("shop", requestedAt="once more")
-    within(
-        DEPLOY,
-        lambda: len(bare.status("shop")["history"]) == 2,
-        lambda: json.dumps(bare.status("shop")),
-    )
+    until(lambda: len(bare.status("shop")["history"]) == 2, lambda: json.dumps(bare.status("shop")))
     attempted = bare.status("shop")["attempted"]  # it came further
     assert f"the service account {where}/werf cannot list secrets" in attempted["message"]
     assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": where}]
@@ -306,11 +293,11 @@ def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
     assert len(rules) == len(body["rules"]) - 1
     api.patch(role, {"rules": rules})
     try:
-        within(DEPLOY, lambda: not asks(api, operator), "the right is gone")
+        until(lambda: not asks(api, operator), "the right is gone")
         yield
     finally:
         api.patch(role, {"rules": body["rules"]})
-        within(DEPLOY, lambda: asks(api, operator), "the right is back")
+        until(lambda: asks(api, operator), "the right is back")
 
 
 @pytest.mark.refused("create subjectaccessreviews")
@@ -357,7 +344,7 @@ def test_without_the_right_to_ask_the_words_of_blind_applies_are_used(
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
         ]
         team.annotate("shop", **{"plan-at": "again"})
-        within(DEPLOY, lambda: plan(team).get("counts") == {"update": 1}, lambda: str(plan(team)))
+        until(lambda: plan(team).get("counts") == {"update": 1}, lambda: str(plan(team)))
 
 
 def asks(api: Api, operator: Operator) -> bool:

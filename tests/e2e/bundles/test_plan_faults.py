@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
+from tests.e2e.bundles.conftest import Operator, Team, operating
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.bundles.test_approval import ALWAYS, approve, plan, secrets, wait_planned
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 
@@ -26,8 +27,7 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def wait_said(team: Team, *words: str) -> dict[str, Any]:
     """The plan, once its message has these words."""
-    within(
-        DEPLOY,
+    until(
         lambda: all(word in plan(team).get("message", "") for word in words),
         lambda: f"{words}: {json.dumps(team.status('shop'))}",
     )
@@ -38,8 +38,7 @@ def limit(team: Team, **hard: str) -> None:
     """A quota that is in force: its controller has counted."""
     named = {key.replace("__", "/").replace("_", "."): value for key, value in hard.items()}
     team.create("resourcequotas", "quota", spec={"hard": named})
-    within(
-        DEPLOY,
+    until(
         lambda: (team.get("resourcequotas", "quota") or {})["status"].get("hard") == named,
         "the quota is in force",
     )
@@ -54,14 +53,14 @@ def test_a_quota_that_forbids_the_job_is_named_and_the_plan_made_when_it_is_gone
     team.bundle("shop", values="values", approval=ALWAYS, retry=SOON, interval="1h")
     found = wait_said(team, "exceeded quota: quota", "count/jobs.batch=1")
     assert found["reason"] == "PlanFailed"
-    within(DEPLOY, lambda: plan(team)["number"] > 1, "it is tried again")
-    within(DEPLOY, lambda: "exceeded quota" in team.condition("shop", "UpdatePending")["message"])
+    until(lambda: plan(team)["number"] > 1, "it is tried again")
+    until(lambda: "exceeded quota" in team.condition("shop", "UpdatePending")["message"])
     assert team.jobs("shop", "plan") == []
     team.delete("resourcequotas", "quota")
     approve(team, wait_planned(team, "1.0.0"))
     status = team.wait_deployed("shop", digest)
     assert [one["outcome"] for one in status["history"]] == ["Succeeded"]
-    within(DEPLOY, lambda: len(secrets(team)) == 1, "what failed plans left is gone")
+    until(lambda: len(secrets(team)) == 1, "what failed plans left is gone")
 
 
 def test_a_quota_that_forbids_the_pod_is_pointed_at_and_the_plan_goes_on_without_it(
@@ -85,8 +84,7 @@ def test_a_quota_that_forbids_the_copies_of_values_is_named(team: Team) -> None:
     team.create("configmaps", "values", data={"values.yaml": "greeting: hello\n"})
     limit(team, count__secrets="0")
     team.bundle("shop", values="values", approval=ALWAYS, retry=SOON)
-    within(
-        DEPLOY,
+    until(
         lambda: "exceeded quota: quota" in team.condition("shop").get("message", ""),
         lambda: json.dumps(team.status("shop")),
     )
@@ -100,7 +98,7 @@ def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
     stalling.set()
     with front(team.cluster.registry, stalling=stalling) as host:
         team.bundle("shop", registry=host, approval=ALWAYS, retry=SOON, interval="1h")
-        name = str(within(DEPLOY, lambda: running_pod(team), "a pod plans"))
+        name = str(until(lambda: running_pod(team), "a pod plans"))
         team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
         found = wait_said(team, "condition DisruptionTarget")
         assert (found["reason"], found["outcome"]) == ("PlanFailed", "Failed")

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, stays, within
+from tests.e2e.bundles.conftest import Operator, Team, stays
+from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -31,7 +32,7 @@ def begun(team: Team, name: str = "production") -> datetime:
 
 
 def waits_until(team: Team, name: str = "production") -> datetime:
-    within(DEPLOY, lambda: gate(team, name).get("until"), lambda: f"{team.status(name)}")
+    until(lambda: gate(team, name).get("until"), lambda: f"{team.status(name)}")
     return datetime.fromisoformat(gate(team, name)["until"])
 
 
@@ -41,13 +42,13 @@ def test_a_version_goes_from_dev_to_staging_and_to_production(team: Team) -> Non
     team.bundle("staging", version="1.*", promoteFrom=promoted_from("dev", soak="3s"))
     source = promoted_from("dev", "staging", soak="4s")
     team.bundle("production", version="1.*", promoteFrom=source)
-    until = waits_until(team)
-    assert until == since(team) + timedelta(seconds=4)
+    expected = waits_until(team)
+    assert expected == since(team) + timedelta(seconds=4)
     team.wait_deployed("production", digest)
-    assert until <= begun(team) <= until + timedelta(seconds=3)
+    assert expected <= begun(team) <= expected + timedelta(seconds=3)
     assert begun(team, "staging") >= since(team, "dev") + timedelta(seconds=3)
     team.bundle("late", version="1.0.0", promoteFrom=promoted_from("production", soak="1h"))
-    within(DEPLOY, lambda: gate(team, "late").get("until"))
+    until(lambda: gate(team, "late").get("until"))
     assert team.condition("late")["reason"] == "NotPromoted"
 
 
@@ -57,14 +58,14 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     digest = team.publish("1.0.0", "first")
     team.bundle("staging")
     team.bundle("production", promoteFrom=promoted_from("staging", soak="45s"))
-    until = waits_until(team)
+    expected = waits_until(team)
     operator.stop(signal.SIGKILL)
     killed = datetime.now(UTC)
     written = team.get("bundles", "staging")
     stays(12, lambda: team.jobs("production") == [])  # longer than renewals may be apart
     operator.start()
     said = "without an operator don't count"
-    within(DEPLOY, lambda: said in gate(team).get("message", ""), lambda: f"{gate(team)}")
+    until(lambda: said in gate(team).get("message", ""), lambda: f"{gate(team)}")
     later = waits_until(team)
     (lease,) = team.api.get(LEASES.format(operator.namespace))["items"]
     gap = lease["metadata"]["annotations"]["copyrator.flant.com/seen-time"].split()[-1]
@@ -72,7 +73,7 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     begin = datetime.fromisoformat(start)
     end = begin + timedelta(seconds=int(seconds.removesuffix("s")))
     assert begin <= killed < end
-    assert later == until + (end - max(begin, since(team)))
+    assert later == expected + (end - max(begin, since(team)))
     team.wait_deployed("production", digest)
     assert later <= begun(team) <= later + timedelta(seconds=3)
     assert len(team.jobs("production")) == 1
@@ -86,13 +87,13 @@ def test_a_hold_stops_the_promotion_and_its_end_begins_the_soak_anew(team: Team)
     team.bundle("production", promoteFrom=promoted_from("staging", soak="5s"), interval="1h")
     waits_until(team)
     team.annotate("staging", hold="load test failed")
-    within(DEPLOY, lambda: gate(team).get("reason") == "PromotionHeld")
+    until(lambda: gate(team).get("reason") == "PromotionHeld")
     assert f"{team.namespace}/staging is held: load test failed" in gate(team)["message"]
     stays(6, lambda: team.jobs("production") == [])
     team.annotate("staging", hold=None)
-    until = waits_until(team)
+    expected = waits_until(team)
     team.wait_deployed("production", digest)
-    assert begun(team) >= until
+    assert begun(team) >= expected
 
 
 def test_a_bundle_that_failed_elsewhere_is_not_promoted(team: Team) -> None:
@@ -102,9 +103,9 @@ def test_a_bundle_that_failed_elsewhere_is_not_promoted(team: Team) -> None:
     broken = team.publish(
         "1.0.0", "broken", template="apiVersion: v1\nkind: Service\nmetadata: {name: x}\n"
     )
-    within(DEPLOY, lambda: team.status("staging")["attempted"].get("digest") == broken)
+    until(lambda: team.status("staging")["attempted"].get("digest") == broken)
     team.bundle("production", promoteFrom=promoted_from("staging", soak="1s"))
-    within(DEPLOY, lambda: "failed" in gate(team).get("message", "") or not_there(team))
+    until(lambda: "failed" in gate(team).get("message", "") or not_there(team))
     stays(3, lambda: team.status("production").get("attempted", {}).get("digest") != broken)
 
 

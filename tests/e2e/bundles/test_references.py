@@ -18,7 +18,8 @@ import yaml
 from click.testing import CliRunner
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
-from tests.e2e.bundles.conftest import Operator, make_team, operating, within
+from tests.e2e.bundles.conftest import Operator, make_team, operating
+from tests.e2e.operator_process import until
 from tests.long import LONG
 
 from copyrator.cli import cli
@@ -59,7 +60,7 @@ class Crowd:
         fresh = [f"{self.prefix}-{number:04}" for number in range(first, first + count)]
         at_once(self._make, fresh)
         self.spaces += fresh
-        within(900, self._are_polled, "all Bundles are polled")
+        until(self._are_polled, "all Bundles are polled", 900)
 
     def _make(self, namespace: str) -> None:
         self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -236,7 +237,7 @@ def test_an_edit_of_any_is_seen_without_a_poll(crowd: Crowd, plural: str) -> Non
     requests = crowd.cluster.requests()
     with crowd.most_sockets() as most:
         crowd.edit(plural, crowd.spaces)
-        within(300, lambda: crowd.have_read_all(requests.all()), "all are read")
+        until(lambda: crowd.have_read_all(requests.all()), "all are read", 300)
 
     events = requests.all()
     edits = {
@@ -263,9 +264,7 @@ def test_one_edit_among_many_is_seen_alone(crowd: Crowd) -> None:
     chosen = crowd.spaces[:: COUNT // 10]
     for number, namespace in enumerate(chosen, 1):
         crowd.edit("configmaps", [namespace])
-        within(
-            60, lambda n=number: len(crowd.reads(requests.all(), "configmaps")) == n, "it is read"
-        )
+        until(lambda n=number: len(crowd.reads(requests.all(), "configmaps")) == n, "it is read")
     events = requests.all(resource="configmaps")
     reads = crowd.reads(events, "configmaps")
     edits = {event.namespace: event.ended for event in events if event.verb == "patch"}
@@ -289,7 +288,7 @@ def test_an_edit_of_a_bundle_that_came_late_is_deployed_at_once(
 
         team.patch("configmaps", VALUES, data={"values.yaml": "greeting: bye"})
 
-        within(60, lambda: (team.release("shop") or {}).get("greeting") == "bye", "it is deployed")
+        until(lambda: (team.release("shop") or {}).get("greeting") == "bye", "it is deployed")
     finally:
         team.delete("bundles", "shop")
         team.wait_gone("bundles", "shop")
@@ -302,11 +301,10 @@ def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> 
     requests = crowd.cluster.requests()
     crowd.operator.start()
     with crowd.most_sockets() as most:
-        within(300, lambda: len(crowd.reads(requests.all(), "configmaps")) == COUNT, "all are read")
+        until(lambda: len(crowd.reads(requests.all(), "configmaps")) == COUNT, "all are read", 300)
         since = crowd.cluster.requests()
         crowd.edit("configmaps", crowd.spaces[-3:])
-        within(
-            60,
+        until(
             lambda: crowd.reads(since.all(), "configmaps").keys() >= set(crowd.spaces[-3:]),
             "the edits are seen",
         )
@@ -355,7 +353,7 @@ def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_
     watched = limits.ALL_REFERENCE_WATCHES - 1  # one is for all ConfigMaps
     some, last = crowd.spaces[:watched], crowd.spaces[-1]
     requests = crowd.cluster.requests()
-    within(300, lambda: len(crowd.reads(requests.all(), "secrets")) == COUNT, "all are read")
+    until(lambda: len(crowd.reads(requests.all(), "secrets")) == COUNT, "all are read", 300)
     said = typed(crowd, "doctor")
     assert f"Values and auth: {COUNT - watched} of {2 * COUNT} objects" in said, said
     assert "cannot list and watch all secrets" in said
@@ -364,14 +362,14 @@ def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_
     assert f"An edit of Secret {last}/{SECRET} takes effect at the next poll only" in said, said
     assert "next poll only" not in typed(crowd, f"why {some[0]}/app")
 
-    within(60, lambda: crowd.sockets() > watched, "the watches stand")
+    until(lambda: crowd.sockets() > watched, "the watches stand")
     since = crowd.cluster.requests()
     crowd.edit("secrets", [last, *some])
-    within(300, lambda: crowd.reads(since.all(), "secrets").keys() >= set(some), "all are seen")
+    until(lambda: crowd.reads(since.all(), "secrets").keys() >= set(some), "all are seen", 300)
     assert last not in crowd.reads(since.all(), "secrets")
     assert crowd.sockets() <= CONNECTIONS
 
     grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=KINDS))
 
-    within(300, lambda: last in crowd.reads(since.all(), "secrets"), "what was edited is read")
+    until(lambda: last in crowd.reads(since.all(), "secrets"), "what was edited is read", 300)
     assert "edits take effect at once" in typed(crowd, "doctor")

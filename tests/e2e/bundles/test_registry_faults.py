@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 from tests.component.oci.fake_registry import Handler, answering
 from tests.e2e.bundles.bad_registry import Front, endless_pages, serving, stalling
-from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, operating, within
+from tests.e2e.bundles.conftest import Team, make_team, operating
+from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster
@@ -79,7 +80,7 @@ def scene(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         for name, front in fronts.items():
             team.bundle(name, registry=front.host, version="*")
         for name in fronts:
-            team.wait_deployed(name, scene.first, 2 * DEPLOY)
+            team.wait_deployed(name, scene.first)
             scene.jobs[name] = len(team.jobs(name))
         for name, (fault, _, _) in FAULTS.items():
             fronts[name].fault_at = FAULT_AT.get(name, "")
@@ -118,7 +119,7 @@ def test_it_is_said_and_nothing_is_deployed_or_taken_down(scene: Scene, name: st
 def test_a_registry_that_asks_for_time_gets_it(scene: Scene) -> None:
     front = scene.fronts["a-429"]
     asked = len(front.times)
-    within(NOTICED, lambda: len(front.times) >= asked + 2)
+    until(lambda: len(front.times) >= asked + 2, seconds=NOTICED)
     gaps = [b - a for a, b in itertools.pairwise(front.times[asked - 1 :])]
 
     assert min(gaps) >= RETRY_AFTER - 0.5, gaps

@@ -17,7 +17,8 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
-from tests.e2e.bundles.conftest import Operator, Team, make_team, operating, within
+from tests.e2e.bundles.conftest import Operator, Team, make_team, operating
+from tests.e2e.operator_process import until
 from tests.histories import status
 from tests.long import LONG
 
@@ -77,7 +78,7 @@ class Fleet:
         with ThreadPoolExecutor(4) as makers:
             list(makers.map(lambda number: self._make(number, repository(number)), numbers))
         self.count += count
-        within(900, self._is_settled, "all Bundles are polled")
+        until(self._is_settled, "all Bundles are polled", 900)
 
     def _is_settled(self) -> bool:
         time.sleep(1)  # to look costs more than anything else here

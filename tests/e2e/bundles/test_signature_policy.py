@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, stays, within
+from tests.e2e.bundles.conftest import Operator, Team, operating, stays
 from tests.e2e.bundles.test_signatures import KEYS, Signer, trust, verified
+from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster
 from localcluster.signing import public_key
@@ -39,7 +40,7 @@ class Admin:
             return self._log.read_text().rpartition("the signature policy")[2].partition("\n")[0]
 
         wanted = text.removeprefix("the signature policy")
-        within(DEPLOY, lambda: wanted in newest(), lambda: f"{text}; last: {newest()}")
+        until(lambda: wanted in newest(), lambda: f"{text}; last: {newest()}")
 
     def put(self, name: str, data: dict[str, str] | None) -> None:
         """Make, replace or delete a ConfigMap."""
@@ -86,9 +87,9 @@ def test_a_policy_asks_for_a_signature_that_the_spec_does_not(team: Team, admin:
 
     admin.put("release-keys", {"release.pub": public_key(Signer(team).key)})  # rotated away
 
-    within(DEPLOY, lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
+    until(lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
     admin.put(NAME, None)
-    within(DEPLOY, lambda: verified(team) == ("", ""), "nothing is asked for any more")
+    until(lambda: verified(team) == ("", ""), "nothing is asked for any more")
 
 
 def test_spec_and_policy_both_have_to_hold(team: Team, admin: Admin) -> None:
@@ -123,10 +124,9 @@ def test_a_policy_that_cannot_be_parsed_lets_nothing_new_be_deployed(
     team.bundle("shop", version="1.0.*")
     team.wait_deployed("shop", first)
     admin.put(NAME, {"policy.yaml": "default: ["})
-    within(DEPLOY, lambda: verified(team) == ("Unknown", "VerificationUnavailable"), "it is told")
+    until(lambda: verified(team) == ("Unknown", "VerificationUnavailable"), "it is told")
     second = team.publish("1.0.1", "second")
-    within(
-        DEPLOY,
+    until(
         lambda: (
             team.condition("shop", "UpdatePending").get("reason") == "VerificationUnavailable"
             and "1.0.1" in json.dumps(team.status("shop")["available"])

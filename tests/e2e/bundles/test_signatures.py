@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, stays, within
+from tests.e2e.bundles.conftest import Operator, Team, operating, stays
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
@@ -78,7 +79,7 @@ def rejected(team: Team) -> dict[str, str]:
 def waits(team: Team, reason: str, says: str) -> None:
     """A condition with this reason, and these words in its message."""
     condition = team.wait_reason("shop", reason)
-    within(DEPLOY, lambda: says in team.condition("shop")["message"], lambda: str(condition))
+    until(lambda: says in team.condition("shop")["message"], lambda: str(condition))
 
 
 def test_what_is_not_signed_waits_for_the_signature(team: Team) -> None:
@@ -111,7 +112,7 @@ def test_the_highest_signed_version_is_deployed_and_others_are_named(team: Team)
 
     team.wait_deployed("shop", first)
 
-    within(DEPLOY, lambda: team.condition("shop")["status"] == "True", "it is ready")
+    until(lambda: team.condition("shop")["status"] == "True", "it is ready")
     assert rejected(team) == {"1.0.2": "SignatureInvalid", "1.0.1": "SignatureInvalid"}
     pending = team.condition("shop", "UpdatePending")
     assert (pending["status"], pending["reason"]) == ("True", "SignatureInvalid")
@@ -140,20 +141,20 @@ def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
 
     trust(team, old)  # the new one leaked
 
-    within(DEPLOY, lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
+    until(lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
     assert "1.0.1 stays deployed" in team.condition("shop", "Verified")["message"]
     assert team.condition("shop")["status"] == "True"
     assert team.release("shop")["text"] == "second"
-    within(DEPLOY, lambda: "SignatureInvalid" in event_reasons(team), "an Event, after the status")
-    within(DEPLOY, lambda: untrusted(operator) == 1)
+    until(lambda: "SignatureInvalid" in event_reasons(team), "an Event, after the status")
+    until(lambda: untrusted(operator) == 1)
     jobs = len(team.jobs("shop"))
     look_now(team)
     stays(4, lambda: len(team.jobs("shop")) == jobs, "a request passes over no signature")
 
     trust(team, new)
 
-    within(DEPLOY, lambda: verified(team) == ("True", "Verified"), "it is trusted again")
-    within(DEPLOY, lambda: untrusted(operator) == 0)
+    until(lambda: verified(team) == ("True", "Verified"), "it is trusted again")
+    until(lambda: untrusted(operator) == 0)
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])

@@ -1,7 +1,8 @@
 """The status on a real API server: what others wrote there, and what it costs to mend that."""
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, INTERVAL, Operator, Team, stays, within
+from tests.e2e.bundles.conftest import INTERVAL, Operator, Team, stays
+from tests.e2e.operator_process import until
 
 from localcluster import AuditEvent, Requests
 
@@ -26,7 +27,7 @@ def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
     since = team.cluster.requests()
     team.api.replace(team.path("bundles", "shop") + "/status", body)
 
-    within(DEPLOY, lambda: "lastError" not in team.status("shop"), "the error is taken away")
+    until(lambda: "lastError" not in team.status("shop"), "the error is taken away")
     assert "rejected" not in team.status("shop")["available"]
     assert team.status("shop")["forceUpdate"] == 0
     assert team.condition("shop", "Audited")["status"] == "True"

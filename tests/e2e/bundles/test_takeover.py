@@ -3,8 +3,9 @@
 import json
 import shlex
 
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, within
+from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.documents import commands
+from tests.e2e.operator_process import until
 
 from localcluster.bundle import build, push
 
@@ -53,7 +54,7 @@ def test_releases_are_taken_over_as_they_stand(team: Team, operator: Operator) -
 
     (ask,) = (one for one in commands("docs/adoption.md") if "requestedAt" in one)
     team.cluster.kubectl(*shlex.split(ask.replace("apps", team.namespace))[1:])
-    within(DEPLOY, lambda: team.status("shop")["deployed"]["verified"], "it is sure now")
+    until(lambda: team.status("shop")["deployed"]["verified"], "it is sure now")
 
     second = team.publish("1.0.0", "second", repo=f"{team.namespace}/shop")
     status = team.wait_deployed("shop", second)
@@ -61,4 +62,4 @@ def test_releases_are_taken_over_as_they_stand(team: Team, operator: Operator) -
     assert team.release("shop")["text"] == "second"
     team.delete("bundles", "shop")
     team.wait_gone("bundles", "shop")
-    within(DEPLOY, lambda: team.release("shop") is None, "it is uninstalled")
+    until(lambda: team.release("shop") is None, "it is uninstalled")

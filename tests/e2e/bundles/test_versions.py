@@ -4,7 +4,8 @@ import secrets
 import urllib.request
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, INTERVAL, Team, stays, within
+from tests.e2e.bundles.conftest import INTERVAL, Team, stays
+from tests.e2e.operator_process import until
 
 from localcluster.bundle import junk_tags
 
@@ -90,7 +91,7 @@ def test_a_deleted_tag_leaves_the_release_alone_until_the_spec_asks_for_less(tea
     assert "1.0.0, which is lower than the deployed 1.0.1" in condition["message"]
     assert len(team.jobs("shop")) == 1
     team.patch("configmaps", "values", data={"a.yaml": "greeting: salut"})
-    within(DEPLOY, lambda: team.release("shop") == {"text": "second", "greeting": "salut"})
+    until(lambda: team.release("shop") == {"text": "second", "greeting": "salut"})
     team.wait_reason("shop", "WouldDowngrade")
     team.patch("bundles", "shop", spec={"version": "1.0.0"})
     team.wait_deployed("shop", first)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
-from tests.e2e.operator_process import DIRECT
+from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.operator_process import DIRECT, until
 
 from localcluster import Api, Cluster
 from localcluster.build import Programs
@@ -74,7 +74,7 @@ def talking(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
             [str(program), "serve", str(directory / "config.yaml")], stdout=log, stderr=log
         )
     try:
-        within(DEPLOY, lambda: answers(f"http://127.0.0.1:{port}/v2/"), "the registry answers")
+        until(lambda: answers(f"http://127.0.0.1:{port}/v2/"), "the registry answers")
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -158,7 +158,7 @@ def test_a_forged_call_deploys_nothing(team: Team, hook: str) -> None:
         assert call(hook, {"events": [event]}) == 202
 
     team.annotate("shop", requestedAt="after")  # whatever the calls led to is done before this
-    within(60, lambda: team.status("shop").get("lastHandledRequest") == "after")
+    until(lambda: team.status("shop").get("lastHandledRequest") == "after")
     team.wait_deployed("shop", first)
     assert len(team.jobs("shop")) == 2
     assert before["target"] == team.status("shop")["target"]

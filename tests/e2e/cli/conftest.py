@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, RULES, apply, install, uninstall
-from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.operator_process import HANG, OperatorProcess, until
 
 from copyrator.cli import cli
 from demo.chart import ROOT, render
@@ -22,8 +22,6 @@ from localcluster.bundle import push
 
 SENTINEL = "the-secret-value"
 """In every Secret of these tests; never to be printed."""
-DEPLOY = 90.0
-"""Seconds that a deploy may take on a loaded machine."""
 
 
 @dataclass
@@ -69,7 +67,7 @@ class Stage:
         found = (one for one in status.get("conditions") or () if one["type"] == "Ready")
         return next(found, {})
 
-    def wait_reason(self, path: str, name: str, reason: str, seconds: float = DEPLOY) -> None:
+    def wait_reason(self, path: str, name: str, reason: str, seconds: float = HANG) -> None:
         """Wait until a rule or Bundle says so."""
         until(
             lambda: self.ready(path, name).get("reason") == reason,

@@ -43,7 +43,6 @@ def test_doctor_says_why_no_pod_runs(stage, word, namespace):
     until(
         lambda: "Unschedulable" in stage.types(f"doctor -n {there}", code=1),
         lambda: stage.types(f"doctor -n {there}", code=None),
-        60,
     )
     said = stage.types(f"doctor -n {there}", code=1)
     assert "FAIL Pods: 0 of 1 ready: idle-" in said

@@ -86,7 +86,7 @@ def _does_as_promised(stage, rule):
     path = RULES.format(rule["metadata"]["namespace"])
     name = rule["metadata"]["name"]
     suspended = (rule.get("spec") or {}).get("suspend")
-    stage.wait_reason(path, name, "Suspended" if suspended else "Synced", 60)
+    stage.wait_reason(path, name, "Suspended" if suspended else "Synced")
 
     def status():
         return stage.api.get(f"{path}/{name}").get("status") or {}
@@ -100,7 +100,6 @@ def _does_as_promised(stage, rule):
         until(
             lambda: copies().get("ready", 0) == copies().get("desired") > 0,
             lambda: f"{name} makes its copies: {copies()}",
-            60,
         )
     found = [one["commonName"] for one in status().get("certificates") or ()]
     assert found == CERTIFICATES.get(name, [])
@@ -121,11 +120,11 @@ def test_a_company_ca_is_replaced_by_its_successor_step_by_step(stage):
 
     def trusts(*certificates):
         text = "".join(f"{one}\n" for one in certificates)
-        until(lambda: trusted() == [text, text], lambda: f"{text} is trusted: {trusted()}", 60)
+        until(lambda: trusted() == [text, text], lambda: f"{text} is trusted: {trusted()}")
 
     try:
         stage.apply(present, rule)
-        stage.wait_reason(RULES.format(stage.home), "company-cas", "Synced", 60)
+        stage.wait_reason(RULES.format(stage.home), "company-cas", "Synced")
         trusts(first)
         stage.apply(successor)
         trusts(first, second)

@@ -146,4 +146,4 @@ def test_the_rules_that_migrate_prints_adopt_the_copies_and_take_their_owners_of
     stage.cluster.kubectl(
         "delete", "copyrator", "-n", stage.home, *(one["metadata"]["name"] for one in mine)
     )
-    until(lambda: word not in names_in(stage, maps), "deleted with its rule", 60)
+    until(lambda: word not in names_in(stage, maps), "deleted with its rule")

@@ -87,7 +87,6 @@ def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(stage
         until(
             lambda kind=kind, place=place: owner(stage, kind, place, word),
             lambda kind=kind, place=place: f"a copy {kind} {place}; {stage.operator.log[-2000:]}",
-            60,
         )
     for one in mine:
         stage.wait_reason(RULES.format(stage.home), one["metadata"]["name"], "Synced")

@@ -64,7 +64,6 @@ def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
     until(
         lambda: status(stage, "fronted").get(f"lastHandled{field}") == failed[f"lastFailed{field}"],
         lambda: status(stage, "fronted"),
-        90.0,
     )
     stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
     after = status(stage, "fronted")

@@ -122,7 +122,7 @@ def test_get_watch_goes_on_with_what_changes(stage, word, copied):
     with watching(stage, "get", "copies", "-n", copied[0]) as process:
         assert process.stdout.readline() == f"secret/{word}\n"
         patch = {"metadata": {"labels": {"seen": "yes"}}}
-        until(lambda: _touch(stage, copied[0], word, patch) and _readable(process), "a change", 60)
+        until(lambda: _touch(stage, copied[0], word, patch) and _readable(process), "a change")
         assert process.stdout.readline() == f"secret/{word}\n"
 
 

@@ -190,7 +190,7 @@ def test_commands_tell_who_signed_and_what_isnt_trusted_any_more(stage, signed, 
     def listed():
         return plainly(stage.types(f"get bundles -n {stage.apps}"))
 
-    until(lambda: ",Untrusted " in listed(), listed, 60)
+    until(lambda: ",Untrusted " in listed(), listed)
     assert "1.0.1 stays deployed, but isn't trusted: " in listed()
     said = plainly(stage.types(f"why {verified}"))
     assert "The deployed version isn't trusted (SignatureInvalid) and stays deployed: " in said

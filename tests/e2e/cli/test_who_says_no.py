@@ -57,7 +57,7 @@ def guarded(stage, word, namespace):
             return "live in the vault" in str(error)
         return False
 
-    until(denied, "the policy is in force", 60)
+    until(denied, "the policy is in force")
     yield there
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     stage.cluster.kubectl("delete", kinds, word)

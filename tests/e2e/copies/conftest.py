@@ -4,7 +4,7 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,25 +12,16 @@ from typing import Any
 
 import pytest
 from tests.e2e.installation import RULES, Operator, install, installed
-from tests.e2e.operator_process import until
+from tests.e2e.operator_process import HANG, until
 
 from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
-SECONDS = 60.0
-"""That a copy or a status may take on a machine that is busy; it promises nothing."""
 DATA = ("ConfigMap", "Secret")
 GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 """A custom resource; made by the test that needs it."""
-
-
-def within(
-    seconds: float, look: Callable[[], Any], what: str | Callable[[], str] = "it is so"
-) -> Any:
-    """Look again and again until the answer is true; return it."""
-    return until(look, what, seconds)
 
 
 def encoded(**texts: str) -> dict[str, str]:
@@ -98,7 +89,7 @@ class User:
                 return False
             return True
 
-        within(60, created, f"{plural} are served")
+        until(created, f"{plural} are served")
 
     def delete(self, plural: str, namespace: str, name: str) -> None:
         with contextlib.suppress(ApiStatusError):
@@ -122,7 +113,7 @@ class User:
         conditions = rule.get("status", {}).get("conditions", [])
         return next((one for one in conditions if one["type"] == type_), {})
 
-    def wait_ready(self, namespace: str, name: str, seconds: float = SECONDS) -> dict[str, Any]:
+    def wait_ready(self, namespace: str, name: str, seconds: float = HANG) -> dict[str, Any]:
         def ready() -> bool:
             rule = self.get("copyrators", namespace, name)
             assert rule is not None
@@ -132,33 +123,33 @@ class User:
                 and condition.get("observedGeneration") == rule["metadata"]["generation"]
             )
 
-        within(seconds, ready, f"rule {name} is Ready: {self.condition(namespace, name)}")
+        until(ready, f"rule {name} is Ready: {self.condition(namespace, name)}", seconds)
         rule = self.get("copyrators", namespace, name)
         assert rule is not None
         return rule["status"]
 
-    def wait_reason(self, namespace: str, name: str, reason: str, seconds: float = SECONDS):
-        within(
-            seconds,
+    def wait_reason(self, namespace: str, name: str, reason: str, seconds: float = HANG):
+        until(
             lambda: self.condition(namespace, name).get("reason") == reason,
             f"rule {name} says {reason}",
+            seconds,
         )
         return self.condition(namespace, name)
 
     def wait_data(
-        self, plural: str, namespace: str, name: str, data: dict[str, str], seconds: float = SECONDS
+        self, plural: str, namespace: str, name: str, data: dict[str, str], seconds: float = HANG
     ) -> None:
-        within(
-            seconds,
+        until(
             lambda: self.data(plural, namespace, name) == data,
             f"{plural} {namespace}/{name} holds {sorted(data)}",
+            seconds,
         )
 
-    def wait_gone(self, plural: str, namespace: str, name: str, seconds: float = SECONDS) -> None:
-        within(
-            seconds,
+    def wait_gone(self, plural: str, namespace: str, name: str, seconds: float = HANG) -> None:
+        until(
             lambda: self.get(plural, namespace, name) is None,
             f"{plural} {namespace}/{name} is gone",
+            seconds,
         )
 
 
@@ -194,7 +185,7 @@ def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 4.0) -> in
             offset, since = operator.cluster.audit_offset(), time.monotonic()
         return time.monotonic() - since > seconds
 
-    within(60, quiet, "the operator is quiet")
+    until(quiet, "the operator is quiet")
     return offset
 
 

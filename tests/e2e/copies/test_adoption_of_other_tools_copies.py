@@ -3,7 +3,8 @@
 import contextlib
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, restart, within
+from tests.e2e.copies.conftest import deploy, encoded, restart
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -143,6 +144,6 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
         assert operator.stop() == 0
         since = restart(operator, user, word)
         late = namespace(f"{word}-late")
-        within(60, lambda: user.get("roles", late, word), "the late namespace is served")
+        until(lambda: user.get("roles", late, word), "the late namespace is served")
         operator.stop()
         assert [e for e in operator.writes(since) if e.namespace == target] == []

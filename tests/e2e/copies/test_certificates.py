@@ -4,7 +4,8 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, wait_quiet, within
+from tests.e2e.copies.conftest import encoded, restart, wait_quiet
+from tests.e2e.operator_process import until
 
 from localcluster.certificates import PRIVATE, self_signed
 
@@ -43,14 +44,14 @@ def test_a_certificate_is_warned_of_until_it_is_renewed(operator, user, infra, n
     since = operator.cluster.audit_offset()
     text = certificate("late", 100) + certificate("soon", 3) + certificate("old", -3)
     user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": text}))
-    within(15, lambda: expiring(user, home, word) == "CertificateExpired", "warned")
+    until(lambda: expiring(user, home, word) == "CertificateExpired", "warned")
     found = user.get("copyrators", home, word)["status"]["certificates"]
     assert [(one["commonName"], one["source"], one["key"]) for one in found] == [
         (name, f"{infra}/tls", "tls.crt") for name in ("old", "soon", "late")
     ]
     user.wait_data("secrets", target, "tls", encoded(**{"tls.crt": text, "tls.key": PRIVATE}))
     user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": certificate("new", 90)}))
-    within(15, lambda: expiring(user, home, word) == "CertificatesValid", "renewed")
+    until(lambda: expiring(user, home, word) == "CertificatesValid", "renewed")
     wait_quiet(operator, home, target)
     mine = [event for event in operator.cluster.audit_events(since) if event.user == operator.user]
     reads = [one for one in mine if one.verb == "get" and one.namespace == infra]
@@ -64,7 +65,7 @@ def test_a_certificate_is_warned_of_until_it_is_renewed(operator, user, infra, n
         mine = [one for one in items if one.get("regarding", {}).get("name") == word]
         return [one["reason"] for one in mine if one["reason"].startswith("Certificate")]
 
-    within(15, lambda: events() == ["CertificateExpired"], "one Event")
+    until(lambda: events() == ["CertificateExpired"], "one Event")
 
 
 def test_a_restart_writes_nothing(stopped, user, infra, namespace, word):

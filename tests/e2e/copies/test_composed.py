@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, wait_quiet, within
+from tests.e2e.copies.conftest import encoded, restart, wait_quiet
+from tests.e2e.operator_process import until
 
 from localcluster.api import ApiStatusError
 
@@ -102,7 +103,7 @@ def test_each_change_is_one_reading_of_each_source_and_one_write_of_each_copy(
     since = operator.cluster.audit_offset()
     user.patch("secrets", infra, "two", data=config(new_io="c"))
     for target in targets:
-        within(15, lambda at=target: "new.io" in hosts(user, at, word), f"new in {target}")
+        until(lambda at=target: "new.io" in hosts(user, at, word), f"new in {target}")
     wait_quiet(operator, *targets)
     assert secret_reads(operator, since, infra) == ["hub-creds", "one", "two"]
     assert secret_writes(operator, since, targets) == ["update"] * COPIES
@@ -139,12 +140,12 @@ def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
     }
     user.create("secrets", infra, "hub-creds", type=TYPE, data=config(back_io="a"))
     for target in targets:
-        within(15, lambda at=target: "back.io" in hosts(user, at, word), f"back in {target}")
+        until(lambda at=target: "back.io" in hosts(user, at, word), f"back in {target}")
     user.wait_ready(operator.namespace, word)
     for name in ("one", "two"):
         user.delete("secrets", infra, name)
     for target in targets:
-        within(15, lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
+        until(lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
 
 
 def test_new_healed_and_edited_copies_converge(operator, user, infra, targets, word, namespace):
@@ -155,7 +156,7 @@ def test_new_healed_and_edited_copies_converge(operator, user, infra, targets, w
     user.patch("secrets", targets[1], word, data=config(evil_io="x"))
     late = namespace(f"{word}-late")
     for target in (targets[0], targets[1], late):
-        within(15, lambda at=target: hosts(user, at, word) == whole, f"right in {target}")
+        until(lambda at=target: hosts(user, at, word) == whole, f"right in {target}")
     user.wait_ready(operator.namespace, word)
     user.delete("copyrators", operator.namespace, word)
     for target in (*targets, late):

@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from tests.e2e.copies.conftest import wait_quiet, within
+from tests.e2e.copies.conftest import wait_quiet
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -77,12 +78,12 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
     def reasons():
         return {name: user.condition(home, name).get("reason") for name in expected}
 
-    within(60, lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
+    until(lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
     # Elsewhere it tells other tests' rules that it doesn't serve them.
     ours = (home, a, b, c)
     quiet_since = wait_quiet(stopped, *ours)
-    until = time.monotonic() + MINUTE
-    while time.monotonic() < until:
+    deadline = time.monotonic() + MINUTE
+    while time.monotonic() < deadline:
         assert [e for e in stopped.writes(quiet_since) if e.namespace in ours] == []
         time.sleep(1)
     for at, name in [(a, "two"), (b, "two"), (a, "loop"), (a, "onto"), (b, "onto")]:

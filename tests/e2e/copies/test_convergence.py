@@ -1,7 +1,8 @@
 """Whatever changes, the copies follow, and nothing is deleted that isn't known to be unwanted."""
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, grant, restart, within
+from tests.e2e.copies.conftest import deploy, encoded, grant, restart
+from tests.e2e.operator_process import until
 
 COPIES = 24
 """More than the deletions that are never suspicious."""
@@ -60,7 +61,7 @@ def test_a_mass_change_of_a_thousand_copies_is_superseded_by_the_rules_deletion(
         "selector": {"matchLabels": {"set": word}},
     }
     user.rule(operator.namespace, word, spec)
-    user.wait_ready(operator.namespace, word, 120)
+    user.wait_ready(operator.namespace, word)
     since = operator.cluster.audit_offset()
     user.patch(
         "copyrators",
@@ -69,7 +70,7 @@ def test_a_mass_change_of_a_thousand_copies_is_superseded_by_the_rules_deletion(
         spec={"transform": {"labels": {"add": {"mass": "change"}}}},
     )
     user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word, 120)
+    user.wait_gone("copyrators", operator.namespace, word)
     for target in targets:
         assert [name for name in user.names("configmaps", target) if word in name] == []
     writes = [e.verb for e in operator.writes(since) if e.namespace in targets and e.code == 200]
@@ -114,7 +115,7 @@ def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
         assert tried == []
         assert user.get("limitranges", target, word) is not None
         grant(blind, ("ConfigMap", "LimitRange"))
-        user.wait_gone("limitranges", target, word, seconds=60)
+        user.wait_gone("limitranges", target, word)
 
 
 def test_a_start_that_finds_everything_right_says_so_without_a_write(
@@ -128,7 +129,7 @@ def test_a_start_that_finds_everything_right_says_so_without_a_write(
     assert stopped.stop() == 0
     since = restart(stopped, user, word)
     marker = namespace(f"{word}-marker")
-    within(60, lambda: user.data("configmaps", marker, word) == {"key": "value"})
+    until(lambda: user.data("configmaps", marker, word) == {"key": "value"})
     ours = (stopped.namespace, source, target, marker)
     writes = stopped.writes(since, at=ours, but=("copyrators", "events"))
     assert [(e.verb, e.namespace) for e in writes] == [("create", marker)]

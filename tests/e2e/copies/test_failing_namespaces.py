@@ -5,7 +5,7 @@ When each is tried again is proved in tests/component/copies/test_flow.py.
 
 import pytest
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.copies.conftest import within
+from tests.e2e.operator_process import until
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 TARGETS = 5
@@ -16,7 +16,7 @@ def quota(user, namespace, word):
     hard = {"hard": {"count/configmaps": "1"}}  # the root CA that every namespace gets
     path = user.path("resourcequotas", namespace, word)
     user.create("resourcequotas", namespace, word, spec=hard)
-    within(60, lambda: user.api.get(path).get("status", {}).get("used"), "the quota is counted")
+    until(lambda: user.api.get(path).get("status", {}).get("used"), "the quota is counted")
     return lambda: user.api.delete(path)
 
 
@@ -95,7 +95,7 @@ def wait_refused(user, namespace):
         user.delete("configmaps", namespace, "try")
         return False
 
-    within(60, refused, "creating is refused")
+    until(refused, "creating is refused")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
     source, bad = namespace("source"), namespace(f"{word}-bad")
     good = [namespace(f"{word}-good") for _ in range(TARGETS)]
     user.create("configmaps", source, word, data={"key": "value"})
-    within(60, lambda: user.get("configmaps", bad, "kube-root-ca.crt"), "the namespace is set up")
+    until(lambda: user.get("configmaps", bad, "kube-root-ca.crt"), "the namespace is set up")
     lift = refuse(user, bad, word)
     try:
         wait_refused(user, bad)
@@ -130,7 +130,7 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
             status = user.get("copyrators", operator.namespace, word)["status"]
             return status if status["copies"]["ready"] == TARGETS else None
 
-        status = within(60, counted, "all the others are right")
+        status = until(counted, "all the others are right")
         assert status["copies"]["failed"] == 1
         (failure,) = status["failures"]
         assert (failure["namespace"], failure["reason"]) == (bad, reason)
@@ -140,8 +140,8 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
     finally:
         lift()
     user.patch("configmaps", source, word, data={"key": "new"})
-    user.wait_data("configmaps", bad, word, {"key": "new"}, 60)
-    user.wait_ready(operator.namespace, word, 60)
+    user.wait_data("configmaps", bad, word, {"key": "new"})
+    user.wait_ready(operator.namespace, word)
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("copyrators", operator.namespace, word)
 
@@ -186,9 +186,9 @@ def test_rights_that_are_missing_in_one_namespace_are_forbidden_there_and_nowher
         found = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
         return found if len(found) == 1 else None
 
-    (failure,) = within(60, failures, "one failure is left")
+    (failure,) = until(failures, "one failure is left")
     assert (failure["namespace"], failure["reason"]) == (bad, "Forbidden")
     assert 'cannot create resource "configmaps"' in failure["message"]
     allow(bad)
-    user.wait_data("configmaps", bad, word, {"key": "value"}, 60)
+    user.wait_data("configmaps", bad, word, {"key": "value"})
     user.wait_ready(stopped.namespace, word)

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.e2e.bundles.conftest import make_team
-from tests.e2e.copies.conftest import DATA, deploy, encoded, within
+from tests.e2e.copies.conftest import DATA, deploy, encoded
+from tests.e2e.operator_process import until
 from tests.long import LONG
 
 from copyrator.api import names
@@ -92,7 +93,7 @@ def test_a_tenant_without_measure_holds_up_its_own_rules_only(
         large = sum("no memory for" in message for message in said)
         return large == 1 and waiting == RULES - limits.TENANT_WATCHES
 
-    within(4 * PATIENCE, most_wait, "the tenant's rules say what they wait for")
+    until(most_wait, "the tenant's rules say what they wait for", 4 * PATIENCE)
     target = namespace(f"{word}-tlast")
     user.wait_data("secrets", target, word, encoded(key="value"), PATIENCE)
     assert operator.process.code is None

@@ -2,7 +2,8 @@
 
 import base64
 
-from tests.e2e.copies.conftest import encoded, within
+from tests.e2e.copies.conftest import encoded
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -140,7 +141,7 @@ def test_a_new_namespace_gets_its_copy(operator, user, namespace, word):
     user.wait_ready(operator.namespace, word)
     target = namespace(f"{word}-new")
     user.wait_data("configmaps", target, word, {"key": "value"})
-    within(60, lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
+    until(lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
 
 
 def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, word):
@@ -159,7 +160,7 @@ def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, w
     user.wait_data("secrets", target, word, right, seconds=HEALED)
     marks = {"labels": {names.LABEL_MANAGED_BY: None}}
     user.patch("secrets", target, word, metadata=marks)
-    within(HEALED, lambda: user.names("secrets", target) == [word], "our label is back")
+    until(lambda: user.names("secrets", target) == [word], "our label is back", HEALED)
 
 
 def test_what_others_put_on_a_copy_stays(operator, user, namespace, word):

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, within
+from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded
+from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from localcluster import Api
@@ -56,7 +57,7 @@ class Fleet:
         return True
 
     def wait_ready(self, targets: int) -> None:
-        within(PATIENCE, lambda: self.ready(SOURCES * targets), f"{targets} targets are right")
+        until(lambda: self.ready(SOURCES * targets), f"{targets} targets are right", PATIENCE)
 
     def events(self, since: int):
         """The operator's requests, but for those for Bundles that other tests left."""
@@ -160,7 +161,7 @@ def test_a_changed_source_costs_one_write_a_copy_and_no_read(fleet):
     since = fleet.operator.cluster.audit_offset()
     fleet.user.patch("configmaps", fleet.source, "source-000", data={"key": "new"})
     fleet.user.patch("secrets", fleet.source, "source-000", data=encoded(key="new"))
-    within(PATIENCE, lambda: fleet.writes(since).total() >= 2 * TARGETS, "all are written")
+    until(lambda: fleet.writes(since).total() >= 2 * TARGETS, "all are written", PATIENCE)
     fleet.wait_ready(TARGETS)
     assert fleet.writes(since) == {"update": 2 * TARGETS}
     assert fleet.reads(since) == []
@@ -188,7 +189,7 @@ def test_an_edited_copy_costs_one_write(fleet):
     places = [f"{fleet.word}-{number:03}" for number in range(TARGETS)]
     for place in places:
         fleet.user.patch("secrets", place, "source-003", data=encoded(key="edited"))
-    within(PATIENCE, lambda: fleet.writes(since).total() >= TARGETS, "all are healed")
+    until(lambda: fleet.writes(since).total() >= TARGETS, "all are healed", PATIENCE)
     fleet.wait_ready(TARGETS)
     assert fleet.writes(since) == {"update": TARGETS}
     assert fleet.reads(since) == []
@@ -199,7 +200,7 @@ def test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages(fleet):
     assert operator.stop() == 0
     since = operator.cluster.audit_offset()
     operator.start()
-    within(PATIENCE, lambda: fleet.kopf_watches(since) == {"copyrators", "bundles"}, "it watches")
+    until(lambda: fleet.kopf_watches(since) == {"copyrators", "bundles"}, "it watches", PATIENCE)
     asked = [event for event in fleet.events(since) if event.resource != "leases"]
     assert len(asked) <= 60, Counter((e.verb, e.resource) for e in asked)
     assert all("Selector=" in e.uri for e in asked if e.verb != "get" and e.resource in KINDS)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.e2e.copies.conftest import GIZMO_GROUP, GIZMOS, encoded, restart, within
+from tests.e2e.copies.conftest import GIZMO_GROUP, GIZMOS, encoded, restart
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 from localcluster.api import ApiStatusError
@@ -111,18 +112,18 @@ def test_a_kind_of_the_default_is_copied_updated_and_healed_and_then_left_in_pea
         "targets": {"namespaces": [f"{word}-*"]},
     }
     user.rule(wide.namespace, word, wanted)
-    within(60, is_as_the_source, "copied")
+    until(is_as_the_source, "copied")
     user.replace(case.plural, source, word, **case.second)
-    within(60, is_as_the_source, "updated")
+    until(is_as_the_source, "updated")
     user.wait_ready(wide.namespace, word)
     user.patch(case.plural, target, word, **case.edit)
-    within(60, is_as_the_source, "healed")
+    until(is_as_the_source, "healed")
     user.wait_ready(wide.namespace, word)
     # A quota's controller writes too: a write of ours may be refused for that, and is made again.
     made = [e.verb for e in wide.writes(since) if e.namespace == target and e.code < 300]
     assert made == ["create", "update", "update"]
     user.delete(case.plural, target, word)
-    within(60, is_as_the_source, "made again")
+    until(is_as_the_source, "made again")
     user.delete("copyrators", wide.namespace, word)
     user.wait_gone(case.plural, target, word)
     assert user.get(case.plural, source, word) is not None
@@ -150,7 +151,7 @@ def test_what_others_add_to_a_service_account_is_theirs_and_no_drift(wide, user,
         found = user.get("serviceaccounts", target, word)
         return [one["name"] for one in found.get("imagePullSecrets", [])]
 
-    within(60, lambda: sorted(pull_secrets()) == ["newer", "theirs"], f"{pull_secrets()}")
+    until(lambda: sorted(pull_secrets()) == ["newer", "theirs"], f"{pull_secrets()}")
     assert user.get("serviceaccounts", target, word)["secrets"] == [{"name": "their-token"}]
 
 
@@ -170,7 +171,7 @@ def test_a_restart_over_right_copies_of_every_kind_writes_nothing(wide, user, na
     since = restart(wide, user, f"{word}-roles")
     late = namespace(f"{word}-late")
     for case in CASES:
-        within(60, lambda case=case: user.get(case.plural, late, word), f"{case.plural} in {late}")
+        until(lambda case=case: user.get(case.plural, late, word), f"{case.plural} in {late}")
     assert [event for event in wide.writes(since) if event.namespace in targets] == []
 
 
@@ -223,21 +224,20 @@ def test_a_custom_kind_that_appears_after_its_rule_is_copied_and_holds_nothing_u
     crd = request.getfixturevalue("gizmo_crd")
     said = {"apiVersion": f"{GIZMO_GROUP}/v1", "kind": "Gizmo"}
     user.retry_create(GIZMOS, source, word, **said, spec={"size": 1})
-    within(60, lambda: user.get(GIZMOS, target, word), "the custom resource is copied")
+    until(lambda: user.get(GIZMOS, target, word), "the custom resource is copied")
     user.wait_ready(wide.namespace, word)
     assert user.get(GIZMOS, target, word)["spec"] == {"size": 1}
     user.patch(GIZMOS, source, word, spec={"size": 2, "colour": "red"})
-    within(
-        60,
+    until(
         lambda: user.get(GIZMOS, target, word)["spec"] == {"size": 2, "colour": "red"},
         "the custom resource is updated",
     )
     labels = user.get(GIZMOS, target, word)["metadata"]["labels"]
     assert labels == {names.LABEL_MANAGED_BY: names.MANAGED_BY}
     user.api.delete(crd)
-    user.wait_reason(wide.namespace, word, "KindUnavailable", seconds=60)
+    user.wait_reason(wide.namespace, word, "KindUnavailable")
     user.delete("copyrators", wide.namespace, word)
-    user.wait_gone("copyrators", wide.namespace, word, seconds=60)
+    user.wait_gone("copyrators", wide.namespace, word)
 
 
 def test_a_kind_that_the_operator_is_not_allowed_is_refused_with_what_to_do(wide, user, word):

@@ -1,7 +1,8 @@
 """Suspend, Plan, Orphan, and what the API server calls immutable."""
 
 import pytest
-from tests.e2e.copies.conftest import encoded, within
+from tests.e2e.copies.conftest import encoded
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -31,7 +32,7 @@ def test_a_suspended_rule_writes_nothing_and_catches_up_later(operator, user, na
     user.patch("configmaps", source, word, data={"key": "new"})
     late = namespace(f"{word}-2")
     user.patch("configmaps", target, word, data={"more": "drift"})
-    within(60, lambda: pending(user, operator, word) == 2, "the status counts what is to be done")
+    until(lambda: pending(user, operator, word) == 2, "the status counts what is to be done")
     assert [e for e in operator.writes(since) if e.namespace in (target, late)] == []
     user.patch("copyrators", operator.namespace, word, spec={"suspend": False})
     for place in (target, late):
@@ -57,7 +58,7 @@ def test_a_suspended_rules_source_may_go_and_its_copies_stay_until_it_goes_itsel
     def sources():
         return user.get("copyrators", operator.namespace, word)["status"]["sources"]
 
-    within(60, lambda: sources() == 0, "the status knows that the source is gone")
+    until(lambda: sources() == 0, "the status knows that the source is gone")
     assert user.data("configmaps", target, word) == {"key": "value"}
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("configmaps", target, word)
@@ -88,7 +89,7 @@ def test_plan_mode_writes_nothing_says_what_would_be_and_apply_does_just_that(
     def plan():
         return user.get("copyrators", operator.namespace, word)["status"].get("plan")
 
-    within(60, lambda: plan() == {"create": 1, "update": 1, "delete": 1}, lambda: f"{plan()}")
+    until(lambda: plan() == {"create": 1, "update": 1, "delete": 1}, lambda: f"{plan()}")
     assert operator.writes(since, at=places) == []
     user.patch("copyrators", operator.namespace, word, spec={"mode": "Apply"})
     user.wait_data("configmaps", missing, word, {"key": "value"})

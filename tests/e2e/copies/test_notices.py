@@ -1,7 +1,8 @@
 """Owners of target namespaces learn from Events why a copy is missing, and others learn nothing."""
 
 import pytest
-from tests.e2e.copies.conftest import DATA, deploy, wait_quiet, within
+from tests.e2e.copies.conftest import DATA, deploy, wait_quiet
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 from copyrator.copies.policy.notices import EACH
@@ -38,7 +39,7 @@ def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(serving, use
     source = {"kind": "ConfigMap", "selector": {"matchLabels": APP}}
     user.rule(tenant, word, {"source": source, "targets": {"namespaces": [f"{word}-*"]}})
     user.wait_reason(tenant, word, "PartialFailure")
-    (event,) = within(60, lambda: told(user, accepts), "an Event")
+    (event,) = until(lambda: told(user, accepts), "an Event")
     user.patch("configmaps", tenant, "one", data={"key": "newer"})  # it is tried again
     wait_quiet(serving, tenant, accepts, refuses)
     assert [one["metadata"]["name"] for one in told(user, accepts)] == [event["metadata"]["name"]]
@@ -61,7 +62,7 @@ def test_many_trusted_rules_dont_flood_a_namespace(serving, user, namespace, wor
         user.rule(serving.namespace, name, {"source": source, "targets": {"namespaces": [place]}})
     for name in rules:
         user.wait_reason(serving.namespace, name, "PartialFailure")
-    within(60, lambda: len(told(user, place)) >= EACH, f"{EACH} Events")
+    until(lambda: len(told(user, place)) >= EACH, f"{EACH} Events")
     wait_quiet(serving, place)
     events = told(user, place)
     assert len(events) == EACH

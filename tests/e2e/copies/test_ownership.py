@@ -2,7 +2,7 @@
 
 import json
 
-from tests.e2e.copies.conftest import within
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -44,7 +44,7 @@ def test_an_edit_under_the_operators_own_name_is_put_right(operator, user, names
     since = operator.cluster.audit_offset()
     patched(operator, target, word, {"data": {"key": "forged"}})
     user.wait_data("configmaps", target, word, {"key": "value"})
-    within(60, lambda: events_of(operator, since, target, word) == ["get", "update"])
+    until(lambda: events_of(operator, since, target, word) == ["get", "update"])
     patched(operator, target, word, {"data": {"key": "forged again"}})
     user.wait_data("configmaps", target, word, {"key": "value"})
 

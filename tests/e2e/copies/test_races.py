@@ -9,7 +9,8 @@ import signal
 from collections import Counter
 from contextlib import contextmanager
 
-from tests.e2e.copies.conftest import wait_quiet, within
+from tests.e2e.copies.conftest import wait_quiet
+from tests.e2e.operator_process import until
 
 COPIES = 8
 
@@ -65,7 +66,7 @@ def test_what_a_user_creates_in_a_copys_place_is_not_overwritten_by_an_update(
     def conflicts():
         return user.get("copyrators", operator.namespace, word)["status"]["copies"]["conflicts"]
 
-    within(60, lambda: conflicts() == COPIES, f"{conflicts()} conflicts")
+    until(lambda: conflicts() == COPIES, f"{conflicts()} conflicts")
     for target in targets:
         assert user.data("configmaps", target, word) == {"key": "theirs"}
 
@@ -124,7 +125,7 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
             events = [e for e in operator.writes(quiet) if e.namespace in (*targets, late)]
             return [e for e in events if e.code == 200]
 
-        within(60, lambda: len({e.namespace for e in done()}) > COPIES, "each copy was written")
+        until(lambda: len({e.namespace for e in done()}) > COPIES, "each copy was written")
         # One writes and the other is refused; but one that learns of a new copy before it learns of
         # the new source takes it for edited: it writes the old content, and the first one mends it.
         writes = Counter(event.namespace for event in done())

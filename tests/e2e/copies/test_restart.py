@@ -1,7 +1,8 @@
 """What the operator does at its start: nothing where all is right, and whatever was missed."""
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, within
+from tests.e2e.copies.conftest import encoded, restart
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -127,7 +128,7 @@ def test_after_a_lost_hash_key_each_right_copy_is_read_once_and_written_once(
         ours = [e for e in events if e.user == stopped.user and e.namespace in targets]
         return len([e for e in ours if e.verb == verb and e.resource == "secrets" and e.name])
 
-    within(60, lambda: did("update") >= COPIES, "every copy is written once")
+    until(lambda: did("update") >= COPIES, "every copy is written once")
     user.wait_ready(stopped.namespace, word)
     assert (did("get"), did("update")) == (COPIES, COPIES)
     deleted = [e for e in stopped.writes(since, at=(source, *targets)) if e.verb == "delete"]
@@ -149,7 +150,7 @@ def test_a_copy_that_isnt_right_after_a_lost_hash_key_waits_for_a_reseal(
         rule = user.get("copyrators", stopped.namespace, word)
         return rule["status"]["copies"]["conflicts"]
 
-    within(60, lambda: conflicts() == 1, "one copy is in conflict")
+    until(lambda: conflicts() == 1, "one copy is in conflict")
     assert user.data("secrets", targets[0], "one") == encoded(key="other")
     annotations = {names.ANN_RULE_RESEAL_AT: "now"}
     user.patch("copyrators", stopped.namespace, word, metadata={"annotations": annotations})
@@ -160,4 +161,4 @@ def test_a_copy_that_isnt_right_after_a_lost_hash_key_waits_for_a_reseal(
         metadata = user.get("copyrators", stopped.namespace, word)["metadata"]
         return names.ANN_RULE_RESEAL_AT not in metadata.get("annotations", {})
 
-    within(60, answered, "the operator takes the request off")
+    until(answered, "the operator takes the request off")

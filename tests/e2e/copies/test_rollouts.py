@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet, within
+from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet
 from tests.e2e.documents import commands
 from tests.e2e.installation import installed
+from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
@@ -89,14 +90,14 @@ class Fleet:
             waits = self.rollout.get("step") == step and "nextAt" in self.rollout
             return waits and self.holding(value) == sorted(spaces)
 
-        within(30, look, lambda: f"step {step}: {self.rollout}, in {self.holding(value)}")
+        until(look, lambda: f"step {step}: {self.rollout}, in {self.holding(value)}")
 
     def done(self, value: str) -> None:
         def look() -> bool:
             ready = self.user.condition(self.home, self.word).get("status") == "True"
             return ready and "step" not in self.rollout and self.holding(value) == self.spaces
 
-        within(PATIENCE, look, lambda: f"done: {self.rollout}")
+        until(look, lambda: f"done: {self.rollout}", PATIENCE)
 
     def types(self, command: str, code: int = 0) -> str:
         """Type a command of ours."""
@@ -180,7 +181,7 @@ def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
     fleet.change("new")
     for _ in range(20):
         try:
-            within(2, lambda: "step" not in fleet.rollout and fleet.holding("old") == [])
+            until(lambda: "step" not in fleet.rollout and fleet.holding("old") == [], seconds=2)
             break
         except AssertionError:
             stopped.stop(signal.SIGKILL)
@@ -191,7 +192,7 @@ def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
     api.delete(f"/api/v1/namespaces/{fleet.home}/secrets/copyrator-hash-key")
     since = stopped.cluster.audit_offset()
     stopped.start()
-    within(30, lambda: len(fleet.updates(since)) == len(fleet.spaces), "all are sealed anew")
+    until(lambda: len(fleet.updates(since)) == len(fleet.spaces), "all are sealed anew")
     user.wait_ready(fleet.home, word)
     assert "step" not in fleet.rollout
     assert fleet.holding("new") == fleet.spaces
@@ -308,7 +309,7 @@ def test_consumers_that_fail_with_the_new_content_stop_it_after_the_first_step(
     for space in spaces:
         consumer(user, space, word, **{"copyrator.flant.com/restart": "true"})
     for space in spaces:
-        within(60, lambda at=space: healthy(user, at), f"the consumer in {space} runs")
+        until(lambda at=space: healthy(user, at), f"the consumer in {space} runs")
     wait_quiet(fleet.operator, fleet.home, *spaces)
     since = fleet.operator.cluster.audit_offset()
     fleet.change("bad")
@@ -342,7 +343,7 @@ def test_consumers_that_fail_with_the_new_content_stop_it_after_the_first_step(
         items = user.api.get(path)["items"]
         return [one["type"] for one in items if one.get("reason") == "RolloutStopped"]
 
-    within(15, lambda: events() == ["Warning"], "an Event")
+    until(lambda: events() == ["Warning"], "an Event")
     fleet.change("good")  # the repaired one
     fleet.done("good")
     assert all(healthy(user, space) for space in spaces)

@@ -5,7 +5,8 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, within
+from tests.e2e.copies.conftest import encoded, restart
+from tests.e2e.operator_process import until
 
 from localcluster.api import ApiStatusError
 
@@ -90,8 +91,8 @@ def test_a_copy_is_exactly_its_source_whatever_that_holds(
     # A change of one key, and a second look at the copy, cost no more than for a small one.
     since = operator.cluster.audit_offset()
     changed = user.patch(plural, source, word, metadata={"labels": {"new": "label"}})
-    within(
-        LARGE, lambda: "new" in user.get(plural, target, word)["metadata"]["labels"], "relabelled"
+    until(
+        lambda: "new" in user.get(plural, target, word)["metadata"]["labels"], "relabelled", LARGE
     )
     assert same_content(user.get(plural, target, word), changed)
     user.wait_ready(operator.namespace, word, LARGE)
@@ -158,12 +159,12 @@ def test_a_selector_may_match_a_thousand_sources(operator, user, namespace, word
     }
     since = operator.cluster.audit_offset()
     user.rule(operator.namespace, word, spec)
-    status = user.wait_ready(operator.namespace, word, 120)
+    status = user.wait_ready(operator.namespace, word)
     assert (status["sources"], status["copies"]["ready"]) == (1000, 1000)
     writes = [e for e in operator.writes(since) if e.namespace == target]
     assert [event.verb for event in writes] == ["create"] * 1000
     user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word, 120)
+    user.wait_gone("copyrators", operator.namespace, word)
     assert user.names("configmaps", target) == []
 
 

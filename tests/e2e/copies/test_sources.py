@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from tests.e2e.copies.conftest import encoded, within
+from tests.e2e.copies.conftest import encoded
+from tests.e2e.operator_process import until
 
 from copyrator.copies.named_sources import ALONE
 
@@ -62,7 +63,7 @@ def test_a_rule_may_come_before_its_source_and_its_namespace(operator, user, nam
         user.wait_ready(operator.namespace, word)
     finally:
         user.api.delete(f"/api/v1/namespaces/{source}")
-    user.wait_gone("secrets", target, word, seconds=60)  # with the source's namespace
+    user.wait_gone("secrets", target, word)  # with the source's namespace
 
 
 def test_rules_that_select_alike_share_a_watch_and_the_rest_costs_nothing(
@@ -151,4 +152,4 @@ def test_a_recreated_source_is_copied_again(operator, user, namespace, word):
     user.delete("configmaps", source, word)
     user.create("configmaps", source, word, metadata={"labels": {"app": word}}, data={"new": "1"})
     user.wait_data("configmaps", target, word, {"new": "1"})
-    within(60, lambda: user.condition(operator.namespace, word).get("reason") == "Synced")
+    until(lambda: user.condition(operator.namespace, word).get("reason") == "Synced")

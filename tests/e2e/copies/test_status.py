@@ -2,8 +2,7 @@
 
 import re
 
-from tests.e2e.copies.conftest import within
-from tests.e2e.operator_process import DIRECT
+from tests.e2e.operator_process import DIRECT, until
 
 
 def metrics(operator):
@@ -63,5 +62,5 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
         ("Warning", "PartialFailure"),
         ("Normal", "Synced"),
     ]
-    within(60, lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")
+    until(lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")
     assert sorted(events(user, stopped.namespace, word)) == sorted(told)

@@ -1,7 +1,7 @@
 """Which namespaces get copies; those that are going are passed over."""
 
 import pytest
-from tests.e2e.copies.conftest import within
+from tests.e2e.operator_process import until
 
 from localcluster.api import ApiStatusError
 
@@ -31,7 +31,7 @@ def test_a_terminating_namespace_is_passed_over_and_never_a_failure(
     user.rule(operator.namespace, word, copying(source, word))
     user.wait_data("configmaps", held, word, {"key": "old"})
     user.api.delete(f"/api/v1/namespaces/{held}")
-    user.wait_gone("configmaps", held, word, seconds=60)  # by the namespace controller
+    user.wait_gone("configmaps", held, word)  # by the namespace controller
     user.patch("configmaps", source, word, data={"key": "new"})
     user.wait_data("configmaps", alive, word, {"key": "new"})
     status = user.wait_ready(operator.namespace, word)
@@ -65,7 +65,7 @@ def test_a_recreated_namespace_is_served_again(operator, user, namespace, word):
                 raise
             return None
 
-    within(60, made_again, f"{target} can be made again")
+    until(made_again, f"{target} can be made again")
     user.wait_data("configmaps", target, word, {"key": "value"})
     user.wait_ready(operator.namespace, word)
 

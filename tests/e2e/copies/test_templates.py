@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.copies.conftest import deploy, grant, within
+from tests.e2e.copies.conftest import deploy, grant
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -28,9 +29,7 @@ def test_every_namespace_old_or_new_gets_a_binding_of_its_own_group_to_edit(
     user.rule(wide.namespace, word, provisioning(word, prefix))
     new = namespace(f"{word}-new")
     for target in (old, new):
-        within(
-            15, lambda at=target: user.get("rolebindings", at, f"{prefix}-{at}"), f"one in {target}"
-        )
+        until(lambda at=target: user.get("rolebindings", at, f"{prefix}-{at}"), f"one in {target}")
         found = user.get("rolebindings", target, f"{prefix}-{target}")
         group = "rbac.authorization.k8s.io"
         assert found["roleRef"] == {"apiGroup": group, "kind": "ClusterRole", "name": "edit"}
@@ -39,7 +38,7 @@ def test_every_namespace_old_or_new_gets_a_binding_of_its_own_group_to_edit(
         ]
         assert user.names("rolebindings", target) == [f"{prefix}-{target}"]
     user.delete("rolebindings", old, f"{prefix}-{old}")
-    within(60, lambda: user.get("rolebindings", old, f"{prefix}-{old}"), "it is back")
+    until(lambda: user.get("rolebindings", old, f"{prefix}-{old}"), "it is back")
     assert user.wait_ready(wide.namespace, word)["copies"]["ready"] == 2
 
 
@@ -104,9 +103,7 @@ def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
         assert "rules.bindClusterRoles" in failure["message"]
         assert user.get("rolebindings", target, f"kubernetes-{target}") is None
         grant(binder, (BINDING,), bindClusterRoles=["edit"])
-        within(
-            60, lambda: user.get("rolebindings", target, f"kubernetes-{target}"), "granted, bound"
-        )
+        until(lambda: user.get("rolebindings", target, f"kubernetes-{target}"), "granted, bound")
         user.wait_ready(binder.namespace, word)
 
 

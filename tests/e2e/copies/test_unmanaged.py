@@ -1,7 +1,7 @@
 """Objects that others made, where copies should stand, on a real API server with its defaults."""
 
 import pytest
-from tests.e2e.copies.conftest import within
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -48,7 +48,7 @@ def test_a_deleted_object_is_noticed_by_its_watch_and_not_by_a_look(
     }
     user.rule(operator.namespace, word, spec)
     user.wait_reason(operator.namespace, word, "PartialFailure")
-    within(60, lambda: watches(operator, begin, target), "the object is watched")
+    until(lambda: watches(operator, begin, target), "the object is watched")
     assert asked_about(operator, begin, target, word) == ["create", "get", "get"]
     since = operator.cluster.audit_offset()
     user.delete("configmaps", target, word)
@@ -160,7 +160,7 @@ def test_a_binding_that_stays_when_its_rule_goes_and_one_that_grants_more_is_a_c
         copies = user.get("copyrators", wide.namespace, word)["status"]["copies"]
         return (copies.get("satisfied"), copies["conflicts"]) == (1, 1)
 
-    within(60, settled, "one is right, one a conflict")
+    until(settled, "one is right, one a conflict")
     (failure,) = user.get("copyrators", wide.namespace, word)["status"]["failures"]
     assert failure["namespace"] == other
     assert failure["message"].endswith("(it differs in subjects)")

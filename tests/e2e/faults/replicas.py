@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.installation import install, uninstall
-from tests.e2e.operator_process import DIRECT, KOPF_RUN, RUN, OperatorProcess, until
+from tests.e2e.operator_process import DIRECT, HANG, KOPF_RUN, RUN, OperatorProcess, until
 
 from demo.chart import render
 from localcluster import Api, Cluster
@@ -100,7 +100,7 @@ class Replica(OperatorProcess):
         except urllib.error.HTTPError as error:
             return error.code
 
-    def wait_leads(self, seconds: float = 60.0) -> None:
+    def wait_leads(self, seconds: float = HANG) -> None:
         until(lambda: self.leads, lambda: f"{self.name} leads\n{self.log}", seconds)
 
     def writes(self, requests: Requests, *, lease: bool = False) -> list[AuditEvent]:

@@ -45,7 +45,7 @@ class Setup:
         )
 
     def wait_deployed(self, digest: str) -> None:
-        self.light.team.wait_deployed(self.light.word, digest, 120.0)
+        self.light.team.wait_deployed(self.light.word, digest)
 
     def revive(self) -> None:
         for component in ("etcd", "kube-apiserver"):
@@ -78,7 +78,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
         with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
             process.wait_ready()
             setup = Setup(cluster, home, proxy, process, light, since)
-            until(lambda: not light.wrong(), lambda: f"{light.wrong()}\n{process.log}", 120.0)
+            until(lambda: not light.wrong(), lambda: f"{light.wrong()}\n{process.log}")
             yield setup
             assert process.stop() == 0
             assert "Traceback" not in process.log

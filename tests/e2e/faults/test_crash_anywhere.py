@@ -148,7 +148,7 @@ class Run:
                 offset, since = self.cluster.audit_offset(), time.monotonic()
             return time.monotonic() - since > QUIET
 
-        until(quiet, "the operator writes no more", 60)
+        until(quiet, "the operator writes no more")
 
     def say(self, what: str) -> None:
         print(f"{time.monotonic() - self.began:7.1f} {what}")  # noqa: T201 - shown when it fails

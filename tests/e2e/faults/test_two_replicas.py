@@ -16,7 +16,7 @@ from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.conftest import team as bundle_team
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
-from tests.e2e.operator_process import until
+from tests.e2e.operator_process import HANG, until
 
 from localcluster import Api, Cluster, Requests
 
@@ -103,7 +103,7 @@ class Fleet:
         look = self.user.data
         return all(look("configmaps", one, self.name) == {"key": value} for one in self.targets)
 
-    def wait(self, value: str, seconds: float = 60.0) -> None:
+    def wait(self, value: str, seconds: float = HANG) -> None:
         until(lambda: self.holds(value), f"all copies hold {value}", seconds)
 
 
@@ -166,9 +166,7 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
 
 def wait_both_jobs(fleet: Fleet, team: Team) -> None:
     """However busy the machine is; `make bench BENCH=take-over` measures how long it takes."""
-    until(
-        lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done", 120.0
-    )
+    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
 
 
 def test_after_sigterm_the_standby_copies_and_deploys(

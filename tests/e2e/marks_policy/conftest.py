@@ -26,7 +26,6 @@ MARKS = {
     names.ANN_HASH: "v1:0123456789abcdef",
 }
 OURS = f"--field-manager={names.FIELD_MANAGER}"
-SECONDS = 60.0
 
 
 class RefusedError(Exception):
@@ -138,7 +137,7 @@ def wait_in_force(cluster: Cluster, namespace: str, name: str) -> None:
         cluster.kubectl("delete", "configmap", "probe", "-n", namespace)
         return False
 
-    until(refused, f"the policy {name} is in force", SECONDS)
+    until(refused, f"the policy {name} is in force")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     MARKS,
     OURS,
-    SECONDS,
     Guarded,
     RefusedError,
     config_map,
@@ -52,7 +51,7 @@ def copied(guarded: Guarded, place: str, namespace: Callable[..., str]) -> Itera
     transform = {"name": "app"}
     spec = {"source": source, "transform": transform, "targets": {"namespaces": [place]}}
     user.rule(guarded.home, word, spec)
-    user.wait_ready(guarded.home, word, SECONDS)
+    user.wait_ready(guarded.home, word)
     yield word
     user.delete("copyrators", guarded.home, word)
 
@@ -90,7 +89,7 @@ def test_a_backup_cant_be_restored_without_the_verb_and_can_be_with_it(
     cluster.kubectl(*role, "--resource=copyrators.flant.com")
     bind = ("create", "rolebinding", "restores", "-n", place, "--role=restores", "--user=alice")
     cluster.kubectl(*bind)
-    until(lambda: passes(lambda: alice.create(stored)), "alice may restore", SECONDS)
+    until(lambda: passes(lambda: alice.create(stored)), "alice may restore")
 
 
 def test_an_edit_in_the_operators_name_is_refused(alice, place, copied):
@@ -117,7 +116,7 @@ def test_an_ordinary_edit_of_a_copy_passes_and_is_healed(guarded, alice, place, 
 
     right = password()
     alice.patch("secret", f"{place}/app", {"data": {"password": "ZXZpbA==", "more": "eA=="}})
-    until(lambda: password() == right, "the copy is healed", SECONDS)
+    until(lambda: password() == right, "the copy is healed")
 
 
 def test_marks_may_be_taken_off_and_copies_deleted(alice, place, copied):
@@ -140,8 +139,8 @@ def test_without_its_verb_copies_are_refused_and_made_when_it_is_back(guarded, p
     source, targets = {"kind": "ConfigMap", "name": place}, {"namespaces": [place]}
     with without_mark(guarded):
         user.rule(guarded.home, place, {"source": source, "targets": targets})
-        user.wait_reason(guarded.home, place, "PartialFailure", SECONDS)
+        user.wait_reason(guarded.home, place, "PartialFailure")
         status = (user.get("copyrators", guarded.home, place) or {})["status"]
         assert [one["reason"] for one in status["failures"]] == ["AdmissionDenied"]
-    user.wait_ready(guarded.home, place, SECONDS)
+    user.wait_ready(guarded.home, place)
     user.delete("copyrators", guarded.home, place)

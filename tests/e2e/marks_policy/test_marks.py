@@ -16,7 +16,6 @@ from tests.e2e.marks_policy.conftest import (
     LABELS,
     MARKS,
     OURS,
-    SECONDS,
     Guarded,
     RefusedError,
     config_map,
@@ -67,7 +66,7 @@ def test_the_api_server_finds_no_fault_with_the_expressions(guarded: Guarded):
         status: dict[str, Any] = guarded.api.get(f"{POLICIES}/{name}").get("status") or {}
         return status if "observedGeneration" in status else {}
 
-    status = until(checked, "the policy is checked", SECONDS)
+    status = until(checked, "the policy is checked")
     assert status["typeChecking"] == {}, "the expressions have faults"
 
 
@@ -200,7 +199,6 @@ def test_a_second_installation_marks_its_own_copies(guarded, place):
         until(
             lambda: passes(lambda: second.ours.create(theirs, options=(OURS,))),
             "its rights are known",
-            SECONDS,
         )
         second.ours.patch("configmap", f"{place}/theirs", change, OURS)
 
@@ -217,7 +215,6 @@ def test_the_garbage_collector_takes_owners_off_marked_objects(guarded, place):
     until(
         lambda: "ownerReferences" not in guarded.api.get(f"{path}/owned")["metadata"],
         "the garbage collector has let it go",
-        SECONDS,
     )
 
 
@@ -233,11 +230,7 @@ def test_controllers_of_the_cluster_write_marked_objects(guarded, place):
     token["metadata"]["annotations"] = MARKS | account  # type: ignore[index]
     api.create(f"{path}/secrets", token)
     authority = f"{path}/configmaps/kube-root-ca.crt"
-    until(
-        lambda: passes(lambda: api.get(authority), ApiStatusError),
-        "the cluster's CA is there",
-        SECONDS,
-    )
+    until(lambda: passes(lambda: api.get(authority), ApiStatusError), "the cluster's CA is there")
     api.patch(authority, {"metadata": marks, "data": {"ca.crt": "gone"}})
     until(
         lambda: (
@@ -246,7 +239,6 @@ def test_controllers_of_the_cluster_write_marked_objects(guarded, place):
             and api.get(authority)["data"]["ca.crt"] != "gone"
         ),
         "the quota is counted, the token there and the cluster's CA right",
-        SECONDS,
     )
 
 

@@ -72,7 +72,7 @@ class Setup:
         )
 
     def wait_right(self) -> None:
-        until(lambda: not self.light.wrong(), lambda: str(self.light.wrong()), 120.0)
+        until(lambda: not self.light.wrong(), lambda: str(self.light.wrong()))
 
     def do_some_work(self) -> None:
         """Until each counter and histogram of good days has counted."""
@@ -98,11 +98,11 @@ class Setup:
                     'copyrator_watch_restarts_total{reason="expired",resource="namespaces"}'
                 )
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), unseen))
-            until(self._unsynced, "a watch of ConfigMaps doesn't know", 60.0)
+            until(self._unsynced, "a watch of ConfigMaps doesn't know")
             self.wait_value("copyrator_oldest_poll_seconds", 3 * INTERVAL)
             nobody = only(of=("leases",))
             lasting.enter_context(self.proxy.fault(answers(503, "ServiceUnavailable"), nobody))
-            until(lambda: self.value("copyrator_leader") == 0, "it doesn't lead any more", 60.0)
+            until(lambda: self.value("copyrator_leader") == 0, "it doesn't lead any more")
             yield
 
     def _unsynced(self) -> bool:
@@ -120,11 +120,11 @@ class Setup:
         team.publish("1.0.0", "picky", repo="picky/app", template=UNPLANNABLE)
         retry = {"limit": 9, "backoff": "10m"}
         team.bundle("unplanned", repo="picky/app", approval={"mode": "Always"}, retry=retry)
-        team.wait_reason("failing", "DeployFailed", 120.0)
-        team.wait_reason("given-up", "Quarantined", 120.0)
-        team.wait_reason("nowhere", "RegistryUnreachable", 120.0)
-        team.wait_reason("waiting", "AwaitingApproval", 120.0)
-        team.wait_reason("unplanned", "PlanFailed", 120.0)
+        team.wait_reason("failing", "DeployFailed")
+        team.wait_reason("given-up", "Quarantined")
+        team.wait_reason("nowhere", "RegistryUnreachable")
+        team.wait_reason("waiting", "AwaitingApproval")
+        team.wait_reason("unplanned", "PlanFailed")
 
     @contextmanager
     def _unreadable_freeze(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class Setup:
         team.create("configmaps", "keys", data={"release.pub": public_key(key)})
         keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
         team.bundle("untrusted", repo=repo, verify={"anyOf": [keys]})
-        team.wait_deployed("untrusted", digest, 120.0)
+        team.wait_deployed("untrusted", digest)
         team.patch("configmaps", "keys", data={"release.pub": public_key(new_key())})
         self.wait_value("copyrator_bundles_untrusted")
 
@@ -156,8 +156,8 @@ class Setup:
         for name, mode in (("drifted", "Detect"), ("fought", "Correct")):
             team.bundle(name, repo=repo, drift={"mode": mode})
         for name in ("drifted", "fought"):
-            team.wait_deployed(name, digest, 120.0)
-            until(lambda name=name: team.status(name).get("baseline"), "it has a baseline", 120.0)
+            team.wait_deployed(name, digest)
+            until(lambda name=name: team.status(name).get("baseline"), "it has a baseline")
             self._change(name)
         drifted = 'copyrator_bundles_drifted{{reason="{}"}}'
         self.wait_value(drifted.format("Drifted"))
@@ -172,7 +172,7 @@ class Setup:
         team = self.light.team
         digest = team.publish("1.0.0", "sick", repo="sick/app", template=NO_PODS)
         team.bundle("sick", repo="sick/app", health="Watch")
-        team.wait_deployed("sick", digest, 120.0)
+        team.wait_deployed("sick", digest)
         path = f"/apis/apps/v1/namespaces/{team.namespace}/deployments/sick-web"
         pod = {"metadata": {"labels": {"edited": "yes"}}}
         team.api.patch(path, {"spec": {"replicas": 1, "template": pod}})

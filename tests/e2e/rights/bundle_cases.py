@@ -2,7 +2,7 @@
 
 from tests.e2e.operator_process import until
 from tests.e2e.rights.rule_cases import Steps
-from tests.e2e.rights.stage import BUNDLES, SECONDS, Case, Stage
+from tests.e2e.rights.stage import BUNDLES, Case, Stage
 
 STUCK = {"job": {"nodeSelector": {"no-such": "node"}}}
 FAILS = "2.0.0"
@@ -44,19 +44,19 @@ def making_a_job(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     yield stage.bundle(stage.team, name, **STUCK)
-    until(lambda: stage.jobs(stage.team, name), "a Job", SECONDS)
+    until(lambda: stage.jobs(stage.team, name), "a Job")
 
 
 def missing_a_job(stage: Stage) -> Steps:
     """A Job that the watch doesn't show is asked for before it counts as lost."""
     name = stage.word()
     says = stage.bundle(stage.team, name, **STUCK)
-    (job,) = until(lambda: stage.jobs(stage.team, name), "a Job", SECONDS)
+    (job,) = until(lambda: stage.jobs(stage.team, name), "a Job")
     yield None
     path = f"/apis/batch/v1/namespaces/{stage.team}/jobs/{job['metadata']['name']}"
     stage.user.api.delete(path, {"propagationPolicy": "Background"})
     yield says
-    until(lambda: stage.jobs(stage.team, name), "another Job", SECONDS)
+    until(lambda: stage.jobs(stage.team, name), "another Job")
 
 
 def letting_a_job_go(stage: Stage) -> Steps:
@@ -69,7 +69,7 @@ def letting_a_job_go(stage: Stage) -> Steps:
     def ttl() -> int:
         return int(stage.jobs(stage.team, name)[0]["spec"]["ttlSecondsAfterFinished"])
 
-    until(lambda: ttl() < 3600, "the Job's TTL is cut", SECONDS)
+    until(lambda: ttl() < 3600, "the Job's TTL is cut")
 
 
 def seeing_pods(stage: Stage) -> Steps:
@@ -100,7 +100,7 @@ def leaving(stage: Stage) -> Steps:
     yield None
     stage.user.api.delete(path)
     yield says
-    until(lambda: "Uninstalling" in says(), says, SECONDS)
+    until(lambda: "Uninstalling" in says(), says)
 
 
 CASES: dict[str, Case] = {

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from tests.e2e.operator_process import until
-from tests.e2e.rights.stage import KINDS, SECONDS, Case, Says, Stage
+from tests.e2e.rights.stage import KINDS, Case, Says, Stage
 
 GROUPS = {
     "roles": ".rbac.authorization.k8s.io",
@@ -18,7 +18,7 @@ def creating(plural: str) -> Case:
         name = stage.word()
         stage.make_source(plural, name, allow="-")
         says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         stage.allow(plural, name, stage.first)
         yield says
@@ -40,11 +40,11 @@ def looking(plural: str) -> Case:
         content = {key: value for key, value in copy.items() if key != "metadata"}
         stage.user.create(plural, stage.second, name, **content)
         says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         stage.allow(plural, name, stage.first, stage.second)
         yield says
-        until(lambda: "forbidden" not in says() and OTHERS_ARE_RIGHT in says(), says, SECONDS)
+        until(lambda: "forbidden" not in says() and OTHERS_ARE_RIGHT in says(), says)
 
     return case
 
@@ -54,7 +54,7 @@ def updating(plural: str) -> Case:
         name = stage.word()
         stage.make_source(plural, name)
         says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         stage.user.patch(plural, stage.source, name, metadata={"labels": {"edited": "yes"}})
         yield says
@@ -68,11 +68,11 @@ def deleting(plural: str) -> Case:
         name = stage.word()
         stage.make_source(plural, name)
         says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         stage.allow(plural, name, stage.first)
         yield says
-        stage.user.wait_gone(plural, stage.second, name, SECONDS)
+        stage.user.wait_gone(plural, stage.second, name)
 
     return case
 
@@ -82,11 +82,11 @@ def releasing(plural: str) -> Case:
         name = stage.word()
         stage.make_source(plural, name)
         says = stage.make_rule(plural, name, deletionPolicy="Orphan")
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         stage.user.delete("copyrators", stage.home, name)
         yield says
-        stage.user.wait_gone("copyrators", stage.home, name, SECONDS)
+        stage.user.wait_gone("copyrators", stage.home, name)
         assert stage.user.get(plural, stage.first, name)
 
     return case
@@ -98,7 +98,7 @@ def holding(stage: Stage) -> Steps:
     yield None
     says = stage.make_rule("configmaps", name)
     yield says
-    stage.user.wait_ready(stage.home, name, SECONDS)
+    stage.user.wait_ready(stage.home, name)
 
 
 def telling(stage: Stage) -> Steps:
@@ -109,7 +109,7 @@ def telling(stage: Stage) -> Steps:
     stage.make_rule("configmaps", name)
     stage.copied("configmaps", name, stage.first)
     yield None
-    stage.user.wait_ready(stage.home, name, SECONDS)
+    stage.user.wait_ready(stage.home, name)
 
 
 def binding(stage: Stage) -> Steps:
@@ -128,7 +128,7 @@ def recording(stage: Stage) -> Steps:
     stage.make_rule("configmaps", name, suspend=True)
     yield None
     stage.user.patch("copyrators", stage.home, name, spec={"suspend": False})
-    stage.user.wait_ready(stage.home, name, SECONDS)
+    stage.user.wait_ready(stage.home, name)
 
 
 _VERBS = {

@@ -15,7 +15,6 @@ from tests.e2e.rights.roles import Roles
 from localcluster import Cluster
 from localcluster.bundle import push
 
-SECONDS = 60.0
 ALLOW = "copyrator.flant.com/allow-to"
 
 Says = Callable[[], str]
@@ -102,7 +101,7 @@ class Stage:
             labels = found.get("metadata", {}).get("labels", {})
             return bool(found) and (label is None or label in labels)
 
-        until(is_there, f"{plural} {namespace}/{name}", SECONDS)
+        until(is_there, f"{plural} {namespace}/{name}")
 
     def canary(self, right: str) -> None:
         """A copy that has nothing to do with the right still follows its source."""
@@ -145,7 +144,6 @@ class Stage:
         until(
             lambda: self.ready(namespace, name).get("reason") in reasons,
             lambda: f"{name} says {reasons}: {json.dumps(self.ready(namespace, name))}",
-            SECONDS,
         )
 
     def jobs(self, namespace: str, name: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import re
 import pytest
 from tests.e2e.operator_process import until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
-from tests.e2e.rights.stage import SECONDS, Case, Stage
+from tests.e2e.rights.stage import Case, Stage
 
 KINDS_ALWAYS = ("secrets",)
 """The kinds whose rights are taken away in every run; those of the others with COPYRATOR_LONG=1."""
@@ -38,7 +38,7 @@ def test_a_missing_right_is_named_and_the_rest_goes_on(stage: Stage, right: str,
         says = next(steps)
         stage.operator.wait_says(right)
         if says is not None:
-            until(lambda: names(right, says()), lambda: f"{right}: {says()}", SECONDS)
+            until(lambda: names(right, says()), lambda: f"{right}: {says()}")
         stage.canary(right)
     next(steps, None)
     stage.operator.wait_ready()

@@ -15,7 +15,6 @@ from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
 from tests.e2e.rights.conftest import VALUES, settings
 from tests.e2e.rights.roles import Roles, rights_of_chart
-from tests.e2e.rights.stage import SECONDS
 from tests.long import LONG
 
 from demo.chart import Rendered, render
@@ -73,7 +72,7 @@ class Place:
             ready = next((one for one in conditions if one["type"] == "Ready"), {})
             return ready["message"] if ready.get("reason") == reason else None
 
-        return str(until(found, f"{name} says {reason}", SECONDS))
+        return str(until(found, f"{name} says {reason}"))
 
     def events(self, reason: str) -> list[dict[str, Any]]:
         items = self.user.api.get(f"/api/v1/namespaces/{self.name}/events")["items"]
@@ -128,7 +127,7 @@ def test_crds_that_may_not_be_read_are_judged_by_discovery(wide: Place):
     with wide.roles.without(right), wide.start() as operator:
         operator.wait_says(right)
         wide.rule("works")
-        wide.user.wait_ready(wide.name, "works", SECONDS)
+        wide.user.wait_ready(wide.name, "works")
 
 
 @pytest.mark.refused("list copyrators", "list bundles")
@@ -141,7 +140,7 @@ def test_a_half_that_may_not_be_listed_at_the_start_holds_the_other_one_up_no_mo
 
     def works(name: str) -> None:
         if name == "rules":
-            wide.user.wait_ready(wide.name, "works", SECONDS)
+            wide.user.wait_ready(wide.name, "works")
         else:
             wide.wait_bundle("works", "RegistryUnreachable")
 
@@ -164,10 +163,10 @@ def test_without_its_lease_it_works_no_longer_than_the_last_one_lasts(wide: Plac
             operator = running.enter_context(wide.start())
             operator.wait_says(right)
             if right == LEASES[-1]:  # the first one it could make
-                until(lambda: "Leadership suspended" in operator.log, operator.log, SECONDS)
+                until(lambda: "Leadership suspended" in operator.log, operator.log)
             wide.rule("waits")
             assert not wide.user.condition(wide.name, "waits")
-        wide.user.wait_ready(wide.name, "waits", SECONDS)
+        wide.user.wait_ready(wide.name, "waits")
         operator.wait_ready()
 
 
@@ -177,15 +176,15 @@ def test_without_its_lease_it_works_no_longer_than_the_last_one_lasts(wide: Plac
 def test_events_of_an_earlier_run_are_counted_up(wide: Place, right: str):
     wide.rule("told", suspend=True)
     with wide.start():
-        until(lambda: wide.events("Suspended"), "an Event", SECONDS)
+        until(lambda: wide.events("Suspended"), "an Event")
         wide.user.patch("copyrators", wide.name, "told", spec={"suspend": False})
-        wide.user.wait_ready(wide.name, "told", SECONDS)
+        wide.user.wait_ready(wide.name, "told")
     with wide.start() as operator:
         operator.wait_ready()
         with wide.roles.without(right):
             wide.user.patch("copyrators", wide.name, "told", spec={"suspend": True})
             operator.wait_says(right)
-            wide.user.wait_reason(wide.name, "told", "Suspended", SECONDS)
+            wide.user.wait_reason(wide.name, "told", "Suspended")
         operator.wait_ready()
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, within
+from tests.e2e.bundles.conftest import Team, make_team
 from tests.e2e.installation import install, uninstall
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.vanishing import vanish
 
@@ -92,7 +92,7 @@ def test_the_charts_policy_is_obeyed_and_its_keys_are_watched(place: Place, tmp_
         keys = f"/api/v1/namespaces/{place.home}/configmaps/{KEYS}"
         place.api.patch(keys, {"data": {"cosign.pub": public_key(new_key())}})
 
-        within(DEPLOY, lambda: team.condition("shop", "Verified")["status"] == "False")
+        until(lambda: team.condition("shop", "Verified")["status"] == "False")
         assert operator.stop() == 0
 
 

@@ -9,7 +9,6 @@ from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.installation import BUNDLES, install
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
-from tests.e2e.rights.stage import SECONDS
 from tests.e2e.vanishing import vanish
 
 from demo.chart import render
@@ -77,13 +76,13 @@ def test_it_copies_between_its_namespaces(scoped: Scoped):
     scoped.user.create("secrets", scoped.one, "creds", data=encoded(key="value"))
     source = {"kind": "Secret", "namespace": scoped.one, "name": "creds"}
     scoped.user.rule(scoped.home, "creds", {"source": source})
-    scoped.user.wait_ready(scoped.home, "creds", SECONDS)
+    scoped.user.wait_ready(scoped.home, "creds")
     for target in (scoped.home, scoped.two):
         assert scoped.user.data("secrets", target, "creds") == encoded(key="value")
     scoped.user.patch("secrets", scoped.one, "creds", data=encoded(key="new"))
-    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"), SECONDS)
+    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"))
     scoped.user.delete("secrets", scoped.two, "creds")
-    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"), SECONDS)
+    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"))
     assert scoped.user.get("secrets", scoped.outside, "creds") is None
 
 
@@ -94,17 +93,17 @@ def test_a_label_that_a_namespace_gets_counts(scoped: Scoped):
         "targets": {"selector": {"matchLabels": {"tier": "gold"}}},
     }
     scoped.user.rule(scoped.home, "labelled", spec)
-    scoped.user.wait_ready(scoped.home, "labelled", SECONDS)
+    scoped.user.wait_ready(scoped.home, "labelled")
     labels = {"metadata": {"labels": {"tier": "gold"}}}
     scoped.user.api.patch(f"/api/v1/namespaces/{scoped.two}", labels)
-    scoped.user.wait_data("configmaps", scoped.two, "labelled", {"key": "value"}, SECONDS)
+    scoped.user.wait_data("configmaps", scoped.two, "labelled", {"key": "value"})
 
 
 def test_a_source_elsewhere_is_refused_without_a_look(scoped: Scoped):
     scoped.user.create("secrets", scoped.outside, "theirs", data=encoded(key="value"))
     source = {"kind": "Secret", "namespace": scoped.outside, "name": "theirs"}
     scoped.user.rule(scoped.home, "theirs", {"source": source})
-    condition = scoped.user.wait_reason(scoped.home, "theirs", "InvalidSpec", SECONDS)
+    condition = scoped.user.wait_reason(scoped.home, "theirs", "InvalidSpec")
     assert scoped.outside in condition["message"]
     assert "--watch-namespaces" in condition["message"]
     assert scoped.user.get("secrets", scoped.two, "theirs") is None
@@ -124,13 +123,13 @@ def test_it_deploys_and_uninstalls_in_its_namespaces(scoped: Scoped, tmp_path):
         status = scoped.bundle_of(scoped.one, "app").get("status") or {}
         return bool(status.get("deploy", {}).get("digest"))
 
-    until(deployed, lambda: str(scoped.bundle_of(scoped.one, "app").get("status")), SECONDS)
+    until(deployed, lambda: str(scoped.bundle_of(scoped.one, "app").get("status")))
     assert scoped.user.get("configmaps", scoped.one, "deployed")
     untouched = scoped.bundle_of(scoped.outside, "app")
     assert "status" not in untouched
     assert "finalizers" not in untouched["metadata"]
     scoped.user.api.delete(f"{BUNDLES.format(scoped.one)}/app")
-    scoped.user.wait_gone("configmaps", scoped.one, "deployed", SECONDS)
+    scoped.user.wait_gone("configmaps", scoped.one, "deployed")
 
 
 def test_nothing_is_asked_outside_nor_cluster_wide_nor_in_vain(scoped: Scoped):
@@ -148,5 +147,5 @@ def test_a_namespace_that_is_gone_is_named_and_holds_up_nobody(scoped: Scoped):
     scoped.user.api.delete(f"/api/v1/namespaces/{scoped.two}")
     scoped.operator.wait_says(f"get namespaces in {scoped.two}")
     scoped.user.patch("secrets", scoped.one, "creds", data=encoded(key="later"))
-    scoped.user.wait_data("secrets", scoped.home, "creds", encoded(key="later"), SECONDS)
-    scoped.user.wait_ready(scoped.home, "creds", SECONDS)
+    scoped.user.wait_data("secrets", scoped.home, "creds", encoded(key="later"))
+    scoped.user.wait_ready(scoped.home, "creds")

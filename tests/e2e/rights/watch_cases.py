@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tests.e2e.faults.proxy import fails_within, only, relay
 from tests.e2e.rights.rule_cases import GROUPS, Steps
-from tests.e2e.rights.stage import KINDS, SECONDS, Case, Stage
+from tests.e2e.rights.stage import KINDS, Case, Stage
 
 
 @contextmanager
@@ -21,11 +21,11 @@ def of_a_kind(verb: str, plural: str) -> Case:
         name = stage.word()
         stage.make_source(plural, name)
         says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         with broken(stage, verb, plural):
             yield says
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
 
     return case
 
@@ -35,11 +35,11 @@ def of_namespaces(verb: str) -> Case:
         name = stage.word()
         stage.make_source("configmaps", name)
         says = stage.make_rule("configmaps", name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
         yield None
         with broken(stage, verb, "namespaces"):
             yield says
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
 
     return case
 
@@ -65,7 +65,7 @@ def of_rules(verb: str) -> Case:
         with broken(stage, verb, "copyrators"):
             yield None
         stage.make_rule("configmaps", name)
-        stage.user.wait_ready(stage.home, name, SECONDS)
+        stage.user.wait_ready(stage.home, name)
 
     return case
 

@@ -21,7 +21,7 @@ from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install
 from tests.e2e.operator_process import DIRECT, OperatorProcess, until
 from tests.e2e.rights.conftest import settings
-from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.e2e.rights.stage import BUNDLES
 from tests.e2e.secrecy import traces
 from tests.e2e.secrecy.hostile_registry import hostile_registry
 from tests.e2e.secrecy.quoting_webhook import quoting_webhook
@@ -77,14 +77,14 @@ class Run:
             wanted = self.user.data("secrets", self.source, name)
             return wanted == self.user.data("secrets", self.target, name)
 
-        until(is_same, f"{name} is copied", SECONDS)
+        until(is_same, f"{name} is copied")
 
     def failure(self, name: str) -> dict[str, Any]:
         def found() -> Any:
             rule = self.user.get("copyrators", self.home, name) or {}
             return (rule.get("status") or {}).get("failures")
 
-        failure: dict[str, Any] = until(found, f"the rule {name} fails", SECONDS)[0]
+        failure: dict[str, Any] = until(found, f"the rule {name} fails")[0]
         return failure
 
     # --- Bundles ---
@@ -110,7 +110,7 @@ class Run:
             ready = next((one for one in conditions if one["type"] == "Ready"), {})
             return ready["message"] if ready.get("reason") in reasons else None
 
-        return str(until(found, lambda: f"{name}: {self.status(name)}", SECONDS))
+        return str(until(found, lambda: f"{name}: {self.status(name)}"))
 
     def publish(self, repo: str, template: str) -> None:
         chart = self.folder / repo.replace("/", "-")
@@ -193,7 +193,7 @@ def test_copies_are_made_changed_healed_adopted_and_removed(run: Run):
     run.change(run.target, "plain")
     run.copied("plain")
     run.user.delete("secrets", run.source, "plain")
-    run.user.wait_gone("secrets", run.target, "plain", SECONDS)
+    run.user.wait_gone("secrets", run.target, "plain")
     assert run.sentinels.leaks("".join(run.writes.secret_bodies)), "Secrets do hold them"
 
 
@@ -210,7 +210,7 @@ def test_an_immutable_copy_cant_be_changed(run: Run):
     run.rule("fixed")
     run.copied("fixed")
     run.user.delete("secrets", run.source, "fixed")
-    run.user.wait_gone("secrets", run.target, "fixed", SECONDS)
+    run.user.wait_gone("secrets", run.target, "fixed")
     run.secret(run.target, "frozen", immutable=True)
     run.secret(run.source, "frozen")
     run.rule("frozen", onConflict="Overwrite")
@@ -255,9 +255,7 @@ def test_templates_read_secrets_and_fail_on_broken_ones(run: Run):
     names = [f"composed-{name}" for name in (*texts, "label") if name != "works"]
     assert {run.failure(name)["reason"] for name in names} == {"TemplateError"}
     until(
-        lambda: run.user.data("secrets", run.target, "composed-works"),
-        "the one that works is made",
-        SECONDS,
+        lambda: run.user.data("secrets", run.target, "composed-works"), "the one that works is made"
     )
 
 
@@ -282,7 +280,7 @@ def test_admission_quotes_the_value_in_its_refusal(run: Run):
         }
         run.user.api.create(hooks, {"metadata": {"name": run.refusing}, "webhooks": [hook]})
         try:
-            until(lambda: refuses(run), "the webhook is asked", SECONDS)
+            until(lambda: refuses(run), "the webhook is asked")
             run.secret(run.source, "denied")
             run.rule("denied", run.refusing)
             failure = run.failure("denied")

@@ -146,7 +146,7 @@ def record(cluster: Cluster, log: Path) -> list[dict[str, Any]]:
             ("bundles", APPS, "hello"),
         ):
             path = f"{PATHS[plural].format(namespace)}/{name}"
-            until(lambda path=path: is_ready(api.get(path)), lambda: operator.log, 90)
+            until(lambda path=path: is_ready(api.get(path)), lambda: operator.log)
         assert operator.stop() == 0
     return [
         {"plural": plural, "object": item}

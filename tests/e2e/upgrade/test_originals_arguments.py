@@ -101,7 +101,7 @@ def test_an_originals_arguments_start_the_operator(
         kubeconfig, tmp_path / "log", command=command, settings=settings
     ) as process:
         process.wait_ready()
-        until(lambda: rules.copies().get("main-rule") == "first", lambda: process.log, 60)
+        until(lambda: rules.copies().get("main-rule") == "first", lambda: process.log)
         assert process.stop() == 0
 
 
@@ -112,7 +112,7 @@ def test_without_any_argument_in_a_pod_it_is_the_operator(rules, kubeconfig, hom
         kubeconfig, tmp_path / "log", command=PROGRAM, settings=settings
     ) as process:
         process.wait_ready()
-        until(lambda: rules.copies().get("any") == "first", lambda: process.log, 60)
+        until(lambda: rules.copies().get("any") == "first", lambda: process.log)
         assert process.stop() == 0
 
 
@@ -134,13 +134,13 @@ def test_a_rule_name_leaves_every_other_rule_alone(rules, kubeconfig, home, tmp_
         kubeconfig, tmp_path / "log", command=command, settings=settings
     ) as process:
         process.wait_ready()
-        until(lambda: rules.copies().get("main-rule") == "first", lambda: process.log, 60)
+        until(lambda: rules.copies().get("main-rule") == "first", lambda: process.log)
         assert rules.rule("main-rule")["metadata"]["finalizers"] == [names.FINALIZER_RULE]
         rules.add("meanwhile")
         for name in ("before", "meanwhile", "main-rule"):
             rules.edit(name, "second")
         # The named rule's edit comes last: when it is copied, the others' have been seen.
-        until(lambda: rules.copies().get("main-rule") == "second", lambda: process.log, 60)
+        until(lambda: rules.copies().get("main-rule") == "second", lambda: process.log)
         for name in ("before", "meanwhile"):
             assert "finalizers" not in rules.rule(name)["metadata"]
             assert "status" not in rules.rule(name)

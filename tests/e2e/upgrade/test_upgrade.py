@@ -33,7 +33,6 @@ def left_behind(request, cluster: Cluster, api: Api) -> Iterator[Path]:
     until(
         lambda: not [n for n in api.get("/api/v1/namespaces")["items"] if is_of_this_test(n)],
         "the namespaces are gone",
-        90,
     )
 
 
@@ -61,7 +60,7 @@ def wait_polled(cluster: Cluster, operator: OperatorProcess, times: int) -> None
         found = [line for line in lines if line.startswith("copyrator_polls_total{")]
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
-    until(lambda: polls() >= times, lambda: f"{times} polls\n{operator.log}", 60)
+    until(lambda: polls() >= times, lambda: f"{times} polls\n{operator.log}")
 
 
 def test_an_upgrade_writes_nothing_and_deploys_nothing(left_behind, cluster, tmp_path) -> None:
@@ -85,8 +84,8 @@ def test_after_an_upgrade_both_jobs_go_on(left_behind, cluster, api, tmp_path) -
             copy = f"{PATHS['secrets'].format(target)}/registry-login"
             until(lambda path=copy: api.get(path)["data"] == {"password": "bmV3"}, copy)
         release = f"{PATHS['configmaps'].format(APPS)}/hello"
-        until(lambda: api.get(release)["data"]["greeting"] == "Ahoj", lambda: operator.log, 90)
-        until(lambda: len(api.get(BUNDLE)["status"]["history"]) == 2, lambda: operator.log, 90)
+        until(lambda: api.get(release)["data"]["greeting"] == "Ahoj", lambda: operator.log)
+        until(lambda: len(api.get(BUNDLE)["status"]["history"]) == 2, lambda: operator.log)
         assert operator.stop() == 0
 
 

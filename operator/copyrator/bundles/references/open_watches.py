@@ -110,16 +110,17 @@ class OpenWatches:
     def count(self) -> Counter[str]:
         """The number of objects by the scope that covers them: name, namespace, all, poll."""
         found = Counter(name=0, namespace=0, all=0, poll=0)
+        watched = {scope for scope, opened in self.opened.items() if opened.registration}
         for resource, wanted in self.wanted.items():
             names = wanted.by_namespace
-            if Scope(resource) in self.opened:
+            if Scope(resource) in watched:
                 found["all"] += len(wanted)
                 continue
-            wide = {ns for ns in names if Scope(resource, ns) in self.opened}
+            wide = {ns for ns in names if Scope(resource, ns) in watched}
             by_namespace = sum(len(names[ns]) for ns in wide)
             by_name = sum(
                 scope.resource == resource and bool(scope.name) and scope.namespace not in wide
-                for scope in self.opened
+                for scope in watched
             )
             found["namespace"] += by_namespace
             found["name"] += by_name

@@ -109,7 +109,7 @@ class Planned:
         pod["containers"][0]["command"] = list(command or plan_command(NONCE, ()))
         self.team.api.create(self.team.path("jobs"), job)
 
-        until(lambda: self.condition_of(name), lambda: f"the Job {name} ends", 60)
+        until(lambda: self.condition_of(name), lambda: f"the Job {name} ends")
 
     def condition_of(self, job: str) -> str:
         """Complete or Failed; empty while it runs."""
@@ -161,7 +161,7 @@ class Planned:
         """Act as the operator once the Bundle's annotations are as wanted."""
 
         def work() -> None:
-            until(lambda: wanted(self.annotations), "the annotations are set", 60)
+            until(lambda: wanted(self.annotations), "the annotations are set")
             act()
 
         thread = threading.Thread(target=work)

@@ -58,8 +58,8 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     assert stage.types(f"history bundle {shop}").count("admin") == 1
 
     release(stage, "shop", "1.1.0")
-    until(lambda: status(stage, "shop").get("plan", {}).get("version") == "1.1.0", "planned", 60)
-    until(lambda: status(stage, "shop")["plan"]["outcome"] == "Planned", "planned", 60)
+    until(lambda: status(stage, "shop").get("plan", {}).get("version") == "1.1.0", "planned")
+    until(lambda: status(stage, "shop")["plan"]["outcome"] == "Planned", "planned")
     stage.types(f"reject bundle {shop} --yes")
     said = stage.types(f"why {shop}")
     assert "approval: refused, PlanRejected: plan " in plainly(said)
@@ -70,7 +70,7 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     after = status(stage, "shop")["plan"]
     assert (after["number"], after["id"]) == (before["number"] + 1, before["id"])
     stage.types(f"approve bundle {shop} --yes")
-    until(lambda: status(stage, "shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed", 60)
+    until(lambda: status(stage, "shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed")
 
 
 def test_a_plan_of_a_bundle_without_approval_is_only_shown(stage: Stage) -> None:
@@ -80,7 +80,7 @@ def test_a_plan_of_a_bundle_without_approval_is_only_shown(stage: Stage) -> None
     assert "No changes planned for release" in said
     stage.types(f"suspend bundle {free}")
     release(stage, "free", "1.1.0")
-    until(lambda: status(stage, "free")["available"]["version"] == "1.1.0", "1.1.0 is seen", 60)
+    until(lambda: status(stage, "free")["available"]["version"] == "1.1.0", "1.1.0 is seen")
     said = plainly(stage.types(f"plan bundle {free} --refresh", code=2))
     assert "update ConfigMap - free\n" in said
     assert status(stage, "free")["deploy"]["version"] == "1.0.0"
