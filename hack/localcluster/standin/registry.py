@@ -155,14 +155,15 @@ class _Client:
         self._host = host
         self._schemes = schemes or (("https", "http") if access.insecure else ("https",))
         self._credentials = credentials
-        tls = ssl.create_default_context()
-        if access.insecure or access.skip_tls_verify:
-            tls.check_hostname = False
-            tls.verify_mode = ssl.CERT_NONE
         proxies: dict[str, str] | None = {} if is_loopback(host) else None
-        self._open = urllib.request.build_opener(
-            urllib.request.HTTPSHandler(context=tls), urllib.request.ProxyHandler(proxies)
-        ).open
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(proxies)]
+        if "https" in self._schemes:  # reading the system's authorities takes 50 ms
+            tls = ssl.create_default_context()
+            if access.insecure or access.skip_tls_verify:
+                tls.check_hostname = False
+                tls.verify_mode = ssl.CERT_NONE
+            handlers.append(urllib.request.HTTPSHandler(context=tls))
+        self._open = urllib.request.build_opener(*handlers).open
 
     def read(self, path: str, name: str, accept: str = "*/*") -> bytes:
         """Read a manifest or a blob.
