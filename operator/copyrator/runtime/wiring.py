@@ -96,7 +96,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     queue: WorkQueue[Key] = WorkQueue(
         group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS
     )
-    scheduler: DueScheduler[Key] = DueScheduler(queue.add)
+    scheduler: DueScheduler[Key] = DueScheduler(queue.add, wall=time.time)
     oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
     bundles = BundleCache()
     copying = CopyController(

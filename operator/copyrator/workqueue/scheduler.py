@@ -21,16 +21,31 @@ K = TypeVar("K", bound=Hashable)
 GRAIN = 0.25
 """Seconds: dates are rounded up to multiples of it, so those of a second fire in four groups. A
 wake-up for each one costs as much processor time as the poll that is due."""
+COMPARE_SECONDS = 5.0
+"""Seconds between two comparisons of the wall clock with the monotonic one."""
+SLEW = 1.0
+"""Seconds by which the wall clock may get ahead between two comparisons without having been set."""
 
 
 class DueScheduler(Generic[K]):
-    """One date for each key, on the injected monotonic clock (seconds)."""
+    """One date for each key, on the injected monotonic clock (seconds).
+
+    With a wall clock, dates are brought forward when that is set forward: what is due at a time of
+    day isn't late then. Nothing is done when it is set back: who is called back too early sets the
+    date again.
+    """
 
     def __init__(
-        self, callback: Callable[[K], None], *, clock: Callable[[], float] = time.monotonic
+        self,
+        callback: Callable[[K], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         self._callback = callback
         self._clock = clock
+        self._wall = wall or clock
+        self._offset = self._wall() - clock()
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []  # an entry that isn't in _due is void
         self._serial = 0
@@ -82,15 +97,26 @@ class DueScheduler(Generic[K]):
     async def run(self) -> None:
         """Fire until cancelled."""
         while True:
+            self._follow_wall_clock()
             self.fire_due()
             self._changed.clear()
             due = self.next_due()
             wait = None if due is None else math.ceil(due / GRAIN) * GRAIN - self._clock()
+            if wait is not None and self._wall is not self._clock:
+                wait = min(wait, COMPARE_SECONDS)
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _follow_wall_clock(self) -> None:
+        before, self._offset = self._offset, self._wall() - self._clock()
+        step = self._offset - before
+        if step > SLEW:
+            log.info("The wall clock was set forward by %.0f s; bringing due dates forward", step)
+            self._due = {key: due - step for key, due in self._due.items()}
+            self._rebuild()
 
     def _rebuild(self) -> None:
         """Drop void entries: a key that is moved repeatedly must not fill the heap."""

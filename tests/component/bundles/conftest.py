@@ -59,7 +59,7 @@ class Operator:
         self.queue: WorkQueue[Any] = WorkQueue(
             group=lambda key: key.namespace, each=2, together=4, clock=self.monotonic
         )
-        self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add, clock=self.monotonic)
+        self.scheduler: DueScheduler[Any] = self.make_scheduler()
         self.metrics = Metrics()
         self.oci = self.make_registry_client(registry_seconds)
         self.bundles = BundleCache()
@@ -92,6 +92,9 @@ class Operator:
 
     def make_registry_client(self, seconds: float) -> RegistryClient:
         return registry_client(seconds, metrics=self.metrics)
+
+    def make_scheduler(self) -> DueScheduler[Any]:
+        return DueScheduler(self.queue.add, clock=self.monotonic)
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead

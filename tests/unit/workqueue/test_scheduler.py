@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.workqueue.scheduler import GRAIN, DueScheduler
+from copyrator.workqueue.scheduler import COMPARE_SECONDS, GRAIN, SLEW, DueScheduler
 
 
 class Clock:
@@ -125,3 +125,25 @@ def test_dates_close_together_are_met_together_and_a_past_one_at_once() -> None:
         *((key, 10 + GRAIN) for key in "abc"),
         ("d", 10 + 2 * GRAIN),
     ]
+
+
+@pytest.mark.parametrize(
+    ("step", "at"), [(3600.0, 100.0), (450.0, 550.0), (SLEW, 1000.0), (-90.0, 1000.0)]
+)
+def test_a_wall_clock_that_is_set_forward_brings_dates_forward(step: float, at: float) -> None:
+    async def run(loop: SimulatedLoop) -> list[float]:
+        fired: list[float] = []
+        ahead = 0.0
+        scheduler: DueScheduler[str] = DueScheduler(
+            lambda _: fired.append(loop.now), clock=loop.time, wall=lambda: 5e8 + loop.now + ahead
+        )
+        running = asyncio.ensure_future(scheduler.run())
+        scheduler.set("a", 1000.0)
+        await asyncio.sleep(100)
+        ahead = step
+        await asyncio.sleep(2000)
+        running.cancel()
+        return fired
+
+    (fired,) = simulate(run)
+    assert at <= fired <= at + COMPARE_SECONDS
