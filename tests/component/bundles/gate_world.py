@@ -9,114 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from tests.component.bundles.fake_cluster import RUNNING, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.freezing import CONFIG
-from tests.component.bundles.simulated import (
-    Clock,
-    SimulatedCluster,
-    SimulatedOperator,
-    SimulatedRegistry,
+from tests.component.bundles.gate_account import (
+    AGE,
+    BEGINS,
+    HOME,
+    INTERVAL,
+    KEYS,
+    LATE,
+    SOAK,
+    STAGE,
+    STARTS,
+    TAKES,
+    WINDOWS,
+    Account,
+    Flag,
+    Standing,
 )
+from tests.component.bundles.gate_signatures import VERIFY, SignedRegistry, Signers
+from tests.component.bundles.gate_verdict import objections
+from tests.component.bundles.simulated import Clock, SimulatedCluster, SimulatedOperator
 
 from copyrator.api import names
 from copyrator.api.times import format_time
 from copyrator.oci.notifications import Push
-
-HOME, STAGE = "team", "stage"
-SOAK, AGE, INTERVAL = 60, 40, 240
-STARTS, TAKES = 1, 5
-"""Seconds until a Job's pod has started, and until it has ended after that."""
-RACE = 1.0
-"""Seconds within which what changes while a Job is being made may have been seen or not."""
-ROUNDED = timedelta(seconds=1)
-"""A status has whole seconds."""
-LATE = timedelta(seconds=2)
-"""After what a message said."""
-BEGINS = 4.0
-"""Seconds until a new operator has looked at everything."""
-OPEN, EVERY = 4, 10
-"""Of each ten minutes the first four are open."""
-WINDOWS = [
-    {"from": f"{i // 60:02}:{i % 60:02}", "to": f"{(i + OPEN) // 60:02}:{(i + OPEN) % 60:02}"}
-    for i in range(0, 200, EVERY)
-]
-KEYS = {"staging": STAGE, "production": HOME, "shop": HOME}
-
-
-class Flag:
-    """Whether something holds, and until when it did."""
-
-    def __init__(self, value: bool = False) -> None:
-        self.value = value
-        self.changed_at = float("-inf")
-
-    def set(self, value: bool) -> None:
-        if value != self.value:
-            self.value, self.changed_at = value, asyncio.get_running_loop().time()
-
-    def may_be(self, value: bool) -> bool:
-        """Whether it has this value, or had it just now."""
-        recent = asyncio.get_running_loop().time() - self.changed_at <= RACE
-        return self.value is value or recent
-
-
-@dataclass
-class Account:
-    """What is known of one Bundle without its status."""
-
-    deployed: str | None = None
-    """The digest."""
-    last: tuple[str, str] | None = None
-    """Digest and generation of the last attempt."""
-    outcome: str = ""
-    """Of the last attempt: succeeded, failed, interrupted; empty while it runs."""
-    approved: set[tuple[str, str]] = field(default_factory=set)
-    """Digests whose plans a user approved, with all else that their Job gets: here ``env``."""
-    specs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By generation."""
-    skipped: dict[str, Flag] = field(default_factory=dict)
-    """Digests that a user has ever named as skipped."""
-    paused: Flag = field(default_factory=Flag)
-
-
-class Standing:
-    """How long each digest was deployed in staging without a break, an operator looking."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.forget()
-
-    def forget(self) -> None:
-        self.digest: str | None = None
-        """What stands there now."""
-        self.since = 0.0
-        self.longest: dict[str, float] = {}
-        self.order: list[str] = []
-
-    def begins(self, digest: str) -> None:
-        self.digest, self.since = digest, self._world.looked()
-        if digest in self.order:
-            self.order.remove(digest)
-        self.order.append(digest)
-
-    def ends(self, *, withdrawn: str | None = None) -> None:
-        """The stretch ends; the evidence of ``withdrawn`` doesn't count any more."""
-        if self.digest is not None:
-            self.longest[self.digest] = self.of(self.digest)
-        self.digest = None
-        if withdrawn is not None:
-            self.longest.pop(withdrawn, None)
-
-    def of(self, digest: str) -> float:
-        """The longest stretch, in seconds."""
-        now = self._world.looked() - self.since if digest == self.digest else 0.0
-        return max(self.longest.get(digest, 0.0), now)
 
 
 class World:
@@ -126,11 +47,12 @@ class World:
         self.loop, self.gates = loop, gates
         self.clock = Clock(loop)
         self.cluster = SimulatedCluster(self.clock.wall)
-        self.registry = SimulatedRegistry(self.clock.wall)
+        self.registry = SignedRegistry(self.clock.wall)
         self.werfs = {name: Werf(self.cluster) for name in KEYS}
         self.cluster.ends = None
         self.cluster.made, self.cluster.ended = self.made, self.given_up
         self.cluster.written = self.written
+        self.signers = Signers(self.cluster, self.registry)
         self.accounts = {name: Account() for name in KEYS}
         self.standing = Standing(self)
         self.versions: dict[str, tuple[int, int]] = {}
@@ -192,6 +114,7 @@ class World:
             account = {"metadata": {"name": "werf", "namespace": namespace}}
             self.cluster.write(path_of("serviceaccounts", "werf", namespace), account)
         self.push((0, 0))
+        self.signers.trust("A")
         self.create_staging()
         source = {"namespace": STAGE, "name": "staging"}
         self.create("production", promoteFrom={"bundles": [source], "soak": f"{SOAK}s"})
@@ -199,6 +122,7 @@ class World:
         await self.start()
 
     async def start(self) -> None:
+        self.signers.forget()
         if self.down_since is not None:
             self.down += self.loop.time() - self.down_since
             self.down_since = None
@@ -226,6 +150,7 @@ class World:
         if name != "staging":
             spec |= {"minAge": f"{AGE}s"} if "age" in self.gates else {}
             spec |= {"windows": WINDOWS} if "windows" in self.gates else {}
+            spec |= {"verify": VERIFY} if "signature" in self.gates else {}
         if name == "production" and "approval" in self.gates:
             spec["approval"] = {"mode": "Always", "expires": "1h"}
         spec = {
@@ -262,13 +187,31 @@ class World:
             found |= {} if value is None else {named: value}
         self.write(name, body)
 
-    def push(self, version: tuple[int, int]) -> None:
-        """A version's tag; pushed again it names another digest."""
+    def push(self, version: tuple[int, int], key: str = "A") -> None:
+        """A version's tag, signed with a key; pushed again it names another digest."""
         self.serial += 1
         tag = f"1.{version[0]}.{version[1]}"
-        self.versions[self.registry.put(tag, f"{tag} {self.serial}")] = version
+        digest = self.registry.put(tag, f"{tag} {self.serial}")
+        self.versions[digest] = version
+        if key:
+            self.signers.sign(digest, key)
+        self.notify()
+
+    def notify(self) -> None:
+        """The registry's webhook."""
         if self.operator is not None:
             self.operator.controller.pushed([Push("app")])
+
+    def sign(self, version: int, key: str) -> None:
+        """What a version's tag names now; without a key its signatures are deleted."""
+        if digest := self.registry.tags_now.get(f"1.{version}.0"):
+            if key:
+                self.signers.sign(digest, key)
+            else:
+                self.signers.unsign(digest)
+
+    def hide_signatures(self, on: bool) -> None:
+        self.registry.hides = on
 
     def ask(self, name: str, how: str) -> None:
         self.serial += 1
@@ -372,7 +315,7 @@ class World:
             attempted = self.bundle(name)["status"]["attempted"]
             generation = str(attempted["generation"])
             self.jobs[path] = name, metadata["annotations"][names.ANN_DIGEST], generation
-            self.wrong += [f"{metadata['name']}: {text}" for text in self.objections(path)]
+            self.wrong += [f"{metadata['name']}: {text}" for text in objections(self, path)]
             self.attempt_begins(path)
         self.loop.call_later(STARTS, self.job_starts, path)
         self.loop.call_later(STARTS + TAKES, self.job_ends, path)
@@ -482,59 +425,6 @@ class World:
             ]
             self.ready.set(ready == ["True"] and known and "deletionTimestamp" not in metadata)
 
-    # --- the account's verdict -------------------------------------------------------------------
-
-    def objections(self, path: str) -> Iterator[str]:
-        """Why this Job must not be made now."""
-        name, digest, generation = self.jobs[path]
-        account = self.accounts[name]
-        attempted = self.bundle(name)["status"]["attempted"]
-        spec, asked = account.specs[generation], attempted.get("request", "")
-        is_forced, is_deployed = "forceAt" in asked, digest == account.deployed
-        is_retry = account.last == (digest, generation) and not asked and account.outcome != ""
-        is_retry = is_retry and account.outcome != "succeeded" and not is_deployed
-        is_interrupted = is_retry and account.outcome == "interrupted"
-        is_new = not (is_deployed or is_retry or is_forced)
-        if account.paused.value and not account.paused.may_be(False):
-            yield "it is suspended or gone"
-        if digest in account.skipped and not account.skipped[digest].may_be(False):
-            yield "the digest is skipped"
-        if is_new:
-            yield from self.version_objections(name, digest, spec)
-        awaits = "dependsOn" in spec and (is_new or (asked and not is_forced))
-        if awaits and not self.ready.may_be(True):
-            yield "staging isn't Ready"
-        if any(self.is_frozen(where) for where in ("", KEYS[name])):
-            yield "it is frozen"
-        if "windows" in spec and not (is_forced or is_interrupted) and not self.is_open():
-            yield f"no window is open at {self.clock.wall()}"
-        if "approval" in spec and (digest, str(spec.get("env"))) not in account.approved:
-            yield "nobody approved it"
-
-    def version_objections(self, name: str, digest: str, spec: dict[str, Any]) -> Iterator[str]:
-        if "minAge" in spec and self.accounts[name].deployed is not None:
-            seen = self.registry.first_asked[digest]
-            if self.clock.wall() + ROUNDED < seen + timedelta(seconds=AGE):
-                yield f"it is too young: seen at {seen}, now it is {self.clock.wall()}"
-        if "promoteFrom" not in spec:
-            return
-        if not self.consents.may_be(True):
-            yield "staging doesn't allow it"
-        if (soaked := self.standing.of(digest)) < SOAK - RACE:
-            yield f"it was deployed in staging for {soaked} s only"
-        if self.accounts["staging"].deployed == digest and not self.held.may_be(False):
-            yield "staging is held"
-
-    def is_frozen(self, where: str) -> bool:
-        until = self.until.get(where)
-        if until is not None and until <= self.clock.wall():
-            return False
-        return not self.freezes[where].may_be(False)
-
-    def is_open(self) -> bool:
-        now = self.clock.wall()
-        return now.minute % EVERY < OPEN and now.hour * 60 + now.minute < 200
-
     # --- the end ---------------------------------------------------------------------------------
 
     async def comes_to_rest(self) -> None:
@@ -548,6 +438,10 @@ class World:
         self.lift()
         self.fails.clear()
         newest = self.registry.tags_now[max(self.registry.tags_now, key=version_of)]
+        self.signers.trust("A")
+        self.signers.set_policy(None)
+        self.signers.sign(newest, "A")
+        self.hide_signatures(False)
         back = sum(-one for one in self.set_by if one < 0)
         for _ in range(40 + back // 60):
             plan = (self.bundle("production").get("status") or {}).get("plan") or {}

@@ -16,17 +16,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.component.bundles.gate_world import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE, World
+from tests.component.bundles.gate_account import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE
+from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates import (
     PASSED,
     age,
     approval,
     depends_on,
     promotion,
+    signature,
     skip_digests,
     windows,
 )
@@ -37,14 +40,13 @@ Step = tuple[Any, ...]
 
 PROMOTED = ("production", "shop")
 WAITS = [0, 1, 7, 30, AGE, SOAK + 1, SOAK + 1, INTERVAL]
-STEPS: st.SearchStrategy[Step] = st.one_of(
+COMMON: list[st.SearchStrategy[Step]] = [
     st.tuples(st.just("push"), st.tuples(st.integers(0, 2), st.just(0)), st.sampled_from(WAITS)),
     st.tuples(st.just("wait"), st.sampled_from(WAITS)),
     st.tuples(st.just("freeze"), st.sampled_from([HOME, STAGE, ""]), st.sampled_from([None, 30])),
     st.tuples(st.just("thaw"), st.sampled_from([HOME, STAGE, ""])),
     st.tuples(st.just("hold"), st.booleans()),
     st.tuples(st.just("consent"), st.booleans()),
-    st.tuples(st.just("decide"), st.sampled_from(["approved-plan"] * 3 + ["rejected-plan"])),
     st.tuples(
         st.just("ask"), st.sampled_from(sorted(KEYS)), st.sampled_from(["requestedAt", "forceAt"])
     ),
@@ -58,8 +60,37 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("recreate")),
     st.tuples(st.just("clock"), st.sampled_from([-900, -90, 90, 900])),
     st.tuples(st.just("restart"), st.sampled_from([0, 30, SOAK]), st.booleans()),
-)
-GATES = st.frozensets(st.sampled_from(["age", "windows", "approval"]))
+]
+OF_GATE: dict[str, list[st.SearchStrategy[Step]]] = {
+    "age": [],
+    "windows": [],
+    "approval": [
+        st.tuples(st.just("decide"), st.sampled_from(["approved-plan"] * 3 + ["rejected-plan"])),
+    ],
+    "signature": [
+        st.tuples(
+            st.just("push_signed"),
+            st.integers(0, 2),
+            st.sampled_from(["", "B"]),
+            st.sampled_from(WAITS),
+        ),
+        st.tuples(st.just("sign"), st.integers(0, 2), st.sampled_from(["A", "A", "B", ""])),
+        st.tuples(st.just("sign"), st.integers(0, 2), st.sampled_from(["A", "A", "B", ""])),
+        st.tuples(st.just("notify")),
+        st.tuples(st.just("trust"), st.sampled_from(["A", "B", "AB", ""])),
+        st.tuples(st.just("policy"), st.sampled_from([None, "A", "B", ""])),
+        st.tuples(st.just("hide_signatures"), st.booleans()),
+    ],
+}
+"""What happens only where there is such a gate."""
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[frozenset[str], list[Step]]:
+    """Gates, and events that concern them."""
+    gates = draw(st.frozensets(st.sampled_from(sorted(OF_GATE))))
+    more = [one for gate in sorted(gates) for one in OF_GATE[gate]]
+    return gates, draw(st.lists(st.one_of(*COMMON, *more), min_size=3, max_size=14))
 
 
 async def take(world: World, step: Step) -> None:
@@ -70,6 +101,13 @@ async def take(world: World, step: Step) -> None:
             await world.wait(seconds)
         case ("wait", seconds):
             await world.wait(seconds)
+        case ("push_signed", version, key, seconds):
+            world.push((version, 0), key)
+            await world.wait(seconds)
+        case ("trust", keys):
+            world.signers.trust(keys)
+        case ("policy", keys):
+            world.signers.set_policy(keys)
         case ("freeze", where, seconds):
             world.freeze(where, seconds)
         case ("fail", name):
@@ -114,9 +152,9 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
 
 
 @settings(max_examples=3000 if LONG else 35, deadline=None)
-@given(GATES, st.lists(STEPS, min_size=3, max_size=14))
-def test_no_job_is_made_whose_gates_do_not_pass(gates: frozenset[str], steps: list[Step]) -> None:
-    world = happens(gates, steps)
+@given(stories())
+def test_no_job_is_made_whose_gates_do_not_pass(story: tuple[frozenset[str], list[Step]]) -> None:
+    world = happens(*story)
     assert not world.wrong
     assert len(world.jobs) >= len(KEYS)
 
@@ -155,6 +193,23 @@ def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Freezes, "of", lambda *_: ())
     steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
+
+
+def test_a_signature_that_is_not_looked_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gates, steps = frozenset({"signature"}), [("push_signed", 1, "B", SOAK + 10)]
+    assert happens(gates, steps).wrong == []
+    monkeypatch.setattr(signature, "_judge", lambda *_: PASSED)
+    assert any("has no trusted signature" in one for one in happens(gates, steps).wrong)
+
+
+def test_a_verdict_that_is_kept_for_other_signers_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gates = frozenset({"signature"})
+    steps: list[Step] = [("freeze", HOME, None), ("wait", SOAK), ("trust", "B"), ("thaw", HOME)]
+    assert happens(gates, [*steps, ("wait", 30)]).wrong == []
+    monkeypatch.setattr(trust, "hash_of", lambda *_: "always the same")
+    assert any("has no trusted signature" in one for one in happens(gates, steps).wrong)
 
 
 def test_a_wait_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
