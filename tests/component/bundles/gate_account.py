@@ -20,6 +20,8 @@ ROUNDED = timedelta(seconds=1)
 """A status has whole seconds."""
 LATE = timedelta(seconds=2)
 """After what a message said."""
+SURE = 5.0
+"""Seconds after which the operator has acted on what changed."""
 BEGINS = 4.0
 """Seconds until a new operator has looked at everything."""
 OPEN, EVERY = 4, 10
@@ -47,6 +49,11 @@ class Flag:
         recent = asyncio.get_running_loop().time() - self.changed_at <= RACE
         return self.value is value or recent
 
+    def is_surely(self, value: bool) -> bool:
+        """Whether it has had this value for SURE seconds."""
+        sure = asyncio.get_running_loop().time() - self.changed_at > SURE
+        return self.value is value and sure
+
 
 @dataclass
 class Account:
@@ -58,6 +65,8 @@ class Account:
     """Digest and generation of the last attempt."""
     outcome: str = ""
     """Of the last attempt: succeeded, failed, interrupted; empty while it runs."""
+    corrects: bool = False
+    """The last attempt corrects drift."""
     approved: set[tuple[str, str]] = field(default_factory=set)
     """Digests whose plans a user approved, with all else that their Job gets: here ``env``."""
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -80,6 +89,8 @@ class Standing:
         self.since = 0.0
         self.longest: dict[str, float] = {}
         self.order: list[str] = []
+        self._withdrawn: dict[str, tuple[float, float]] = {}
+        """Evidence that the operator may still count, and until when it looks."""
 
     def begins(self, digest: str) -> None:
         self.digest, self.since = digest, self._world.looked()
@@ -92,10 +103,13 @@ class Standing:
         if self.digest is not None:
             self.longest[self.digest] = self.of(self.digest)
         self.digest = None
-        if withdrawn is not None:
-            self.longest.pop(withdrawn, None)
+        if withdrawn is not None and (longest := self.longest.pop(withdrawn, None)):
+            notices = RACE if self._world.operator else BEGINS
+            self._withdrawn[withdrawn] = longest, self._world.looked() + notices
 
     def of(self, digest: str) -> float:
         """The longest stretch, in seconds."""
-        now = self._world.looked() - self.since if digest == self.digest else 0.0
-        return max(self.longest.get(digest, 0.0), now)
+        looked = self._world.looked()
+        now = looked - self.since if digest == self.digest else 0.0
+        withdrawn, until = self._withdrawn.get(digest, (0.0, 0.0))
+        return max(self.longest.get(digest, 0.0), now, withdrawn if looked <= until else 0.0)

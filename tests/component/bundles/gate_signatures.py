@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from tests.component.bundles.fake_cluster import path_of
-from tests.component.bundles.gate_account import HOME, RACE
+from tests.component.bundles.gate_account import HOME, RACE, SURE
 from tests.component.bundles.simulated import SimulatedCluster, SimulatedRegistry
 from tests.signature_layout import IMAGE_TYPE, digest_of, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
@@ -134,6 +134,13 @@ class Signers:
             found = sorted(self._registry.signed[digest])
             shown = [sorted(one) for one in allowed[0]]
             yield f"{digest[:15]} has no trusted signature: by {found}, required are {shown}"
+
+    def is_surely_trusted(self, spec: dict[str, Any], digest: str) -> bool:
+        """Whether a digest may be deployed, and nothing has changed for SURE seconds."""
+        now = asyncio.get_running_loop().time()
+        required = self._now(with_spec="verify" in spec)
+        changed = any(one[0] >= now - SURE for one in self._was)
+        return not changed and (not required or (digest, required) in self._proved)
 
     def _put(self, name: str, namespace: str, data: dict[str, str]) -> None:
         metadata = {"name": name, "namespace": namespace}

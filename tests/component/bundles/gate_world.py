@@ -25,14 +25,16 @@ from tests.component.bundles.gate_account import (
     SOAK,
     STAGE,
     STARTS,
+    SURE,
     TAKES,
     WINDOWS,
     Account,
     Flag,
     Standing,
 )
+from tests.component.bundles.gate_releases import Check, Release
 from tests.component.bundles.gate_signatures import VERIFY, SignedRegistry, Signers
-from tests.component.bundles.gate_verdict import objections
+from tests.component.bundles.gate_verdict import CORRECTIONS, corrects, objections, uncorrected
 from tests.component.bundles.simulated import Clock, SimulatedCluster, SimulatedOperator
 
 from copyrator.api import names
@@ -48,7 +50,8 @@ class World:
         self.clock = Clock(loop)
         self.cluster = SimulatedCluster(self.clock.wall)
         self.registry = SignedRegistry(self.clock.wall)
-        self.werfs = {name: Werf(self.cluster) for name in KEYS}
+        self.releases = {name: Release() for name in KEYS}
+        self.werfs = {name: Werf(self.cluster, self.releases[name].plan) for name in KEYS}
         self.cluster.ends = None
         self.cluster.made, self.cluster.ended = self.made, self.given_up
         self.cluster.written = self.written
@@ -60,12 +63,21 @@ class World:
         self.freezes = {name: Flag() for name in (HOME, STAGE, "")}
         self.until: dict[str, datetime | None] = {}
         self.held, self.consents, self.ready = Flag(), Flag(True), Flag()
+        self.modes = {name: Flag(True) for name in KEYS}
+        """Whether drift is corrected."""
+        self.is_drifted = False
+        """A check has seen that staging's release drifted."""
         self.fails: set[str] = set()
         """Bundles whose next deploy fails."""
         self.wrong: list[str] = []
         """What happened that must not."""
         self.jobs: dict[str, tuple[str, str, str]] = {}
         """Bundle, digest and generation of each deploy's Job, by its path."""
+        self.checks: dict[str, Check] = {}
+        """By the path of its Job."""
+        self.busy_until = dict.fromkeys(KEYS, 0.0)
+        self.sure_from = 0.0
+        """A moment by ``looked``: an operator has begun, or a clock was set."""
         self.down_since: float | None = None
         self.down = 0.0
         self.unsure_until = 0.0
@@ -105,6 +117,15 @@ class World:
                 if until and datetime.fromisoformat(until) + LATE < now:
                     text = f"{namespace}/{name} still waits at {now}: {gate}"
                     self.wrong.append(text)
+        self.wrong += uncorrected(self)
+
+    def is_busy(self, name: str) -> bool:
+        """Whether a Job of this Bundle runs, or has just ended."""
+        return self.loop.time() < self.busy_until[name] + SURE or any(
+            job["metadata"]["labels"].get(names.LABEL_BUNDLE) == name
+            for path in self.cluster.objects
+            if "/jobs/" in path and (job := self.alive(path))
+        )
 
     # --- the operator ----------------------------------------------------------------------------
 
@@ -131,6 +152,7 @@ class World:
         )
         self.leading = asyncio.create_task(self.clock.lead())
         self.unsure_until = max(self.unsure_until, self.loop.time() + BEGINS)
+        self.sure_from = self.looked() + BEGINS + SURE
         await self.operator.start()
 
     async def stop(self, deadline: float = 5.0) -> None:
@@ -147,6 +169,7 @@ class World:
         return self.cluster.objects.get(path_of("bundles", name, KEYS[name]), {})
 
     def create(self, name: str, **spec: Any) -> None:
+        spec |= {"drift": {"mode": "Correct", "interval": "15m"}} if "drift" in self.gates else {}
         if name != "staging":
             spec |= {"minAge": f"{AGE}s"} if "age" in self.gates else {}
             spec |= {"windows": WINDOWS} if "windows" in self.gates else {}
@@ -248,8 +271,21 @@ class World:
         there = self.accounts["staging"]
         if on:
             self.standing.ends(withdrawn=there.deployed)
-        elif there.outcome == "succeeded" and there.deployed and self.standing.digest is None:
+        else:
+            self.stand()
+
+    def stand(self) -> None:
+        """What is deployed in staging stands there from now on, if nothing prevents it."""
+        there = self.accounts["staging"]
+        if there.outcome == "succeeded" and there.deployed and self.standing.digest is None:
             self.standing.begins(there.deployed)
+            if self.is_unfit:
+                self.standing.ends(withdrawn=there.deployed)
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether nothing is promoted that is deployed in staging."""
+        return self.held.value or self.is_drifted
 
     def consent(self, on: bool) -> None:
         if self.bundle("staging"):
@@ -267,7 +303,10 @@ class World:
         if not self.bundle("staging"):
             self.accounts["staging"] = Account()
             self.standing.forget()
+            self.releases["staging"].forget()
             self.held.set(False)
+            self.is_drifted = False
+            self.modes["staging"].set(True)
             self.create_staging()
             self.consents.set(True)
 
@@ -275,6 +314,17 @@ class World:
         if self.bundle(name) and self.accounts[name].paused.value is not on:
             self.accounts[name].paused.set(on)
             self.edit(name, suspend=on)
+
+    def drift(self, name: str, how: str) -> None:
+        """Somebody changes an object of a release: once, after each deploy, or back."""
+        release = self.releases[name]
+        if release.content is not None:
+            release.changed, release.fought = how != "undone", how == "fought"
+
+    def set_mode(self, name: str, mode: str) -> None:
+        if self.bundle(name) and "drift" in self.gates:
+            self.modes[name].set(mode == "Correct")
+            self.edit(name, drift={"mode": mode, "interval": "15m"})
 
     def skip(self, name: str, version: int) -> None:
         """Never deploy what a tag names now; -1: skip nothing any more."""
@@ -303,6 +353,7 @@ class World:
         self.clock.offset += timedelta(seconds=seconds)
         if seconds > 0:
             self.unsure_until = self.loop.time() + INTERVAL + BEGINS
+        self.sure_from = self.looked() + SURE
         self.clock.seen = self.clock.seen.as_of(self.clock.wall())
 
     # --- Jobs ------------------------------------------------------------------------------------
@@ -310,8 +361,10 @@ class World:
     def made(self, job: dict[str, Any]) -> None:
         metadata = job["metadata"]
         path = path_of("jobs", metadata["name"], metadata["namespace"])
-        if metadata["labels"][names.LABEL_JOB_KIND] == "deploy":
-            name = metadata["labels"][names.LABEL_BUNDLE]
+        name, kind = metadata["labels"][names.LABEL_BUNDLE], self.kind_of(job)
+        if kind in ("plan", "drift"):
+            self.check_begins(path, job)
+        if kind == "deploy":
             attempted = self.bundle(name)["status"]["attempted"]
             generation = str(attempted["generation"])
             self.jobs[path] = name, metadata["annotations"][names.ANN_DIGEST], generation
@@ -334,15 +387,57 @@ class World:
         metadata = job["metadata"]
         name = metadata["labels"][names.LABEL_BUNDLE]
         code, message = succeed(job)
-        if metadata["labels"][names.LABEL_JOB_KIND] == "plan":
+        self.busy_until[name] = self.loop.time()
+        if self.kind_of(job) in ("plan", "drift"):
             code, message = self.werfs[name].plan(job)
-        elif metadata["labels"][names.LABEL_JOB_KIND] == "deploy":
+            if code == 0:
+                self.check_ends(path)
+        elif self.kind_of(job) == "deploy":
             self.werfs[name].ends = fail if name in self.fails else succeed
             self.fails.discard(name)
             code, message = self.werfs[name].deploy(job)
             ended = "interrupted" if '"status"' not in message else "failed"
             self.attempt_ends(job, ended if code else "succeeded")
         self.cluster.end_job(metadata["name"], code, message, metadata["namespace"])
+
+    def kind_of(self, job: dict[str, Any]) -> str:
+        return str(job["metadata"]["labels"][names.LABEL_JOB_KIND])
+
+    def check_begins(self, path: str, job: dict[str, Any]) -> None:
+        metadata = job["metadata"]
+        name, annotations = metadata["labels"][names.LABEL_BUNDLE], metadata["annotations"]
+        release = self.releases[name]
+        release.checks += 1
+        self.checks[path] = Check(
+            bundle=name,
+            uid=annotations[names.ANN_BUNDLE_UID],
+            is_asked=self.kind_of(job) == "plan",
+            content=(annotations[names.ANN_DIGEST], str(self.bundle(name)["spec"].get("env"))),
+            attempt=release.attempt,
+            number=release.checks,
+            began=self.loop.time(),
+        )
+
+    def check_ends(self, path: str) -> None:
+        check = self.checks[path]
+        body, account = self.bundle(check.bundle), self.accounts[check.bundle]
+        env = str(body.get("spec", {}).get("env"))
+        if (
+            "drift" not in self.gates
+            or body.get("metadata", {}).get("uid") != check.uid
+            or account.outcome != "succeeded"
+            or env != check.content[1]
+        ):
+            return
+        found = self.releases[check.bundle].checked(check, self.looked())
+        if found is None or check.bundle != "staging":
+            return
+        if not found:
+            self.is_drifted = False
+            self.stand()
+        elif account.paused.is_surely(False):
+            self.is_drifted = True
+            self.standing.ends(withdrawn=account.deployed)
 
     def given_up(self, job: dict[str, Any]) -> None:
         """The Job controller ends a Job whose deadline has passed, and its pod."""
@@ -380,7 +475,9 @@ class World:
     def attempt_begins(self, path: str) -> None:
         name, digest, generation = self.jobs[path]
         account = self.accounts[name]
+        account.corrects = corrects(self, path)
         account.last, account.outcome = (digest, generation), ""
+        self.releases[name].attempt_begins()
         if name != "staging":
             return
         there = account.deployed
@@ -399,21 +496,24 @@ class World:
         path = path_of("jobs", metadata["name"], metadata["namespace"])
         if path not in self.jobs:
             return
-        name, digest, _ = self.jobs[path]
+        name, digest, generation = self.jobs[path]
+        self.busy_until[name] = self.loop.time()
         account, now = self.accounts[name], self.bundle(name).get("metadata", {})
         if metadata["annotations"][names.ANN_BUNDLE_UID] != now.get("uid"):
             return  # of a Bundle that is gone
         account.outcome = outcome
         if outcome == "succeeded":
             account.deployed = digest
+            content = digest, str(account.specs[generation].get("env"))
+            release = self.releases[name]
+            release.deployed(content, self.loop.time(), corrects=account.corrects)
         if name != "staging":
             return
         if outcome == "failed":
             self.standing.ends(withdrawn=account.deployed)
         elif outcome == "succeeded":
-            self.standing.begins(digest)
-            if self.held.value:
-                self.standing.ends(withdrawn=digest)
+            self.is_drifted = False
+            self.stand()
 
     def written(self, path: str) -> None:
         if path == path_of("bundles", "staging", STAGE):
@@ -451,10 +551,19 @@ class World:
             self.decide("approved-plan")
             await self.wait(60)
             if all(one.deployed == newest for one in self.accounts.values()):
-                return
+                drifted = [name for name, one in self.releases.items() if self.must_correct(one)]
+                if not drifted:
+                    return
+                for name in drifted:
+                    self.ask(name, "plan-at")
         where = {name: one.deployed == newest for name, one in self.accounts.items()}
         status = {name: self.bundle(name).get("status") for name in KEYS}
         self.wrong.append(f"the newest version never arrived: {where}, {status}")
+
+    def must_correct(self, release: Release) -> bool:
+        """Whether a check finds drift that is corrected."""
+        is_correctable = release.ever_corrected < CORRECTIONS and "drift" in self.gates
+        return is_correctable and release.is_seen
 
     def lift(self) -> None:
         """Nothing is held, paused, skipped or pinned any more."""
@@ -466,6 +575,8 @@ class World:
             self.pause(name, False)
             self.skip(name, -1)
             self.edit(name, version="1.*")
+            self.set_mode(name, "Correct")
+            self.releases[name].fought = False
 
 
 def version_of(tag: str) -> tuple[int, ...]:

@@ -22,9 +22,11 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.policy import trust
+from copyrator.bundles.policy import soak, trust
+from copyrator.bundles.policy.drift import correction
 from copyrator.bundles.policy.gates import (
     PASSED,
+    Occasion,
     age,
     approval,
     depends_on,
@@ -39,6 +41,8 @@ Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
 
 PROMOTED = ("production", "shop")
+REGULAR = 15 * 60 + 20
+"""Seconds within which there is a check for drift."""
 WAITS = [0, 1, 7, 30, AGE, SOAK + 1, SOAK + 1, INTERVAL]
 COMMON: list[st.SearchStrategy[Step]] = [
     st.tuples(st.just("push"), st.tuples(st.integers(0, 2), st.just(0)), st.sampled_from(WAITS)),
@@ -81,6 +85,22 @@ OF_GATE: dict[str, list[st.SearchStrategy[Step]]] = {
         st.tuples(st.just("policy"), st.sampled_from([None, "A", "B", ""])),
         st.tuples(st.just("hide_signatures"), st.booleans()),
     ],
+    "drift": [
+        st.tuples(
+            st.just("drift"),
+            st.sampled_from(sorted(KEYS)),
+            st.sampled_from(["once", "once", "fought", "undone"]),
+        ),
+        st.tuples(st.just("ask"), st.sampled_from(sorted(KEYS)), st.just("plan-at")),
+        st.tuples(st.just("check"), st.sampled_from(sorted(KEYS)), st.sampled_from([5, 20])),
+        st.tuples(st.just("check"), st.sampled_from(sorted(KEYS)), st.sampled_from([5, 20])),
+        st.tuples(st.just("wait"), st.just(REGULAR)),
+        st.tuples(
+            st.just("set_mode"),
+            st.sampled_from(sorted(KEYS)),
+            st.sampled_from(["Detect", "Correct"]),
+        ),
+    ],
 }
 """What happens only where there is such a gate."""
 
@@ -103,6 +123,10 @@ async def take(world: World, step: Step) -> None:
             await world.wait(seconds)
         case ("push_signed", version, key, seconds):
             world.push((version, 0), key)
+            await world.wait(seconds)
+        case ("check", name, seconds):
+            world.drift(name, "once")
+            world.ask(name, "plan-at")
             await world.wait(seconds)
         case ("trust", keys):
             world.signers.trust(keys)
@@ -143,7 +167,8 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
             await world.begin()
             for step in steps:
                 await take(world, step)
-            await world.comes_to_rest()
+            if not world.wrong:
+                await world.comes_to_rest()
         finally:
             await world.stop()
         return world
@@ -195,21 +220,67 @@ def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch)
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
 
 
-def test_a_signature_that_is_not_looked_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gates, steps = frozenset({"signature"}), [("push_signed", 1, "B", SOAK + 10)]
-    assert happens(gates, steps).wrong == []
-    monkeypatch.setattr(signature, "_judge", lambda *_: PASSED)
-    assert any("has no trusted signature" in one for one in happens(gates, steps).wrong)
+DRIFTS: list[Step] = [("check", "production", 20), ("wait", 30)]
+FOUGHT: list[Step] = [("drift", "production", "fought"), ("ask", "production", "plan-at")]
+IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging", 20)]
+FAULTS: dict[str, tuple[str, ModuleType, str, Any, list[Step], str]] = {
+    "signatures that aren't looked for": (
+        "signature",
+        signature,
+        "_judge",
+        lambda *_: PASSED,
+        [("push_signed", 1, "B", SOAK + 10)],
+        "has no trusted signature",
+    ),
+    "a verdict that is kept for other signers": (
+        "signature",
+        trust,
+        "hash_of",
+        lambda *_: "always the same",
+        [("freeze", HOME, None), ("wait", SOAK), ("trust", "B"), ("thaw", HOME), ("wait", 30)],
+        "has no trusted signature",
+    ),
+    "drift that isn't corrected": (
+        "drift",
+        correction,
+        "is_due",
+        lambda *_: False,
+        [("wait", 100), *DRIFTS],
+        "the drift of production isn't corrected",
+    ),
+    "drift that is corrected for ever": (
+        "drift",
+        correction,
+        "is_recurring",
+        lambda *_: False,
+        [("wait", 100), *FOUGHT, ("wait", 90)],
+        "it drifts again and again",
+    ),
+    "a correction outside windows": (
+        "drift windows",
+        windows,
+        "GATE",
+        replace(windows.GATE, occasions=windows.GATE.occasions - {Occasion.CORRECTION}),
+        [("wait", 250), *DRIFTS],
+        "no window is open",
+    ),
+    "a soak that goes on where something has drifted": (
+        "drift",
+        soak,
+        "_is",
+        lambda *_: False,
+        [("wait", 15), *IN_STAGING, ("wait", SOAK)],
+        "it was deployed in staging for",
+    ),
+}
 
 
-def test_a_verdict_that_is_kept_for_other_signers_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gates = frozenset({"signature"})
-    steps: list[Step] = [("freeze", HOME, None), ("wait", SOAK), ("trust", "B"), ("thaw", HOME)]
-    assert happens(gates, [*steps, ("wait", 30)]).wrong == []
-    monkeypatch.setattr(trust, "hash_of", lambda *_: "always the same")
-    assert any("has no trusted signature" in one for one in happens(gates, steps).wrong)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    gates, module, name, broken, steps, said = FAULTS[fault]
+    assert happens(frozenset(gates.split()), steps).wrong == []
+    monkeypatch.setattr(module, name, broken)
+    assert any(said in one for one in happens(frozenset(gates.split()), steps).wrong)
 
 
 def test_a_wait_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
