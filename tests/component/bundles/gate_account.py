@@ -22,6 +22,9 @@ LATE = timedelta(seconds=2)
 """After what a message said."""
 SURE = 5.0
 """Seconds after which the operator has acted on what changed."""
+NOTICED = 16.0
+"""Seconds until the condition Healthy has changed: 1 s after an object, 10 s after the last change,
+and the beginning of an operator."""
 BEGINS = 4.0
 """Seconds until a new operator has looked at everything."""
 OPEN, EVERY = 4, 10

@@ -94,6 +94,8 @@ class Signers:
         self._was: list[tuple[float, Requirement, Requirement]] = []
         """Until when, and what was required by the policy alone and together with a spec."""
         self._proved: set[tuple[str, Requirement]] = set()
+        self._ever_proved: set[tuple[str, Requirement]] = set()
+        """To any process."""
 
     def forget(self) -> None:
         """Another process looks for itself."""
@@ -137,10 +139,18 @@ class Signers:
 
     def is_surely_trusted(self, spec: dict[str, Any], digest: str) -> bool:
         """Whether a digest may be deployed, and nothing has changed for SURE seconds."""
-        now = asyncio.get_running_loop().time()
         required = self._now(with_spec="verify" in spec)
-        changed = any(one[0] >= now - SURE for one in self._was)
-        return not changed and (not required or (digest, required) in self._proved)
+        return self._is_sure and (not required or (digest, required) in self._proved)
+
+    def is_surely_untrusted(self, spec: dict[str, Any], digest: str) -> bool:
+        """Whether no operator can know a signature that is required, as it is for SURE seconds."""
+        required = self._now(with_spec="verify" in spec)
+        return self._is_sure and bool(required) and (digest, required) not in self._ever_proved
+
+    @property
+    def _is_sure(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return not any(one[0] >= now - SURE for one in self._was)
 
     def _put(self, name: str, namespace: str, data: dict[str, str]) -> None:
         metadata = {"name": name, "namespace": namespace}
@@ -166,6 +176,7 @@ class Signers:
         for required in (*self._required(False), *self._required(True)):
             if all(keys & signed for keys in required):
                 self._proved.add((digest, required))
+                self._ever_proved.add((digest, required))
 
 
 def _pem(keys: str) -> dict[str, str]:

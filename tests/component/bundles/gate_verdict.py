@@ -48,6 +48,9 @@ def objections(world: World, path: str) -> Iterator[str]:
     awaits = "dependsOn" in spec and (is_new or (asked and not is_forced))
     if awaits and not world.ready.may_be(True):
         yield "staging isn't Ready"
+    health = world.health
+    if awaits and "health" in world.gates and health.is_noticed and not health.is_current:
+        yield "staging isn't Healthy"
     if any(is_frozen(world, where) for where in ("", KEYS[name])):
         yield "it is frozen"
     if "windows" in spec and not (is_forced or is_interrupted) and not is_open(world):
@@ -118,6 +121,21 @@ def uncorrected(world: World) -> Iterator[str]:
             and world.signers.is_surely_trusted(spec, content[0])
         ):
             yield f"the drift of {name} isn't corrected"
+
+
+def verified_in_vain(world: World) -> Iterator[str]:
+    """What is deployed and Verified, though no signature of it satisfies what is required now."""
+    if world.looked() < world.sure_from:
+        return
+    for name, account in world.accounts.items():
+        body = world.bundle(name)
+        if not body or account.deployed is None or not account.paused.is_surely(False):
+            continue
+        untrusted = world.signers.is_surely_untrusted(body["spec"], account.deployed)
+        conditions = (body.get("status") or {}).get("conditions", ())
+        found = [one["status"] for one in conditions if one["type"] == "Verified"]
+        if untrusted and found == ["True"] and not world.is_busy(name):
+            yield f"{name} is Verified, and has no trusted signature"
 
 
 def is_surely_thawed(world: World, where: str) -> bool:

@@ -32,9 +32,16 @@ from tests.component.bundles.gate_account import (
     Flag,
     Standing,
 )
+from tests.component.bundles.gate_health import Health
 from tests.component.bundles.gate_releases import Check, Release
 from tests.component.bundles.gate_signatures import VERIFY, SignedRegistry, Signers
-from tests.component.bundles.gate_verdict import CORRECTIONS, corrects, objections, uncorrected
+from tests.component.bundles.gate_verdict import (
+    CORRECTIONS,
+    corrects,
+    objections,
+    uncorrected,
+    verified_in_vain,
+)
 from tests.component.bundles.simulated import Clock, SimulatedCluster, SimulatedOperator
 
 from copyrator.api import names
@@ -58,6 +65,7 @@ class World:
         self.signers = Signers(self.cluster, self.registry)
         self.accounts = {name: Account() for name in KEYS}
         self.standing = Standing(self)
+        self.health = Health(self)
         self.versions: dict[str, tuple[int, int]] = {}
         """Of each digest."""
         self.freezes = {name: Flag() for name in (HOME, STAGE, "")}
@@ -117,7 +125,7 @@ class World:
                 if until and datetime.fromisoformat(until) + LATE < now:
                     text = f"{namespace}/{name} still waits at {now}: {gate}"
                     self.wrong.append(text)
-        self.wrong += uncorrected(self)
+        self.wrong += (*uncorrected(self), *verified_in_vain(self))
 
     def is_busy(self, name: str) -> bool:
         """Whether a Job of this Bundle runs, or has just ended."""
@@ -170,6 +178,8 @@ class World:
 
     def create(self, name: str, **spec: Any) -> None:
         spec |= {"drift": {"mode": "Correct", "interval": "15m"}} if "drift" in self.gates else {}
+        if name == "staging" and "health" in self.gates:
+            spec["health"] = "Watch"
         if name != "staging":
             spec |= {"minAge": f"{AGE}s"} if "age" in self.gates else {}
             spec |= {"windows": WINDOWS} if "windows" in self.gates else {}
@@ -285,7 +295,7 @@ class World:
     @property
     def is_unfit(self) -> bool:
         """Whether nothing is promoted that is deployed in staging."""
-        return self.held.value or self.is_drifted
+        return self.held.value or self.is_drifted or self.health.is_ill
 
     def consent(self, on: bool) -> None:
         if self.bundle("staging"):
@@ -542,6 +552,7 @@ class World:
         self.signers.set_policy(None)
         self.signers.sign(newest, "A")
         self.hide_signatures(False)
+        self.health.become("current")
         back = sum(-one for one in self.set_by if one < 0)
         for _ in range(40 + back // 60):
             plan = (self.bundle("production").get("status") or {}).get("plan") or {}

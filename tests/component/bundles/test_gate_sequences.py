@@ -21,6 +21,8 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
+from copyrator.bundles import deploys
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.policy import soak, trust
 from copyrator.bundles.policy.drift import correction
@@ -101,6 +103,14 @@ OF_GATE: dict[str, list[st.SearchStrategy[Step]]] = {
             st.sampled_from(["Detect", "Correct"]),
         ),
     ],
+    "health": [
+        st.tuples(
+            st.just("become"),
+            st.sampled_from(["failed", "failed", "pending", "current"]),
+            st.sampled_from([0, 5, 11, 20]),
+        )
+    ]
+    * 3,
 }
 """What happens only where there is such a gate."""
 
@@ -127,6 +137,9 @@ async def take(world: World, step: Step) -> None:
         case ("check", name, seconds):
             world.drift(name, "once")
             world.ask(name, "plan-at")
+            await world.wait(seconds)
+        case ("become", how, seconds):
+            world.health.become(how)
             await world.wait(seconds)
         case ("trust", keys):
             world.signers.trust(keys)
@@ -223,7 +236,8 @@ def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch)
 DRIFTS: list[Step] = [("check", "production", 20), ("wait", 30)]
 FOUGHT: list[Step] = [("drift", "production", "fought"), ("ask", "production", "plan-at")]
 IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging", 20)]
-FAULTS: dict[str, tuple[str, ModuleType, str, Any, list[Step], str]] = {
+DESIRED = deploys._desired_version
+FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "signatures that aren't looked for": (
         "signature",
         signature,
@@ -239,6 +253,14 @@ FAULTS: dict[str, tuple[str, ModuleType, str, Any, list[Step], str]] = {
         lambda *_: "always the same",
         [("freeze", HOME, None), ("wait", SOAK), ("trust", "B"), ("thaw", HOME), ("wait", 30)],
         "has no trusted signature",
+    ),
+    "what is deployed isn't judged anew by other keys": (
+        "signature",
+        deploys,
+        "_desired_version",
+        lambda *wanted: replace(DESIRED(*wanted), signers=""),
+        [("wait", 30), ("trust", "B"), ("wait", 20)],
+        "shop is Verified",
     ),
     "drift that isn't corrected": (
         "drift",
@@ -271,6 +293,22 @@ FAULTS: dict[str, tuple[str, ModuleType, str, Any, list[Step], str]] = {
         lambda *_: False,
         [("wait", 15), *IN_STAGING, ("wait", SOAK)],
         "it was deployed in staging for",
+    ),
+    "a soak that goes on where a release isn't healthy": (
+        "health",
+        soak,
+        "_is",
+        lambda *_: False,
+        [("wait", 15), ("become", "failed", SOAK)],
+        "it was deployed in staging for",
+    ),
+    "a release that isn't Healthy counted as if it were": (
+        "health",
+        BundleEntry,
+        "is_healthy",
+        True,
+        [("become", "pending", 30), ("push", (1, 0), 30)],
+        "staging isn't Healthy",
     ),
 }
 
