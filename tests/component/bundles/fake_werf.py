@@ -113,7 +113,8 @@ class Werf:
         mounts = {one["mountPath"]: one["name"] for one in container(job)["volumeMounts"]}
         volumes = job["spec"]["template"]["spec"]["volumes"]
         names = {one["name"]: one["secret"]["secretName"] for one in volumes if "secret" in one}
-        secret = self.cluster.objects[path_of("secrets", names[mounts[where]], TEAM)]
+        namespace = job["metadata"].get("namespace", TEAM)
+        secret = self.cluster.objects[path_of("secrets", names[mounts[where]], namespace)]
         return base64.b64decode(secret["data"][key])
 
 

@@ -16,17 +16,24 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.component.bundles.gate_world import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE, World
+from tests.component.bundles.gate_account import AGE, HOME, INTERVAL, KEYS, SOAK, STAGE
+from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
+from copyrator.bundles import deploys
+from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.policy import soak, trust
+from copyrator.bundles.policy.drift import correction
 from copyrator.bundles.policy.gates import (
     PASSED,
+    Occasion,
     age,
     approval,
     depends_on,
     promotion,
+    signature,
     skip_digests,
     windows,
 )
@@ -36,15 +43,16 @@ Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
 
 PROMOTED = ("production", "shop")
+REGULAR = 15 * 60 + 20
+"""Seconds within which there is a check for drift."""
 WAITS = [0, 1, 7, 30, AGE, SOAK + 1, SOAK + 1, INTERVAL]
-STEPS: st.SearchStrategy[Step] = st.one_of(
+COMMON: list[st.SearchStrategy[Step]] = [
     st.tuples(st.just("push"), st.tuples(st.integers(0, 2), st.just(0)), st.sampled_from(WAITS)),
     st.tuples(st.just("wait"), st.sampled_from(WAITS)),
     st.tuples(st.just("freeze"), st.sampled_from([HOME, STAGE, ""]), st.sampled_from([None, 30])),
     st.tuples(st.just("thaw"), st.sampled_from([HOME, STAGE, ""])),
     st.tuples(st.just("hold"), st.booleans()),
     st.tuples(st.just("consent"), st.booleans()),
-    st.tuples(st.just("decide"), st.sampled_from(["approved-plan"] * 3 + ["rejected-plan"])),
     st.tuples(
         st.just("ask"), st.sampled_from(sorted(KEYS)), st.sampled_from(["requestedAt", "forceAt"])
     ),
@@ -58,8 +66,61 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("recreate")),
     st.tuples(st.just("clock"), st.sampled_from([-900, -90, 90, 900])),
     st.tuples(st.just("restart"), st.sampled_from([0, 30, SOAK]), st.booleans()),
-)
-GATES = st.frozensets(st.sampled_from(["age", "windows", "approval"]))
+]
+OF_GATE: dict[str, list[st.SearchStrategy[Step]]] = {
+    "age": [],
+    "windows": [],
+    "approval": [
+        st.tuples(st.just("decide"), st.sampled_from(["approved-plan"] * 3 + ["rejected-plan"])),
+    ],
+    "signature": [
+        st.tuples(
+            st.just("push_signed"),
+            st.integers(0, 2),
+            st.sampled_from(["", "B"]),
+            st.sampled_from(WAITS),
+        ),
+        st.tuples(st.just("sign"), st.integers(0, 2), st.sampled_from(["A", "A", "B", ""])),
+        st.tuples(st.just("sign"), st.integers(0, 2), st.sampled_from(["A", "A", "B", ""])),
+        st.tuples(st.just("notify")),
+        st.tuples(st.just("trust"), st.sampled_from(["A", "B", "AB", ""])),
+        st.tuples(st.just("policy"), st.sampled_from([None, "A", "B", ""])),
+        st.tuples(st.just("hide_signatures"), st.booleans()),
+    ],
+    "drift": [
+        st.tuples(
+            st.just("drift"),
+            st.sampled_from(sorted(KEYS)),
+            st.sampled_from(["once", "once", "fought", "undone"]),
+        ),
+        st.tuples(st.just("ask"), st.sampled_from(sorted(KEYS)), st.just("plan-at")),
+        st.tuples(st.just("check"), st.sampled_from(sorted(KEYS)), st.sampled_from([5, 20])),
+        st.tuples(st.just("check"), st.sampled_from(sorted(KEYS)), st.sampled_from([5, 20])),
+        st.tuples(st.just("wait"), st.just(REGULAR)),
+        st.tuples(
+            st.just("set_mode"),
+            st.sampled_from(sorted(KEYS)),
+            st.sampled_from(["Detect", "Correct"]),
+        ),
+    ],
+    "health": [
+        st.tuples(
+            st.just("become"),
+            st.sampled_from(["failed", "failed", "pending", "current"]),
+            st.sampled_from([0, 5, 11, 20]),
+        )
+    ]
+    * 3,
+}
+"""What happens only where there is such a gate."""
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[frozenset[str], list[Step]]:
+    """Gates, and events that concern them."""
+    gates = draw(st.frozensets(st.sampled_from(sorted(OF_GATE))))
+    more = [one for gate in sorted(gates) for one in OF_GATE[gate]]
+    return gates, draw(st.lists(st.one_of(*COMMON, *more), min_size=3, max_size=14))
 
 
 async def take(world: World, step: Step) -> None:
@@ -70,6 +131,20 @@ async def take(world: World, step: Step) -> None:
             await world.wait(seconds)
         case ("wait", seconds):
             await world.wait(seconds)
+        case ("push_signed", version, key, seconds):
+            world.push((version, 0), key)
+            await world.wait(seconds)
+        case ("check", name, seconds):
+            world.drift(name, "once")
+            world.ask(name, "plan-at")
+            await world.wait(seconds)
+        case ("become", how, seconds):
+            world.health.become(how)
+            await world.wait(seconds)
+        case ("trust", keys):
+            world.signers.trust(keys)
+        case ("policy", keys):
+            world.signers.set_policy(keys)
         case ("freeze", where, seconds):
             world.freeze(where, seconds)
         case ("fail", name):
@@ -105,7 +180,8 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
             await world.begin()
             for step in steps:
                 await take(world, step)
-            await world.comes_to_rest()
+            if not world.wrong:
+                await world.comes_to_rest()
         finally:
             await world.stop()
         return world
@@ -114,9 +190,9 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
 
 
 @settings(max_examples=3000 if LONG else 35, deadline=None)
-@given(GATES, st.lists(STEPS, min_size=3, max_size=14))
-def test_no_job_is_made_whose_gates_do_not_pass(gates: frozenset[str], steps: list[Step]) -> None:
-    world = happens(gates, steps)
+@given(stories())
+def test_no_job_is_made_whose_gates_do_not_pass(story: tuple[frozenset[str], list[Step]]) -> None:
+    world = happens(*story)
     assert not world.wrong
     assert len(world.jobs) >= len(KEYS)
 
@@ -155,6 +231,94 @@ def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Freezes, "of", lambda *_: ())
     steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
+
+
+DRIFTS: list[Step] = [("check", "production", 20), ("wait", 30)]
+FOUGHT: list[Step] = [("drift", "production", "fought"), ("ask", "production", "plan-at")]
+IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging", 20)]
+DESIRED = deploys._desired_version
+FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
+    "signatures that aren't looked for": (
+        "signature",
+        signature,
+        "_judge",
+        lambda *_: PASSED,
+        [("push_signed", 1, "B", SOAK + 10)],
+        "has no trusted signature",
+    ),
+    "a verdict that is kept for other signers": (
+        "signature",
+        trust,
+        "hash_of",
+        lambda *_: "always the same",
+        [("freeze", HOME, None), ("wait", SOAK), ("trust", "B"), ("thaw", HOME), ("wait", 30)],
+        "has no trusted signature",
+    ),
+    "what is deployed isn't judged anew by other keys": (
+        "signature",
+        deploys,
+        "_desired_version",
+        lambda *wanted: replace(DESIRED(*wanted), signers=""),
+        [("wait", 30), ("trust", "B"), ("wait", 20)],
+        "shop is Verified",
+    ),
+    "drift that isn't corrected": (
+        "drift",
+        correction,
+        "is_due",
+        lambda *_: False,
+        [("wait", 100), *DRIFTS],
+        "the drift of production isn't corrected",
+    ),
+    "drift that is corrected for ever": (
+        "drift",
+        correction,
+        "is_recurring",
+        lambda *_: False,
+        [("wait", 100), *FOUGHT, ("wait", 90)],
+        "it drifts again and again",
+    ),
+    "a correction outside windows": (
+        "drift windows",
+        windows,
+        "GATE",
+        replace(windows.GATE, occasions=windows.GATE.occasions - {Occasion.CORRECTION}),
+        [("wait", 250), *DRIFTS],
+        "no window is open",
+    ),
+    "a soak that goes on where something has drifted": (
+        "drift",
+        soak,
+        "_is",
+        lambda *_: False,
+        [("wait", 15), *IN_STAGING, ("wait", SOAK)],
+        "it was deployed in staging for",
+    ),
+    "a soak that goes on where a release isn't healthy": (
+        "health",
+        soak,
+        "_is",
+        lambda *_: False,
+        [("wait", 15), ("become", "failed", SOAK)],
+        "it was deployed in staging for",
+    ),
+    "a release that isn't Healthy counted as if it were": (
+        "health",
+        BundleEntry,
+        "is_healthy",
+        True,
+        [("become", "pending", 30), ("push", (1, 0), 30)],
+        "staging isn't Healthy",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    gates, module, name, broken, steps, said = FAULTS[fault]
+    assert happens(frozenset(gates.split()), steps).wrong == []
+    monkeypatch.setattr(module, name, broken)
+    assert any(said in one for one in happens(frozenset(gates.split()), steps).wrong)
 
 
 def test_a_wait_that_does_not_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
