@@ -47,6 +47,7 @@ from tests.component.bundles.simulated import Clock, SimulatedCluster, Simulated
 from copyrator.api import names
 from copyrator.api.times import format_time
 from copyrator.oci.notifications import Push
+from copyrator.workqueue.scheduler import COMPARE_SECONDS
 
 
 class World:
@@ -89,9 +90,7 @@ class World:
         self.down_since: float | None = None
         self.down = 0.0
         self.unsure_until = 0.0
-        """A clock was set forward, and what is said to end at a time ends with the next poll; or
-        an operator has just begun.
-        """
+        """A clock was set forward, which is seen after a moment, or an operator has just begun."""
         self.set_by: list[int] = []
         """Seconds by which the wall clock was set."""
         self.serial = 0
@@ -362,7 +361,7 @@ class World:
         self.set_by.append(seconds)
         self.clock.offset += timedelta(seconds=seconds)
         if seconds > 0:
-            self.unsure_until = self.loop.time() + INTERVAL + BEGINS
+            self.unsure_until = self.loop.time() + COMPARE_SECONDS
         self.sure_from = self.looked() + SURE
         self.clock.seen = self.clock.seen.as_of(self.clock.wall())
 

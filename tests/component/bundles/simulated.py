@@ -29,6 +29,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import NotFound
+from copyrator.workqueue.scheduler import DueScheduler
 
 BEGIN = datetime(2026, 1, 5, 1, 20, tzinfo=UTC)
 """The wall clock when a simulation begins; a Monday."""
@@ -208,6 +209,10 @@ class SimulatedOperator(Operator):
 
     def make_registry_client(self, seconds: float) -> RegistryClient:
         return cast(RegistryClient, self._registry)
+
+    def make_scheduler(self) -> DueScheduler[Any]:
+        wall = self.cluster.wall
+        return DueScheduler(self.queue.add, clock=self.monotonic, wall=lambda: wall().timestamp())
 
     def now(self) -> datetime:
         return self.cluster.wall()

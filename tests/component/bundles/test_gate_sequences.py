@@ -233,6 +233,16 @@ def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch)
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
 
 
+def test_a_wait_that_a_clock_set_forward_ends_is_not_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[Step] = [("freeze", HOME, 600), ("wait", 30), ("clock", 900), ("wait", 20)]
+    assert happens(frozenset(), steps).wrong == []
+    monkeypatch.setattr(DueScheduler, "_follow_wall_clock", lambda _: None)
+    wrong = [one for _ in range(6) for one in happens(frozenset(), steps).wrong]
+    assert any("still waits" in one for one in wrong), "a poll may end it, but not each time"
+
+
 DRIFTS: list[Step] = [("check", "production", 20), ("wait", 30)]
 FOUGHT: list[Step] = [("drift", "production", "fought"), ("ask", "production", "plan-at")]
 IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging", 20)]
