@@ -302,9 +302,10 @@ def condition_lines(body: Body, now: datetime) -> Iterator[str]:
     conditions = (body.get("status") or {}).get("conditions") or []
     if conditions:
         yield "Conditions:"
+    width = max((len(one_["type"]) for one_ in conditions), default=0)
     for one_ in conditions:
         since = rows.age(one_.get("lastTransitionTime"), now)
-        yield f"  {one_['type']:<12} {one_['status']:<8} {one_.get('reason')} (for {since})"
+        yield f"  {one_['type']:<{width}}  {one_['status']:<7}  {one_.get('reason')} (for {since})"
         if one_["type"] == "Ready" and one_.get("message"):
             yield f"    {one_['message']}"
 

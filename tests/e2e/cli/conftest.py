@@ -119,11 +119,18 @@ def plainly(output: str) -> str:
 
 @contextmanager
 def staged(
-    cluster: Cluster, log: Path, values: dict[str, Any], settings: dict[str, str]
+    cluster: Cluster,
+    log: Path,
+    values: dict[str, Any],
+    settings: dict[str, str],
+    names: tuple[str, str] | None = None,
 ) -> Iterator[Stage]:
-    """The chart's rights and CRDs, its Deployment with no pods, and the operator as a process."""
+    """The chart's rights and CRDs, its Deployment with no pods, and the operator as a process.
+
+    ``names``: of the namespaces where rules are trusted and where Bundles live; else new ones.
+    """
     word = secrets.token_hex(3)
-    home, apps = f"home-{word}", f"apps-{word}"
+    home, apps = names or (f"home-{word}", f"apps-{word}")
     api = cluster.api()
     api.create("/api/v1/namespaces", {"metadata": {"name": apps}})
     chart = render(

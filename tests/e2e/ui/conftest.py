@@ -18,7 +18,6 @@ __all__ = ["shop", "stage"]
 
 MISSING = "No browser: Chromium isn't installed; make test-ui installs it, and runs these tests."
 ROOT = Path(__file__).resolve().parents[3]
-PICTURES = ROOT / "docs" / "images"
 SHOWN = 30_000.0
 """Milliseconds in which a page shows a change on a loaded machine."""
 

@@ -1,12 +1,11 @@
 """What a person sees and does on the pages, in a real browser."""
 
 import asyncio
-import os
 
 import pytest
 from tests.e2e.cli.conftest import rule, synced_and_failing
 from tests.e2e.installation import RULES
-from tests.e2e.ui.conftest import PICTURES, SHOWN, opened
+from tests.e2e.ui.conftest import SHOWN, opened
 
 HTML = "<img src=x onerror=alert(1)>"
 
@@ -124,23 +123,3 @@ async def test_two_tabs_show_the_same(stage, word, copied, tab, context):
     for one in (tab, other):
         await one.page.bring_to_front()
         await one.shows("SourceNotFound")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_pictures_for_the_docs(stage, word, copied, shop, tab, scheme):
-    """Written into docs/images with COPYRATOR_PICTURES=1; else only drawn."""
-    await tab.page.emulate_media(color_scheme=scheme)
-    pages = {
-        "overview": "/",
-        "matrix": f"/matrix?namespaces={word}-*",
-        "bundle": f"/bundles/{stage.apps}/shop",
-    }
-    for name, path in pages.items():
-        await tab.go(path)
-        await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
-        listing = tab.page.get_by_text("Still being listed")
-        await listing.wait_for(state="detached", timeout=SHOWN)
-        picture = await tab.page.screenshot()
-        assert picture.startswith(b"\x89PNG")
-        if os.environ.get("COPYRATOR_PICTURES"):
-            (PICTURES / f"ui-{name}-{scheme}.png").write_bytes(picture)

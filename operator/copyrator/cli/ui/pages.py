@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -59,16 +60,17 @@ class Action:
 
 def fields(lines: Iterable[str]) -> list[tuple[str, str]]:
     """The lines of `describe` as labels and texts; a line without a label belongs to the last."""
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str, list[str]]] = []
     for line in lines:
         if match := _LABEL.fullmatch(line):
-            found.append((match[1], match[2]))
+            found.append((match[1], match[2], []))
         elif line.endswith(":") and not line.startswith(" "):
-            found.append((line[:-1], ""))
+            found.append((line[:-1], "", []))
         elif found:
-            label, text = found[-1]
-            found[-1] = label, f"{text}\n{line.strip()}".strip()
-    return found
+            found[-1][2].append(line)
+    return [
+        (label, "\n".join([text, dedent("\n".join(more))]).strip()) for label, text, more in found
+    ]
 
 
 def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
