@@ -55,7 +55,19 @@ def _trigger(state: RuleState, key: CopyKey, plan: Plan[CopyRequest]) -> tuple[T
         return Trigger.NAMESPACE, key.namespace
     if key in trace.lost:
         return Trigger.LOST, ""
-    return Trigger.EDIT, trace.edit
+    rollout = _rollout(state) if plan.act is Action.REPLACE else None
+    return rollout or (Trigger.EDIT, trace.edit)
+
+
+def _rollout(state: RuleState) -> tuple[Trigger, str] | None:
+    """A step after the first one, or a user's end of all steps; None where it is neither."""
+    rollout, compiled = state.rollout, state.compiled
+    if rollout is None or compiled is None:
+        return None
+    finish = compiled.rule.finish or ""
+    if finish.startswith(f"{rollout.content}-"):  # it may have ended already
+        return Trigger.ROLLOUT_FINISHED, ""
+    return (Trigger.ROLLOUT, str(rollout.step)) if rollout.step > 1 else None
 
 
 def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, str]:

@@ -1,5 +1,6 @@
 """Changed content in steps, against the fake API server; time passes when a test says so."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -181,6 +182,22 @@ async def test_changed_content_is_written_step_by_step(cluster, stage):
     assert sample("copyrator_copy_lag_seconds_count") == lags  # they were late on purpose
     for outcome in ("started", "finished"):
         assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
+
+
+async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
+    async def logged(text: str) -> None:
+        await until(lambda: any(text in line for line in caplog.messages), text)
+
+    caplog.set_level(logging.INFO, logger="copyrator.copies.traces")
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    await logged(f"updated 1 copy: source {HOME}/x is new or changed")
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+    await logged("updated 2 copies: rollout step 2")
+    stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
+    await stage.done()
+    await logged("updated 3 copies: the rollout is finished at once")
 
 
 async def test_the_namespaces_that_first_selects_come_first(cluster):

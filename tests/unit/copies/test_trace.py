@@ -25,6 +25,7 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
     ("writes", "text"),
     [
         ([(CREATE, Trigger.EDIT, "the rule is new")], "created 1 copy: the rule is new"),
+        ([(UPDATE, Trigger.ROLLOUT, "2")] * 3, "updated 3 copies: rollout step 2"),
         (
             [(DELETE, Trigger.EDIT, "x changed by generation 4 of the rule")] * 7,
             "deleted 7 copies: x changed by generation 4 of the rule",
@@ -128,10 +129,24 @@ def test_causes_are_forgotten_with_the_burst_and_at_an_edit() -> None:
     trace.source_changed("a/b")
     trace.add(UPDATE, Trigger.SOURCE, "a/b", 1.0)
     assert trace.take(1.0) == ""
-    assert trace.sources == {"a/b": None}
+    assert list(trace.sources) == ["a/b"]
     assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/b is new or changed"
     assert trace.sources == {}
     assert trace.take(100.0) == ""
+
+
+def test_causes_that_are_newer_than_a_burst_s_last_write_are_kept() -> None:
+    trace = RuleTrace()
+    trace.source_changed("a/old")
+    trace.source_changed("a/again")
+    trace.add(UPDATE, Trigger.SOURCE, "a/old", 1.0)
+    trace.source_changed("a/again")
+    trace.namespace_changed("new")
+    assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/old is new or changed"
+    assert (list(trace.sources), list(trace.namespaces)) == (["a/again"], ["new"])
+    trace.add(UPDATE, Trigger.SOURCE, "a/again", 10.0)
+    trace.take(10.0 + QUIET)
+    assert (trace.sources, trace.namespaces) == ({}, {})
 
 
 def test_causes_are_bounded() -> None:

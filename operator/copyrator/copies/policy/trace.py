@@ -44,6 +44,8 @@ class Trigger(Enum):
     NAMESPACE_LEFT = ("namespace {} no longer matches", "namespaces {} no longer match")
     DRIFT = ("changes by another client",)
     LOST = ("deletion by another client",)
+    ROLLOUT = ("rollout step {}", "rollout steps {}")
+    ROLLOUT_FINISHED = ("the rollout is finished at once",)
     TAKEN_OVER = ("released by another rule",)
     UNMANAGED = ("allowed by onConflict",)
     UNSEALED = ("the seal was missing",)
@@ -80,6 +82,11 @@ class Burst:
         writes.number += 1
         if len(writes.names) < REMEMBERED:
             writes.names[name] = None
+
+    @property
+    def number(self) -> int:
+        """How many writes there are."""
+        return sum(writes.number for writes in self._writes.values())
 
     def is_over(self, now: float) -> bool:
         """Whether it is time to report it."""
