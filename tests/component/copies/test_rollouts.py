@@ -565,6 +565,44 @@ async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
         yield stage
 
 
+async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t2", ready=0)
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.wait(PAUSE - 30)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await stage.at_step(1, "t0", "t1", "t2")
+    stage.wait(60)
+    await stage.settled()
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
+    workload(cluster, "t1", ready=0)
+    stage.wait()
+    await stopped(stage, "t1")
+
+
+async def test_a_stopped_step_that_an_edit_has_made_larger_is_written_before_the_next_one(
+    cluster, healthy
+):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    path = workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await until(lambda: stage.rollout.get("steps") == 2, "the edit is seen")
+    await stage.settled()
+    assert stage.holding("new") == ["t0"]
+    workload(cluster, "t0")
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await until(lambda: len(stage.holding("new")) == TARGETS, "the last step")
+    assert path in cluster.objects
+
+
 async def stopped(stage: Stage, who: str = "t0") -> None:
     await until(lambda: reason(stage.cluster, "r") == "RolloutStopped", "stopped")
     found = stage.rollout["stopped"]
