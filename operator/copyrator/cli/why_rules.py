@@ -86,11 +86,11 @@ async def _verdict_in(asked: Subject, place: Namespace) -> str:
 
 
 def _missing(plan: Plan[CopyRequest]) -> str | None:
-    """That a required source of its template doesn't exist, or None."""
+    """That its template can't be rendered, or None: a source is missing, or there are too many."""
     if plan.why is not Cause.PENDING or plan.winner is None:
         return None
     composition = plan.winner.binding.composition
-    if composition is None or not composition.missing():
+    if composition is None or not (composition.missing() or composition.too_many()):
         return None
     return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
 

@@ -54,11 +54,11 @@ class RuleTrace:
         """A copy was deleted."""
         self._remember(self.lost, key)
 
-    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
+    def add(self, action: Action, trigger: Trigger, names: tuple[str, ...], now: float) -> None:
         """Count a write."""
         if self._burst is None:
             self._burst = Burst(now, now)
-        self._burst.add(action, trigger, name, now)
+        self._burst.add(action, trigger, names, now)
 
     def take(self, now: float) -> str:
         """The text of a burst that is over; empty where there is none."""

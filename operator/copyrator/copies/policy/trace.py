@@ -39,6 +39,8 @@ class Trigger(Enum):
     EDIT = ("{}", "{}")
     """What the latest edit of the rule changed."""
     SOURCE = ("source {} is new or changed", "sources {} are new or changed")
+    COMPOSED = ("source {} is new, changed or gone", "sources {} are new, changed or gone")
+    """Of a rule with several sources, all of which are in each copy."""
     SOURCE_GONE = ("source {} no longer exists or matches", "sources {} no longer exist or match")
     NAMESPACE = ("namespace {} is new or changed", "namespaces {} are new or changed")
     NAMESPACE_LEFT = ("namespace {} no longer matches", "namespaces {} no longer match")
@@ -75,13 +77,14 @@ class Burst:
     last: float
     _writes: dict[tuple[Action, Trigger], _Writes] = field(default_factory=dict)
 
-    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
-        """Count a write; ``name`` is what the trigger names."""
+    def add(self, action: Action, trigger: Trigger, names: tuple[str, ...], now: float) -> None:
+        """Count a write; ``names`` is what the trigger names."""
         self.last = now
         writes = self._writes.setdefault((action, trigger), _Writes())
         writes.number += 1
-        if len(writes.names) < REMEMBERED:
-            writes.names[name] = None
+        for name in names:
+            if len(writes.names) < REMEMBERED:
+                writes.names[name] = None
 
     @property
     def number(self) -> int:
