@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,10 @@ MAX_COMMON_NAME: Final = 64
 """Characters of a common name that are kept: the limit of RFC 5280."""
 MAX_SOURCE: Final = 512
 """Characters of a certificate's source, and of its key, that are kept."""
+_MORE: Final = re.compile(
+    r"; ([1-9][0-9]*) more in status[.]certificates; renew it at the source\Z", re.ASCII
+)
+"""The end of a message about several certificates."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """An earlier end is reported as this one."""
 
@@ -116,6 +121,14 @@ def expiring(
         f"the certificate {first.to_string()} {'ended' if over else 'ends'} at {end}{more}; "
         "renew it at the source",
     )
+
+
+def warned(condition: Mapping[str, Any]) -> int:
+    """How many certificates, from the first of the status on, a stored condition warns of."""
+    if condition.get("status") != ConditionStatus.TRUE:
+        return 0
+    more = _MORE.search(str(condition.get("message") or ""))
+    return 1 + int(more[1]) if more else 1
 
 
 def seconds_until_transition(

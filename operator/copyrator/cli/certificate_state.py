@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from copyrator.api.certificates import Certificate, CertificateReason, read_certificates
+from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.times import format_time
 
@@ -94,14 +94,14 @@ def first_rows(rules: Iterable[Body], now: datetime, most: int) -> list[Certific
 
 
 def _rows(body: Body, now: datetime) -> Iterator[CertificateRow]:
-    metadata, is_warned = body["metadata"], bool(warning(body))
+    metadata, due = body["metadata"], warned(_condition(body))
     for number, one in enumerate(read_certificates(body.get("status") or {})):
         validity = Validity.VALID
         if one.not_after <= now:
             validity = Validity.ENDED
         elif one.not_before > now:
             validity = Validity.EARLY
-        elif is_warned and not number:  # the operator warns of the first one, at least
+        elif number < due:  # the operator's setting decides, which isn't known here
             validity = Validity.ENDING
         yield CertificateRow(
             one, metadata["namespace"], metadata["name"], validity, period(one, now)

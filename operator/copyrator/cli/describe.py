@@ -14,6 +14,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import Trust, parse_status
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_duration, parse_time
@@ -306,8 +307,15 @@ def condition_lines(body: Body, now: datetime) -> Iterator[str]:
     for one_ in conditions:
         since = rows.age(one_.get("lastTransitionTime"), now)
         yield f"  {one_['type']:<{width}}  {one_['status']:<7}  {one_.get('reason')} (for {since})"
-        if one_["type"] == "Ready" and one_.get("message"):
+        if _has_own_message(one_):
             yield f"    {one_['message']}"
+
+
+def _has_own_message(condition: Body) -> bool:
+    """Whether the message is in no other line."""
+    waits = condition["type"] == ConditionType.UPDATE_PENDING
+    waits = waits and condition["status"] == ConditionStatus.TRUE
+    return bool(condition.get("message")) and (condition["type"] == ConditionType.READY or waits)
 
 
 def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:

@@ -196,7 +196,7 @@ async def _thaw(
                 before = read_config_map(body)
                 await client.delete(CONFIGMAPS, scope.home, CONFIG_MAP)
         if before is None:
-            said = f"{where} {_verb(scope, 'is')}n't frozen"
+            said = f"{where} isn't frozen" if scope.namespace else f"there is no freeze of {where}"
         else:
             said = f"{where} {_verb(scope, 'is')} thawed"
         return body, [_capital(f"{said}."), *await _others(client, scope)]

@@ -39,7 +39,7 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
             f"--reason must be one line of 1 to {MAX_HOLD_TEXT} characters without control "
             "characters"
         )
-    body = run(_annotate(target, what, name, reason))
+    body, _ = run(_annotate(target, what, name, reason))
     done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
     _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
 
@@ -51,17 +51,21 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
 @object_option
 def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
     """End the hold of a Bundle: its soak restarts."""
-    body = run(_annotate(target, what, name, None))
-    _print(body, shape, f"{shown(what, body)} isn't held any more; its soak restarts.")
+    body, was_held = run(_annotate(target, what, name, None))
+    done = "isn't held any more; its soak restarts." if was_held else "isn't held."
+    _print(body, shape, f"{shown(what, body)} {done}")
 
 
-async def _annotate(target: Target, what: str, name: str, reason: str | None) -> dict[str, Any]:
+async def _annotate(
+    target: Target, what: str, name: str, reason: str | None
+) -> tuple[dict[str, Any], bool]:
+    """Set or remove the annotation; return the Bundle, and whether it was held before."""
     namespace, name = target.locate(name)
     async with target.connect() as client:
-        await one(client, what, namespace, name)  # a message that names what there is
+        body = await one(client, what, namespace, name)  # a message that names what there is
+        was_held = ANN_HOLD in (body["metadata"].get("annotations") or {})
         patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
-        body: dict[str, Any] = await client.patch(RESOURCES[what], namespace, name, patch)
-        return body
+        return await client.patch(RESOURCES[what], namespace, name, patch), was_held
 
 
 def _print(body: dict[str, Any], shape: Format | None, sentence: str) -> None:

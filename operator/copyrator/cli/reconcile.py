@@ -10,6 +10,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.conditions import ConditionStatus
+from copyrator.api.rule_spec import Mode
 from copyrator.api.times import format_micro_time
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -143,10 +144,11 @@ async def _reseal(
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-        _check_may_act(what, body)
+        check_writes(what, body)
         token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
 
         def done(seen: Mapping[str, Any]) -> bool:
+            check_writes(what, seen)  # it may be suspended meanwhile
             annotations = seen["metadata"].get("annotations") or {}
             return annotations.get(names.ANN_RULE_RESEAL_AT) != token
 
@@ -190,6 +192,20 @@ def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
         advice = hint_about("resume", SINGULAR[what], body)
         raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
     check_updates_are_on(what, body)
+
+
+def check_writes(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request to write copies of a rule that writes none now: it would be handled later.
+
+    Raises:
+        Fault: it is suspended, or has ``mode: Plan``.
+    """
+    _check_may_act(what, body)
+    spec = body.get("spec")
+    if isinstance(spec, Mapping) and spec.get("mode") == Mode.PLAN:
+        raise Fault(
+            f"{shown(what, body)} has spec.mode: Plan, so nothing is written; set it to Apply first"
+        )
 
 
 def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
+from copyrator.cli.reconcile import check_writes
 from copyrator.cli.waiting import observed, response_timeout_option, result, shown, wait
 from copyrator.kube.resources import RULES
 
@@ -51,12 +52,13 @@ async def _act(
     """Annotate the rule, and wait until the operator has taken it.
 
     Raises:
-        Fault: no rollout is in progress, or none is stopped.
+        Fault: no rollout is in progress, none is stopped, or the rule writes nothing now.
     """
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         state = _state(what, body)
+        check_writes(what, body)  # a request that waits unseen would be handled much later
         if action == "resume":
             if state.stopped is None:
                 raise Fault(f"{shown(what, body)}: its rollout isn't stopped and continues")
@@ -65,7 +67,14 @@ async def _act(
             marks = {names.ANN_ROLLOUT_FINISH: state.id}
         body = await client.patch(RULES, namespace, name, {"metadata": {"annotations": marks}})
         before = state.ticket
-        body = await wait(client, what, body, timeout, lambda seen: _has_moved(seen, before))
+
+        def moved(seen: Mapping[str, Any]) -> bool:
+            if _has_moved(seen, before):
+                return True
+            check_writes(what, seen)  # it may be suspended meanwhile
+            return False
+
+        body = await wait(client, what, body, timeout, moved)
         done = "is resumed" if action == "resume" else "is finished without further steps"
         return body, f"{shown(what, body)}: the rollout {done}{result(body, waited=timeout > 0)}"
 

@@ -73,12 +73,12 @@ def in_steps(rollout: Rollout, targets: int) -> str:
 
 def waits(owner: str, state: RolloutState) -> str:
     """Why a copy of a rule may not have the new content yet."""
-    due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
     text = (
-        f"It has the previous content: the rule {owner} changes its copies in "
-        f"steps, and the step of this copy hasn't begun (step {state.step}{due})"
+        f"It doesn't have the new content: the rule {owner} changes its copies in steps, and "
+        f"the step of this copy hasn't begun (step {state.step}"
     )
-    if state.stopped is None:
-        return f"{text}."
-    who = state.stopped.consumer
-    return f"{text}; the rollout is stopped by {who.kind} {who.namespace}/{who.name}."
+    if state.stopped is not None:
+        who = state.stopped.consumer
+        return f"{text}); the rollout is stopped by {who.kind} {who.namespace}/{who.name}."
+    due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
+    return f"{text}{due})."

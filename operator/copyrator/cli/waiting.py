@@ -67,6 +67,16 @@ def in_progress(body: Body) -> bool:
     return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE
 
 
+def waits_for_gate(body: Body) -> bool:
+    """Whether a gate delays what is asked for, such as a request: a Bundle that isn't Ready."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    ready, pending = (
+        conditions.get(one, {}) for one in (ConditionType.READY, ConditionType.UPDATE_PENDING)
+    )
+    waits = pending.get("status") == ConditionStatus.TRUE
+    return waits and ready.get("reason") == pending.get("reason")
+
+
 async def wait(
     client: KubeClient,
     what: str,
@@ -110,6 +120,11 @@ def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
         return (
             f"{shown(what, body)} didn't finish within {timeout:g} s; its status is {said}. "
             "The operator continues; to wait longer, increase --timeout"
+        )
+    if waits_for_gate(body):
+        return (
+            f"{shown(what, body)}: the request still waits after {timeout:g} s: {said}. It stays, "
+            "and is handled when that ends"
         )
     return (
         f"{shown(what, body)}: the operator didn't respond within {timeout:g} s. Its status is "

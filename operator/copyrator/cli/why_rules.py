@@ -36,7 +36,7 @@ _SENTENCES = {
     Cause.PAUSED: "The rule {winner} requires it, but writes nothing now (suspend, mode: Plan, or "
     "not served).",
     Cause.PENDING: "The rule {winner} requires it; the sources of its template are read first.",
-    Cause.BROKEN: "The rule {winner} can't create it; see below.",
+    Cause.BROKEN: "The rule {winner} can't render it; see below.",
 }
 
 
@@ -81,8 +81,18 @@ async def _verdict_in(asked: Subject, place: Namespace) -> str:
     broken = None
     if plan.why is Cause.UNWANTED:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
-    said = broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
+    said = broken or _missing(plan) or _sentence(plan.why, plan.winner.owner if plan.winner else "")
     return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
+
+
+def _missing(plan: Plan[CopyRequest]) -> str | None:
+    """That its template can't be rendered, or None: a source is missing, or there are too many."""
+    if plan.why is not Cause.PENDING or plan.winner is None:
+        return None
+    composition = plan.winner.binding.composition
+    if composition is None or not (composition.missing() or composition.too_many()):
+        return None
+    return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
 
 
 def composed_of(asked: Subject) -> str:
@@ -105,7 +115,7 @@ def _broken(asked: Subject, place: Namespace) -> str | None:
         for binding in context.index.of_rule(rule.owner).values():
             same = binding.compiled.resource == asked.resource.key
             if same and binding.covers(place) and (problem := binding.at(place).problem):
-                return f"The rule {rule.owner} can't create its copy there: {problem}"
+                return f"The rule {rule.owner} can't render its copy there: {problem}"
     return None
 
 
@@ -212,7 +222,7 @@ def _of_bindings(
         broken = [binding.at(place).problem for binding in bindings if binding.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
         return (
-            f"can't be created: {broken[0]}"
+            f"can't be rendered: {broken[0]}"
             if broken
             else f"creates {shown} there, not this object"
         )
@@ -221,7 +231,7 @@ def _of_bindings(
     if not binding.covers(place):
         return _uncovered(binding, place)
     if problem := binding.at(place).problem:
-        return f"can't be created: {problem}"
+        return f"can't be rendered: {problem}"
     if plan.winner and plan.winner.owner != rule.owner:
         return f"requires it, but it belongs to the rule {plan.winner.owner}"
     return f"requires it, from {origin_of(binding)}"

@@ -27,6 +27,7 @@ from copyrator.copies.policy import rollout as policy
 from copyrator.copies.policy.consumers import (
     ConsumerState,
     RestartCause,
+    merge_unhealthy,
     newly_unhealthy,
     unhealthy,
 )
@@ -103,7 +104,11 @@ class _Decision:
 
     async def _carry_on(self, known: RolloutState, found: RolloutTargets) -> float | None:
         """A step has begun, maybe before a restart."""
+        is_edited = self.state.rollout is not None and self.barrier.step != known.step
         self.state.rollout = known
+        paused = known.next_at is not None and known.stopped is None
+        if is_edited and paused and (added := self._unwritten(known, found)):
+            return await self._extend(known, found, added)
         if self.barrier.step != known.step:  # after a restart, or an edit of the rule
             self._admit(known, found)
         if known.stopped is not None:
@@ -151,14 +156,35 @@ class _Decision:
         if self.spec.health:
             seen = await self._read_consumers(state, found)
             state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
+        return await self._begin(state, found)
+
+    async def _extend(
+        self, state: RolloutState, found: RolloutTargets, added: Sequence[str]
+    ) -> float | None:
+        """An edit has added namespaces to a step that has begun: its pause begins anew."""
+        if self.spec.health:
+            seen = await self.actions.consumers.find(self.compiled, added)
+            before = merge_unhealthy(state.unhealthy_before, unhealthy(seen))
+            state = dataclasses.replace(state, unhealthy_before=before)
+        state = dataclasses.replace(state, next_at=None, stopped=None)
+        return await self._begin(state, found, is_new=False)
+
+    async def _begin(
+        self, state: RolloutState, found: RolloutTargets, *, is_new: bool = True
+    ) -> float | None:
         if not await self._persist(state):
             return UNSAVED
         if content_of(self.context, self.compiled) != state.content:
             return AT_ONCE
-        if state.step == 1:
+        if is_new and state.step == 1:
             self._count("started")
         self._admit(state, found)
         return None
+
+    def _unwritten(self, state: RolloutState, found: RolloutTargets) -> list[str]:
+        """The namespaces of a step that has begun whose copies are old, and can be written."""
+        share = policy.share(self.spec, state.step, found.ordered)
+        return [name for name in share if name in found.unwritten]
 
     async def _persist(self, state: RolloutState) -> bool:
         """Write a step to the status; it has begun only where that succeeded."""
@@ -207,6 +233,8 @@ class _Decision:
     async def _end_step(self, state: RolloutState, found: RolloutTargets) -> float | None:
         if content_of(self.context, self.compiled) != state.content:
             return AT_ONCE
+        if state.stopped is not None and (added := self._unwritten(state, found)):
+            return await self._extend(state, found, added)  # an edit has made the step larger
         step = self._next(state, found)
         if not step:
             return self._done(state.content)

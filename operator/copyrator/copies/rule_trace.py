@@ -17,6 +17,9 @@ K = TypeVar("K", bound=Hashable)
 class RuleTrace:
     """Causes are recorded as events arrive, and dropped when a burst is reported.
 
+    Those that are newer than its last write are kept: they cause the next one. Each has the number
+    of the burst's writes before it.
+
     Attributes:
         edit: what the rule's present generation changed.
         deletes_by_edit: whether the copies that are being deleted were decided on for an edit.
@@ -27,9 +30,9 @@ class RuleTrace:
 
     edit: str = ""
     deletes_by_edit: bool = False
-    sources: dict[str, None] = field(default_factory=dict)
-    namespaces: dict[str, None] = field(default_factory=dict)
-    lost: dict[CopyKey, None] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
+    namespaces: dict[str, int] = field(default_factory=dict)
+    lost: dict[CopyKey, int] = field(default_factory=dict)
     _burst: Burst | None = None
     _waiting: float | None = None
     """Since when causes wait for a write."""
@@ -41,21 +44,21 @@ class RuleTrace:
 
     def source_changed(self, origin: str) -> None:
         """A source is new or changed."""
-        _remember(self.sources, origin)
+        self._remember(self.sources, origin)
 
     def namespace_changed(self, name: str) -> None:
         """A namespace is new or changed."""
-        _remember(self.namespaces, name)
+        self._remember(self.namespaces, name)
 
     def copy_lost(self, key: CopyKey) -> None:
         """A copy was deleted."""
-        _remember(self.lost, key)
+        self._remember(self.lost, key)
 
-    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
+    def add(self, action: Action, trigger: Trigger, names: tuple[str, ...], now: float) -> None:
         """Count a write."""
         if self._burst is None:
             self._burst = Burst(now, now)
-        self._burst.add(action, trigger, name, now)
+        self._burst.add(action, trigger, names, now)
 
     def take(self, now: float) -> str:
         """The text of a burst that is over; empty where there is none."""
@@ -66,7 +69,7 @@ class RuleTrace:
         if not burst.is_over(now):
             return ""
         self._burst = None
-        self._forget()
+        self._forget(burst.number)
         return burst.to_string()
 
     def _forget_old(self, now: float) -> None:
@@ -78,12 +81,18 @@ class RuleTrace:
         elif now - self._waiting >= LONGEST:
             self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self, writes: int | None = None) -> None:
+        """Drop all causes, or those of so many writes."""
         self._waiting = None
-        for causes in (self.sources, self.namespaces, self.lost):
-            causes.clear()
+        self.sources = _later(self.sources, writes)
+        self.namespaces = _later(self.namespaces, writes)
+        self.lost = _later(self.lost, writes)
+
+    def _remember(self, known: dict[K, int], one: K) -> None:
+        if one in known or len(known) < REMEMBERED:
+            known[one] = self._burst.number if self._burst else 0
 
 
-def _remember(known: dict[K, None], one: K) -> None:
-    if len(known) < REMEMBERED:
-        known[one] = None
+def _later(known: dict[K, int], writes: int | None) -> dict[K, int]:
+    """The causes that came after so many writes; none without a number."""
+    return {} if writes is None else {one: 0 for one, before in known.items() if before >= writes}

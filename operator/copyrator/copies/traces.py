@@ -36,40 +36,57 @@ def note_write(context: CopyContext, key: CopyKey, plan: Plan[CopyRequest], owne
     rule = plan.winner.rule if plan.winner else context.rules.by_owner(owner)
     state = context.rule_states.get(rule.key) if rule else None
     if state is not None:
-        trigger, name = _trigger(state, key, plan)
-        state.trace.add(plan.act, trigger, name, context.monotonic())
+        trigger, names = _trigger(state, key, plan)
+        state.trace.add(plan.act, trigger, names, context.monotonic())
 
 
-def _trigger(state: RuleState, key: CopyKey, plan: Plan[CopyRequest]) -> tuple[Trigger, str]:
+def _trigger(
+    state: RuleState, key: CopyKey, plan: Plan[CopyRequest]
+) -> tuple[Trigger, tuple[str, ...]]:
+    """Why a copy was written, and what the cause names."""
     trace = state.trace
     if plan.act in (Action.DELETE, Action.RELEASE):
         return _why_deleted(state, key)
     if known := _BY_CAUSE.get(plan.why):
-        return known, ""
-    origin = plan.winner.binding.origin if plan.winner else ""
+        return known, ()
     if plan.winner is not None and plan.winner.binding.composition is not None:
-        origin = next(iter(trace.sources), "")
-    if origin in trace.sources:
-        return Trigger.SOURCE, origin
+        changed = Trigger.COMPOSED, tuple(trace.sources)
+    else:
+        origin = plan.winner.binding.origin if plan.winner else ""
+        changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
+    if changed[1]:
+        return changed
     if key.namespace in trace.namespaces:
-        return Trigger.NAMESPACE, key.namespace
+        return Trigger.NAMESPACE, (key.namespace,)
     if key in trace.lost:
-        return Trigger.LOST, ""
-    return Trigger.EDIT, trace.edit
+        return Trigger.LOST, ()
+    rollout = _rollout(state) if plan.act is Action.REPLACE else None
+    return rollout or (Trigger.EDIT, (trace.edit,))
 
 
-def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, str]:
+def _rollout(state: RuleState) -> tuple[Trigger, tuple[str, ...]] | None:
+    """A step after the first one, or a user's end of all steps; None where it is neither."""
+    rollout, compiled = state.rollout, state.compiled
+    if rollout is None or compiled is None:
+        return None
+    finish = compiled.rule.finish or ""
+    if finish.startswith(f"{rollout.content}-"):  # it may have ended already
+        return Trigger.ROLLOUT_FINISHED, ()
+    return (Trigger.ROLLOUT, (str(rollout.step),)) if rollout.step > 1 else None
+
+
+def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, tuple[str, ...]]:
     if state.phase is RulePhase.DELETING:
-        return Trigger.RULE_DELETED, ""
+        return Trigger.RULE_DELETED, ()
     if state.trace.deletes_by_edit:
-        return Trigger.EDIT, state.trace.edit
+        return Trigger.EDIT, (state.trace.edit,)
     compiled = state.compiled
     if compiled is not None and key.namespace not in compiled.targets:
-        return Trigger.NAMESPACE_LEFT, key.namespace
+        return Trigger.NAMESPACE_LEFT, (key.namespace,)
     source = compiled.spec.source if compiled else None
     if source is not None and source.name:
-        return Trigger.SOURCE_GONE, f"{source.namespaces[0]}/{source.name}"
-    return Trigger.SOURCE_GONE, f"of {key.name}"
+        return Trigger.SOURCE_GONE, (f"{source.namespaces[0]}/{source.name}",)
+    return Trigger.SOURCE_GONE, (f"of {key.name}",)
 
 
 def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:

@@ -285,6 +285,19 @@ def test_a_report_has_sources_rollouts_and_certificates():
     assert not re.search(r'(?:href|src)="|<script', text)
 
 
+@pytest.mark.parametrize(("denied", "well"), [((), True), (("copyrators.flant.com",), False)])
+def test_what_may_not_be_listed_isnt_called_well(denied, well):
+    pages, now = Pages(cluster="c", user="ann"), datetime(2026, 1, 2, 12, tzinfo=UTC)
+    known = seen(bundle("shop"))
+    known.denied = denied
+    view = overview(known, now)
+    for text in (
+        pages.report(known, view, INSTALLATION, now),
+        pages.overview(known, view, fragment=False),
+    ):
+        assert ("all rules and Bundles are well" in text) is well
+
+
 def test_a_report_is_one_file_that_runs_nothing():
     pages = Pages(cluster="https://cluster", user="ann")
     known = seen(rule("broken", "False", "PartialFailure", message=HTML), bundle("shop"))

@@ -1,5 +1,6 @@
 """Changed content in steps, against the fake API server; time passes when a test says so."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -181,6 +182,22 @@ async def test_changed_content_is_written_step_by_step(cluster, stage):
     assert sample("copyrator_copy_lag_seconds_count") == lags  # they were late on purpose
     for outcome in ("started", "finished"):
         assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
+
+
+async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
+    async def logged(text: str) -> None:
+        await until(lambda: any(text in line for line in caplog.messages), text)
+
+    caplog.set_level(logging.INFO, logger="copyrator.copies.traces")
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    await logged(f"updated 1 copy: source {HOME}/x is new or changed")
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+    await logged("updated 2 copies: rollout step 2")
+    stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
+    await stage.done()
+    await logged("updated 3 copies: the rollout is finished at once")
 
 
 async def test_the_namespaces_that_first_selects_come_first(cluster):
@@ -546,6 +563,44 @@ async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
         workload(cluster, f"t{number}", "other", template={})
     async with staged(cluster, spec(health=True)) as stage:
         yield stage
+
+
+async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t2", ready=0)
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    stage.wait(PAUSE - 30)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await stage.at_step(1, "t0", "t1", "t2")
+    stage.wait(60)
+    await stage.settled()
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
+    workload(cluster, "t1", ready=0)
+    stage.wait()
+    await stopped(stage, "t1")
+
+
+async def test_a_stopped_step_that_an_edit_has_made_larger_is_written_before_the_next_one(
+    cluster, healthy
+):
+    stage = healthy
+    stage.change("new")
+    await stage.at_step(1, "t0")
+    path = workload(cluster, "t0", ready=0)
+    stage.wait()
+    await stopped(stage)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await until(lambda: stage.rollout.get("steps") == 2, "the edit is seen")
+    await stage.settled()
+    assert stage.holding("new") == ["t0"]
+    workload(cluster, "t0")
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await until(lambda: len(stage.holding("new")) == TARGETS, "the last step")
+    assert path in cluster.objects
 
 
 async def stopped(stage: Stage, who: str = "t0") -> None:

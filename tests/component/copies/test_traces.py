@@ -87,6 +87,33 @@ async def test_a_namespace_that_no_longer_matches_and_a_deleted_source(cluster, 
     assert await traces.next() == "deleted 2 copies: source home/app no longer exists or matches"
 
 
+async def test_all_sources_that_are_the_cause_are_named_where_a_template_has_several(
+    cluster, operator, caplog, monkeypatch
+):
+    traces = Traces(caplog, monkeypatch, operator)
+    cluster.namespace("team-a")
+    for name in ("one", "two", "three"):
+        cluster.object(
+            "configmaps", HOME, name, data={"key": name}, metadata={"labels": {"part": "yes"}}
+        )
+    parts = {"as": "parts", "kind": "ConfigMap", "selector": {"matchLabels": {"part": "yes"}}}
+    keys = "{% for part in sources.parts %}{{ part.data.key }} {% endfor %}"
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "made"},
+        "data": {"keys": keys},
+    }
+    targets = {"namespaces": ["team-*"]}
+    make_rule(cluster, "rule", {"sources": [parts], "template": template, "targets": targets})
+    assert await traces.next() == "created 1 copy: the rule is new"
+    for name in ("one", "three"):
+        cluster.gone("configmaps", HOME, name)
+    assert await traces.next() == (
+        "updated 1 copy: sources home/one, home/three are new, changed or gone"
+    )
+
+
 async def test_a_deleted_rule(cluster, operator, traces):
     cluster.gone("copyrators", HOME, "rule")
     assert await traces.next() == "deleted 3 copies: the rule is being deleted"

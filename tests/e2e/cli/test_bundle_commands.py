@@ -194,6 +194,7 @@ def test_hold_says_how_to_end_it_and_unhold_ends_it(stage, shop):
     assert "It is held: load-test-failed." in stage.types(f"why {stage.apps}/shop")
     assert "load-test-failed; copyrator" in stage.types(f"describe {shown}")
     assert stage.types(f"unhold {shown}") == f"{shown} isn't held any more; its soak restarts.\n"
+    assert stage.types(f"unhold {shown}") == f"{shown} isn't held.\n"
     assert "It is held" not in stage.types(f"why {stage.apps}/shop")
     for wrong in ("a\x1bb", "x" * 201):
         said = stage.types(f"hold {shown} --reason {wrong}", code=2)

@@ -95,6 +95,8 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, targets, tmp_path)
     stage.wait_reason(RULES.format(home), word, "SourceNotFound")
     said = stage.types(f"why {word}-a/{word}").replace("\n", " ")
     assert "SourceNotFound: sources.hub" in said
+    assert f"The rule {home}/{word} requires it, but can't render it; see below." in said
+    assert "are read first" not in said
     stage.cluster.kubectl("delete", "copyrator", "-n", home, word, "--timeout=60s")
 
 

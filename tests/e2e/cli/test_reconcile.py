@@ -109,6 +109,18 @@ def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, rea
     assert not status(stage, name).get("attempted")
 
 
+def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):
+    never = [{"name": "never"}]
+    made("waiting", repo=shop, version="1.*", dependsOn=never)
+    shown = f"bundle {stage.apps}/waiting"
+    said = stage.types(f"reconcile {shown} --timeout 3", code=1)
+    assert said.startswith(f"Error: {shown}: the request still waits after 3 s: DependencyNotReady")
+    assert "copyrator doctor" not in said
+    described = stage.types(f"describe {shown}")
+    assert "  UpdatePending  True     DependencyNotReady (for " in described
+    assert "    Gate dependsOn: " in described
+
+
 def test_where_updates_are_off_the_annotation_is_named_and_nothing_is_left(stage, shop):
     shown, path = f"bundle {stage.apps}/shop", f"{BUNDLES.format(stage.apps)}/shop"
     stage.cluster.kubectl("annotate", "bundle", "shop", "-n", stage.apps, f"{AUTOUPDATE}=")

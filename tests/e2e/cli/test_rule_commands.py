@@ -639,10 +639,10 @@ def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, w
         said = stage.types(f"describe rule {home}/{word}-spaced")
         assert f"  {there}: TemplateError: " in said
         said = stage.types(f"why {there}/other --kind secret")
-        assert "can't create its copy there: " in said
+        assert "can't render its copy there: " in said
         assert "No rule requires it" not in said
         said = stage.types(f"why {there}/{word} --kind secret")
-        assert f"rule {home}/{word}-late: can't be created: " in said
+        assert f"rule {home}/{word}-late: can't be rendered: " in said
     finally:
         for name in ("late", "spaced"):
             stage.cluster.kubectl("delete", "copyrator", f"{word}-{name}", "-n", home)

@@ -239,9 +239,16 @@ def test_what_happens_during_a_rollout(fleet, api, user, word, namespace):
     fleet.change("newest")
     wait_quiet(fleet.operator, *fleet.spaces)
     assert fleet.holding("newest") == []
+    for action in ("resume", "finish"):
+        refused = fleet.types(f"rollout {action} rule {fleet.home}/{word}", code=1)
+        assert "is suspended; resume it: copyrator resume rule" in refused
     user.patch("copyrators", fleet.home, word, spec={"suspend": False, "mode": "Plan"})
     user.wait_reason(fleet.home, word, "Planned")
     assert fleet.holding("newest") == []
+    for command in ("rollout finish", "reseal"):
+        refused = fleet.types(f"{command} rule {fleet.home}/{word}", code=1)
+        assert "has spec.mode: Plan, so nothing is written" in refused
+    assert "annotations" not in fleet.rule["metadata"]
     user.patch("copyrators", fleet.home, word, spec={"mode": "Apply"})
     fleet.at_step(1, "newest", canary)
 

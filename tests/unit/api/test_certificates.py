@@ -13,6 +13,7 @@ from copyrator.api.certificates import (
     read_certificates,
     seconds_until_transition,
     soonest,
+    warned,
 )
 from copyrator.api.conditions import Health, ReadyCondition, conditions_by_type
 from copyrator.api.rule_status import RuleFacts, build_rule_status, read_rule_status
@@ -67,6 +68,17 @@ def test_messages():
     assert message(ends(WARNING + 60)) == (
         "the first certificate to end is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
     )
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_how_many_are_warned_of_is_read_from_the_condition(number):
+    name = "x; 3 more in status.certificates; renew it at the source"
+    found = soonest([*(ends(n, name) for n in range(number)), ends(WARNING + 60)])
+    condition = expiring(found, NOW, WARNING)
+    assert condition is not None
+    stored = {"status": str(condition.status), "message": condition.message}
+    assert warned(stored) == min(number, len(found))
+    assert warned({}) == 0
 
 
 LEFT = st.integers(-(10**7), 10**7)

@@ -222,7 +222,7 @@ def test_the_occasion(request_: Request | None, deployed: str | None, expected: 
     ("need", "outcome", "expected"),
     [
         (state.Need.RETRY, Outcome.FAILED, Occasion.RETRY),
-        (state.Need.RETRY, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
+        (state.Need.AGAIN, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
         (state.Need.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
         (state.Need.FIRST, None, Occasion.NEW_DIGEST),
         (state.Need.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),

@@ -74,6 +74,7 @@ NOT_AGAIN = (
 LAST_GOOD = f". The last successful deploy is {WHAT}"
 OTHER = Candidate("2.0.0", "sha256:fedcba9876543210")
 OPEN = Result("window", PASSED)
+TELLS = Result("promotion", Waiting("NotPromoted", f"{NEXT} hasn't been deployed elsewhere"))
 CLOSED = Result("window", Waiting("OutsideWindow", "the window opens at 20:00. "))
 UNSIGNED = Result("signature", Refused("Unsigned", "no signature"))
 RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
@@ -288,6 +289,12 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             STALLED,
             "OutsideWindow",
             f"{NEXT}: the window opens at 20:00",
+        ),
+        (
+            lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (TELLS,))),
+            PROGRESSING,
+            "NotPromoted",
+            f"{NEXT} hasn't been deployed elsewhere",
         ),
         (
             lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (RETRIED,))),

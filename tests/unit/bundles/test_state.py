@@ -86,8 +86,8 @@ EXHAUSTED = replace(FAILED, failures=3)
         (status(due(FAILED, LATER)), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
         (status(due(FAILED, EARLIER)), {}, deploy(Need.RETRY)),
         (status(due(FAILED, NOW)), {}, deploy(Need.RETRY)),
-        (status(due(INTERRUPTED, LATER)), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
-        (status(due(INTERRUPTED, EARLIER)), {}, deploy(Need.RETRY)),
+        (status(due(INTERRUPTED, LATER)), {}, Decision(Action.WAIT, Need.AGAIN, LATER)),
+        (status(due(INTERRUPTED, EARLIER)), {}, deploy(Need.AGAIN)),
         # a failed deploy of what was deployed before (a forced one) is a failure all the same
         (status(due(FAILED, LATER), DEPLOYED), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
         # quarantine, and what lifts it
@@ -98,7 +98,7 @@ EXHAUSTED = replace(FAILED, failures=3)
         (status(EXHAUSTED), {"generation": 2}, deploy(Need.FIRST)),
         (status(EXHAUSTED), {"request": REQUEST}, deploy(Need.REQUEST)),
         # an interruption never leads to quarantine
-        (status(due(replace(INTERRUPTED, failures=9), EARLIER)), {}, deploy(Need.RETRY)),
+        (status(due(replace(INTERRUPTED, failures=9), EARLIER)), {}, deploy(Need.AGAIN)),
         # another version failed half-way: what was deployed has to be put right
         (status(replace(EXHAUSTED, digest="sha256:b"), DEPLOYED), {}, deploy(Need.REPAIR)),
     ],

@@ -126,6 +126,18 @@ def test_the_certificates_that_end_first_are_listed_with_their_rules():
     ]
 
 
+def test_each_certificate_that_the_operator_warns_of_ends_soon():
+    def one(day):
+        ends = f"2026-01-{day:02}T00:00:00Z"
+        return {"source": "infra/tls", "key": "tls.crt", "commonName": "x", "notAfter": ends}
+
+    more = "x ends; 1 more in status.certificates; renew it at the source"
+    warns = condition("CertificateExpiring", "True", "CertificateExpiring", more)
+    body = rule("a", certificates=[one(3), one(4), one(30)], conditions=[warns])
+    view = overview(seen(body), NOW)
+    assert [row.validity for row in view.certificates] == ["ends soon", "ends soon", "valid"]
+
+
 def test_copies_are_summed_up_whatever_a_status_has():
     view = overview(
         seen(

@@ -1,5 +1,6 @@
 """What commands say of a rollout."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -78,9 +79,14 @@ def test_a_plan_names_the_namespaces_of_each_step():
 
 
 def test_why_a_copy_isnt_changed_yet():
-    assert waits("home/r", RUNNING).endswith(
-        "(step 2, the next one is due at 2026-01-01T12:01:30Z)."
+    assert waits("home/r", RUNNING) == (
+        "It doesn't have the new content: the rule home/r changes its copies in steps, and the "
+        "step of this copy hasn't begun (step 2, the next one is due at 2026-01-01T12:01:30Z)."
     )
-    assert waits("home/r", STOPPED).endswith(
+
+
+def test_a_stopped_rollout_has_no_next_step_that_is_due():
+    stopped = replace(STOPPED, next_at=NOW)
+    assert waits("home/r", stopped).endswith(
         "(step 2); the rollout is stopped by Deployment team-a/web."
     )

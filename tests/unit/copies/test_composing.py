@@ -209,8 +209,13 @@ def test_no_message_quotes_a_value(jinja):
             "{{ sources.nobody }}",
             "unknown source nobody; known sources: creds, settings, none, many",
         ),
-        ("{{ sources.creds.data.nokey }}", "the source has no key nokey"),
-        ("{{ sources.creds.nofield }}", "the source has no field nofield"),
+        ("{{ sources.creds.data.nokey }}", "source creds has no key nokey"),
+        ("{{ sources.creds['data']['nokey'] }}", "the source has no key nokey"),
+        (
+            "{{ sources.creds.data.nokey }}{{ sources.settings.data.nokey }}",
+            "the source has no key nokey",
+        ),
+        ("{{ sources.creds.nofield }}", "source creds has no field nofield"),
         (f"{{{{ {DATA} | from_json }}}}", "source creds (infra/creds), key password isn't JSON"),
         (
             "{{ sources.settings.data.region | b64decode }}",

@@ -14,7 +14,7 @@ from copyrator.copies.rule_trace import RuleTrace
 def burst(*writes: tuple[Action, Trigger, str]) -> str:
     made = Burst(0.0, 0.0)
     for action, trigger, name in writes:
-        made.add(action, trigger, name, 0.0)
+        made.add(action, trigger, (name,), 0.0)
     return made.to_string()
 
 
@@ -25,6 +25,11 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
     ("writes", "text"),
     [
         ([(CREATE, Trigger.EDIT, "the rule is new")], "created 1 copy: the rule is new"),
+        ([(UPDATE, Trigger.ROLLOUT, "2")] * 3, "updated 3 copies: rollout step 2"),
+        (
+            [(UPDATE, Trigger.COMPOSED, name) for name in ("a/b", "a/c")],
+            "updated 2 copies: sources a/b, a/c are new, changed or gone",
+        ),
         (
             [(DELETE, Trigger.EDIT, "x changed by generation 4 of the rule")] * 7,
             "deleted 7 copies: x changed by generation 4 of the rule",
@@ -74,7 +79,7 @@ def test_a_burst_ends_when_it_is_quiet_or_long() -> None:
     made = Burst(10.0, 10.0)
     assert not made.is_over(10.0 + QUIET - 0.01)
     assert made.is_over(10.0 + QUIET)
-    made.add(CREATE, Trigger.EDIT, "", 10.0 + LONGEST - 0.1)
+    made.add(CREATE, Trigger.EDIT, ("",), 10.0 + LONGEST - 0.1)
     assert not made.is_over(10.0 + LONGEST - 0.01)
     assert made.is_over(10.0 + LONGEST)
 
@@ -82,7 +87,7 @@ def test_a_burst_ends_when_it_is_quiet_or_long() -> None:
 def test_names_are_counted_up_to_a_bound() -> None:
     made = Burst(0.0, 0.0)
     for number in range(REMEMBERED + 5):
-        made.add(CREATE, Trigger.NAMESPACE, f"n{number}", 0.0)
+        made.add(CREATE, Trigger.NAMESPACE, (f"n{number}",), 0.0)
     assert f"created {REMEMBERED + 5} copies" in made.to_string()
     assert f"and {REMEMBERED - 3} more" in made.to_string()
 
@@ -126,12 +131,26 @@ def test_causes_are_forgotten_with_the_burst_and_at_an_edit() -> None:
     trace.begin("edit")
     assert (trace.sources, trace.namespaces, trace.lost) == ({}, {}, {})
     trace.source_changed("a/b")
-    trace.add(UPDATE, Trigger.SOURCE, "a/b", 1.0)
+    trace.add(UPDATE, Trigger.SOURCE, ("a/b",), 1.0)
     assert trace.take(1.0) == ""
-    assert trace.sources == {"a/b": None}
+    assert list(trace.sources) == ["a/b"]
     assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/b is new or changed"
     assert trace.sources == {}
     assert trace.take(100.0) == ""
+
+
+def test_causes_that_are_newer_than_a_burst_s_last_write_are_kept() -> None:
+    trace = RuleTrace()
+    trace.source_changed("a/old")
+    trace.source_changed("a/again")
+    trace.add(UPDATE, Trigger.SOURCE, ("a/old",), 1.0)
+    trace.source_changed("a/again")
+    trace.namespace_changed("new")
+    assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/old is new or changed"
+    assert (list(trace.sources), list(trace.namespaces)) == (["a/again"], ["new"])
+    trace.add(UPDATE, Trigger.SOURCE, ("a/again",), 10.0)
+    trace.take(10.0 + QUIET)
+    assert (trace.sources, trace.namespaces) == ({}, {})
 
 
 def test_causes_are_bounded() -> None:
@@ -157,8 +176,8 @@ def test_causes_of_a_burst_stay_until_it_is_over() -> None:
     trace = RuleTrace()
     trace.source_changed("default/app")
     assert trace.take(100.0) == ""
-    trace.add(Action.CREATE, Trigger.SOURCE, "default/app", 150.0)
-    trace.add(Action.CREATE, Trigger.SOURCE, "default/app", 200.0)
+    trace.add(Action.CREATE, Trigger.SOURCE, ("default/app",), 150.0)
+    trace.add(Action.CREATE, Trigger.SOURCE, ("default/app",), 200.0)
     assert trace.take(201.0) == ""
     assert trace.sources
     assert trace.take(202.0) == "created 2 copies: source default/app is new or changed"

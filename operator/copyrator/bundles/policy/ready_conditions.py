@@ -43,7 +43,8 @@ def times(count: int) -> str:
 def held(status: BundleStatus, why: Held) -> ReadyCondition:
     """Ready where a gate keeps a version, or an edit, from being deployed."""
     objection, candidate = why.objection, why.candidate
-    text = f"{candidate.version} ({short(candidate.digest)}): {_open(objection.message)}"
+    what, text = f"{candidate.version} ({short(candidate.digest)})", _open(objection.message)
+    text = text if text.startswith(what) else f"{what}: {text}"
     health = Health.RETRYING if why.is_refused else Health.PROGRESSING
     health = Health.STALLED if why.is_final else health
     return ReadyCondition(health, objection.reason, text + _kept(status))

@@ -41,6 +41,7 @@ class Need(StrEnum):
     SPEC = "the spec changed"
     REQUEST = "a deploy was requested"
     RETRY = "the last attempt failed"
+    AGAIN = "the last attempt was interrupted"
     REPAIR = "an attempt at another version failed"
     DRIFT = "objects have drifted"
 
@@ -112,10 +113,14 @@ def has_succeeded(status: BundleStatus) -> bool:
 def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
     if attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit:
         return Decision(Action.QUARANTINE)
-    until = parse_time(attempted.next_retry_at)
+    need, until = _retry(attempted), parse_time(attempted.next_retry_at)
     if until is not None and now < until:
-        return Decision(Action.WAIT, Need.RETRY, until)
-    return Decision(Action.DEPLOY, Need.RETRY)
+        return Decision(Action.WAIT, need, until)
+    return Decision(Action.DEPLOY, need)
+
+
+def _retry(attempted: Attempted) -> Need:
+    return Need.AGAIN if attempted.outcome == Outcome.INTERRUPTED else Need.RETRY
 
 
 def _is_failed_try(attempted: Attempted, wanted: Wanted) -> bool:
@@ -139,16 +144,16 @@ def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
     """The occasion on which the gates are evaluated for a deploy."""
     if need is Need.DRIFT:
         return Occasion.CORRECTION
-    if need is Need.RETRY:
-        interrupted = status.attempted.outcome == Outcome.INTERRUPTED
-        return Occasion.INTERRUPTED if interrupted else Occasion.RETRY
+    if need in (Need.RETRY, Need.AGAIN):
+        return Occasion.RETRY if need is Need.RETRY else Occasion.INTERRUPTED
     return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 
 
 def occasion_of(status: BundleStatus, wanted: Wanted) -> Occasion:
     """The occasion for the version gates, whether or not the version is to be deployed."""
     is_retried = wanted.request is None and _is_failed_try(status.attempted, wanted)
-    need = Need.RETRY if is_retried and not has_succeeded(status) else Need.VERSION
+    is_open = is_retried and not has_succeeded(status)
+    need = _retry(status.attempted) if is_open else Need.VERSION
     return occasion(need, wanted, status)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from copyrator.api import names
@@ -116,6 +117,11 @@ def unhealthy(seen: Iterable[ConsumerState]) -> tuple[str, ...]:
     """The consumers that aren't healthy before a step; at most UNHEALTHY_BEFORE."""
     found = sorted(one.consumer.to_string() for one in seen if not one.healthy)
     return tuple(found[:UNHEALTHY_BEFORE])
+
+
+def merge_unhealthy(*found: tuple[str, ...]) -> tuple[str, ...]:
+    """The consumers of several such lists; at most UNHEALTHY_BEFORE."""
+    return tuple(sorted(set(chain.from_iterable(found)))[:UNHEALTHY_BEFORE])
 
 
 def newly_unhealthy(state: RolloutState, seen: Iterable[ConsumerState]) -> ConsumerState | None:

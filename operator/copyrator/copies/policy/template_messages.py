@@ -40,13 +40,20 @@ def readable_message(
         known = ", ".join(names_of(context.get("sources")))
         return f"unknown source {found['key']}; known sources: {known}"
     if found := _NO_FIELD.fullmatch(message):
-        return f"the source has no field {found['key']}"
+        return f"{_whose(found['key'], source, context)} has no field {found['key']}"
     if found := _NO_DATA.fullmatch(message):
-        return f"the source has no key {found['key']}"
+        return f"{_whose(found['key'], source, context, '.data')} has no key {found['key']}"
     if found := _NO_NAME.fullmatch(message):
         return f"unknown variable {found['name']}; known variables: {', '.join(sorted(context))}"
     found = _NO_KEY.fullmatch(message)
     return message if found is None else _no_key(found["key"], source, context) or message
+
+
+def _whose(key: str, source: str, context: Mapping[str, Any], part: str = "") -> str:
+    """``source creds``, if it is the one whose field or key the text names; else ``the source``."""
+    names = names_of(context.get("sources"))
+    found = [one for one in names if _uses(source, f"sources.{one}{part}", key)]
+    return f"source {found[0]}" if len(found) == 1 else "the source"
 
 
 def _no_key(key: str, source: str, context: Mapping[str, Any]) -> str | None:

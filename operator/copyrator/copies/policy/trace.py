@@ -39,11 +39,15 @@ class Trigger(Enum):
     EDIT = ("{}", "{}")
     """What the latest edit of the rule changed."""
     SOURCE = ("source {} is new or changed", "sources {} are new or changed")
+    COMPOSED = ("source {} is new, changed or gone", "sources {} are new, changed or gone")
+    """Of a rule with several sources, all of which are in each copy."""
     SOURCE_GONE = ("source {} no longer exists or matches", "sources {} no longer exist or match")
     NAMESPACE = ("namespace {} is new or changed", "namespaces {} are new or changed")
     NAMESPACE_LEFT = ("namespace {} no longer matches", "namespaces {} no longer match")
     DRIFT = ("changes by another client",)
     LOST = ("deletion by another client",)
+    ROLLOUT = ("rollout step {}", "rollout steps {}")
+    ROLLOUT_FINISHED = ("the rollout is finished at once",)
     TAKEN_OVER = ("released by another rule",)
     UNMANAGED = ("allowed by onConflict",)
     UNSEALED = ("the seal was missing",)
@@ -73,13 +77,19 @@ class Burst:
     last: float
     _writes: dict[tuple[Action, Trigger], _Writes] = field(default_factory=dict)
 
-    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
-        """Count a write; ``name`` is what the trigger names."""
+    def add(self, action: Action, trigger: Trigger, names: tuple[str, ...], now: float) -> None:
+        """Count a write; ``names`` is what the trigger names."""
         self.last = now
         writes = self._writes.setdefault((action, trigger), _Writes())
         writes.number += 1
-        if len(writes.names) < REMEMBERED:
-            writes.names[name] = None
+        for name in names:
+            if len(writes.names) < REMEMBERED:
+                writes.names[name] = None
+
+    @property
+    def number(self) -> int:
+        """How many writes there are."""
+        return sum(writes.number for writes in self._writes.values())
 
     def is_over(self, now: float) -> bool:
         """Whether it is time to report it."""
