@@ -31,10 +31,10 @@ def objections(world: World, path: str) -> Iterator[str]:
     attempted = world.bundle(name)["status"]["attempted"]
     spec, asked = account.specs[generation], attempted.get("request", "")
     is_forced, is_deployed = "forceAt" in asked, digest == account.deployed
-    is_retry = account.last == (digest, generation) and not asked and account.outcome != ""
-    is_retry = is_retry and account.outcome != "succeeded" and not is_deployed
     is_correction = corrects(world, path)
-    is_interrupted = is_retry and account.outcome == "interrupted"
+    is_same = account.last == (digest, generation) and not asked and not is_correction
+    is_retry = is_same and account.outcome in ("failed", "interrupted") and not is_deployed
+    is_interrupted = is_same and account.outcome == "interrupted"
     is_new = not (is_deployed or is_retry or is_forced)
     if account.paused.value and not account.paused.may_be(False):
         yield "it is suspended or gone"

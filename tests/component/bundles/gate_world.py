@@ -124,7 +124,7 @@ class World:
                 if until and datetime.fromisoformat(until) + LATE < now:
                     text = f"{namespace}/{name} still waits at {now}: {gate}"
                     self.wrong.append(text)
-        self.wrong += (*uncorrected(self), *verified_in_vain(self))
+        self.wrong += (*uncorrected(self), *verified_in_vain(self), *self.health.misjudged())
 
     def is_busy(self, name: str) -> bool:
         """Whether a Job of this Bundle runs, or has just ended."""
