@@ -85,8 +85,7 @@ def corrects(world: World, path: str) -> bool:
     if account.deployed is None or world.bundle(name)["status"]["attempted"].get("request"):
         return False
     same = (digest, str(account.specs[generation].get("env"))) == release.content
-    broken_off = account.corrects and account.outcome == "interrupted"
-    return same and (account.outcome == "succeeded" or broken_off)
+    return same and account.is_as_deployed
 
 
 def _correction_objections(world: World, name: str, spec: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 ``staging`` takes every version. ``production``, in another namespace, is promoted from it, and
 ``shop`` depends on it. The account knows what the registry, the users and the Jobs did, and when;
-it judges each Job that is made by the words of docs/promotion.md and docs/bundles.md.
+it judges each Job that is made by the words of docs/promotion.md, docs/bundles.md,
+docs/signatures.md, docs/drift.md and docs/health.md (``gate_verdict.py``).
 """
 
 from __future__ import annotations
@@ -434,7 +435,7 @@ class World:
         if (
             "drift" not in self.gates
             or body.get("metadata", {}).get("uid") != check.uid
-            or account.outcome != "succeeded"
+            or not account.is_as_deployed
             or env != check.content[1]
         ):
             return
