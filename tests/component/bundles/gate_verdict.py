@@ -104,7 +104,7 @@ def uncorrected(world: World) -> Iterator[str]:
         return
     for name in KEYS:
         release, account, body = world.releases[name], world.accounts[name], world.bundle(name)
-        if release.found_at is None or world.looked() < release.found_at + SURE or not body:
+        if release.due_since is None or world.looked() < release.due_since + SURE or not body:
             continue
         spec, content = body["spec"], release.content
         if (

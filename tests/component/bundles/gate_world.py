@@ -439,7 +439,12 @@ class World:
             or env != check.content[1]
         ):
             return
-        found = self.releases[check.bundle].checked(check, self.looked())
+        if check.is_asked and account.paused.value:
+            return  # it is only shown
+        release = self.releases[check.bundle]
+        found = release.checked(check, self.looked())
+        if found and account.paused.is_surely(False):
+            release.due_since = self.looked()
         if found is None or check.bundle != "staging":
             return
         if not found:
