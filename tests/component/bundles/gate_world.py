@@ -363,7 +363,7 @@ class World:
         self.clock.offset += timedelta(seconds=seconds)
         if seconds > 0:
             self.unsure_until = self.loop.time() + COMPARE_SECONDS
-        self.sure_from = self.looked() + SURE
+        self.sure_from = self.looked() + INTERVAL + BEGINS + SURE + max(-seconds, 0)
         self.clock.seen = self.clock.seen.as_of(self.clock.wall())
 
     # --- Jobs ------------------------------------------------------------------------------------
