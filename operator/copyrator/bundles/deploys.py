@@ -287,6 +287,8 @@ class Deploys:
         if case.is_plan_dropped or case.is_drift_dropped:
             await self._plans.discard(written)
         judge_at = plan_due.next_check(status)
+        if judge_at is not None and judge_at <= case.now:
+            judge_at = None  # it was just judged, and waits for something else
         comes_of_age = age.next_check(status, case.spec, case.now)
         promoted = None
         if promotion.is_waiting(status):

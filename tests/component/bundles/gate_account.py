@@ -78,6 +78,12 @@ class Account:
     """Digests that a user has ever named as skipped."""
     paused: Flag = field(default_factory=Flag)
 
+    @property
+    def is_as_deployed(self) -> bool:
+        """Whether the last attempt left what is deployed: a correction may have been broken off."""
+        broken_off = self.corrects and self.outcome == "interrupted"
+        return self.outcome == "succeeded" or broken_off
+
 
 class Standing:
     """How long each digest was deployed in staging without a break, an operator looking."""

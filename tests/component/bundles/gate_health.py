@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tests.component.bundles.gate_account import NOTICED, STAGE
@@ -50,6 +51,27 @@ class Health:
             return
         self.is_ill = True
         self._world.standing.ends(withdrawn=self._world.accounts["staging"].deployed)
+
+    def misjudged(self) -> Iterator[str]:
+        """The condition Healthy, where it isn't what it has to be by now."""
+        world, body = self._world, self._world.bundle("staging")
+        passed = (
+            world.looked() - self._since,
+            world.looked() - world.sure_from,
+            world.loop.time() - world.busy_until["staging"],
+        )
+        is_settled = min(passed) >= NOTICED and not world.is_busy("staging")
+        if not (is_settled and body and "health" in world.gates):
+            return
+        if world.accounts["staging"].deployed is None or "deletionTimestamp" in body["metadata"]:
+            return
+        wanted = {"Unknown", "False"}
+        if self.is_current or self.is_failed:
+            wanted = {str(self.is_current)}
+        conditions = body["status"]["conditions"]
+        found = {one["status"] for one in conditions if one["type"] == "Healthy"}
+        if len(found) != 1 or not found <= wanted:
+            yield f"Healthy is {found}, not one of {sorted(wanted)}"
 
     @property
     def is_noticed(self) -> bool:

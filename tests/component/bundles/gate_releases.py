@@ -39,6 +39,7 @@ class Release:
         changed: an object isn't as it was deployed.
         fought: somebody changes it again after each deploy.
         found_at: when a check saw that; None: none has since the last attempt.
+        due_since: since when it should be corrected.
         corrected: corrections since a check that wasn't made for one saw nothing, or since other
             content.
         ever_corrected: corrections since other content.
@@ -54,6 +55,7 @@ class Release:
         """The Bundle is deleted, with all that is known of the release."""
         self._usual: tuple[Content, frozenset[str]] | None = None
         self.found_at: float | None = None
+        self.due_since: float | None = None
         self.corrected = self.ever_corrected = 0
         self._attempted_at = 0.0
 
@@ -73,7 +75,7 @@ class Release:
 
     def attempt_begins(self) -> None:
         self.attempt += 1
-        self.found_at = None
+        self.found_at = self.due_since = None
 
     def deployed(self, content: Content, now: float, *, corrects: bool) -> None:
         """A deploy has succeeded."""
@@ -95,7 +97,7 @@ class Release:
                 self._usual = (check.content, operations)
             return None
         drifted = bool(operations - self._usual[1])
-        self.found_at = now if drifted else None
+        self.found_at, self.due_since = now if drifted else None, None
         if not drifted and (check.is_asked or check.began > self._attempted_at + AT_ONCE):
             self.corrected = 0
         return drifted

@@ -31,10 +31,10 @@ def objections(world: World, path: str) -> Iterator[str]:
     attempted = world.bundle(name)["status"]["attempted"]
     spec, asked = account.specs[generation], attempted.get("request", "")
     is_forced, is_deployed = "forceAt" in asked, digest == account.deployed
-    is_retry = account.last == (digest, generation) and not asked and account.outcome != ""
-    is_retry = is_retry and account.outcome != "succeeded" and not is_deployed
     is_correction = corrects(world, path)
-    is_interrupted = is_retry and account.outcome == "interrupted"
+    is_same = account.last == (digest, generation) and not asked and not is_correction
+    is_retry = is_same and account.outcome in ("failed", "interrupted") and not is_deployed
+    is_interrupted = is_same and account.outcome == "interrupted"
     is_new = not (is_deployed or is_retry or is_forced)
     if account.paused.value and not account.paused.may_be(False):
         yield "it is suspended or gone"
@@ -85,8 +85,7 @@ def corrects(world: World, path: str) -> bool:
     if account.deployed is None or world.bundle(name)["status"]["attempted"].get("request"):
         return False
     same = (digest, str(account.specs[generation].get("env"))) == release.content
-    broken_off = account.corrects and account.outcome == "interrupted"
-    return same and (account.outcome == "succeeded" or broken_off)
+    return same and account.is_as_deployed
 
 
 def _correction_objections(world: World, name: str, spec: dict[str, Any]) -> Iterator[str]:
@@ -105,7 +104,7 @@ def uncorrected(world: World) -> Iterator[str]:
         return
     for name in KEYS:
         release, account, body = world.releases[name], world.accounts[name], world.bundle(name)
-        if release.found_at is None or world.looked() < release.found_at + SURE or not body:
+        if release.due_since is None or world.looked() < release.due_since + SURE or not body:
             continue
         spec, content = body["spec"], release.content
         if (

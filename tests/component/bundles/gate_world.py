@@ -2,7 +2,8 @@
 
 ``staging`` takes every version. ``production``, in another namespace, is promoted from it, and
 ``shop`` depends on it. The account knows what the registry, the users and the Jobs did, and when;
-it judges each Job that is made by the words of docs/promotion.md and docs/bundles.md.
+it judges each Job that is made by the words of docs/promotion.md, docs/bundles.md,
+docs/signatures.md, docs/drift.md and docs/health.md (``gate_verdict.py``).
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class World:
                 if until and datetime.fromisoformat(until) + LATE < now:
                     text = f"{namespace}/{name} still waits at {now}: {gate}"
                     self.wrong.append(text)
-        self.wrong += (*uncorrected(self), *verified_in_vain(self))
+        self.wrong += (*uncorrected(self), *verified_in_vain(self), *self.health.misjudged())
 
     def is_busy(self, name: str) -> bool:
         """Whether a Job of this Bundle runs, or has just ended."""
@@ -362,7 +363,7 @@ class World:
         self.clock.offset += timedelta(seconds=seconds)
         if seconds > 0:
             self.unsure_until = self.loop.time() + COMPARE_SECONDS
-        self.sure_from = self.looked() + SURE
+        self.sure_from = self.looked() + INTERVAL + BEGINS + SURE + max(-seconds, 0)
         self.clock.seen = self.clock.seen.as_of(self.clock.wall())
 
     # --- Jobs ------------------------------------------------------------------------------------
@@ -434,11 +435,16 @@ class World:
         if (
             "drift" not in self.gates
             or body.get("metadata", {}).get("uid") != check.uid
-            or account.outcome != "succeeded"
+            or not account.is_as_deployed
             or env != check.content[1]
         ):
             return
-        found = self.releases[check.bundle].checked(check, self.looked())
+        if check.is_asked and account.paused.value:
+            return  # it is only shown
+        release = self.releases[check.bundle]
+        found = release.checked(check, self.looked())
+        if found and account.paused.is_surely(False):
+            release.due_since = self.looked()
         if found is None or check.bundle != "staging":
             return
         if not found:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from uuid import UUID
 
 from aiohttp import web
 from tests.component.bundles.conftest import Operator
@@ -102,6 +103,7 @@ class SimulatedCluster(BundleCluster):
         super().__init__()
         self.wall = wall
         self.ends, self.pods = None, WAITING
+        self._made = 0
         self.made: Callable[[dict[str, Any]], None] = lambda job: None
         self.ended: Callable[[dict[str, Any]], None] = lambda job: None
         self.written: Callable[[str], None] = lambda path: None
@@ -121,7 +123,12 @@ class SimulatedCluster(BundleCluster):
 
     def _store(self, kind: str, path: str, body: dict[str, Any]) -> int:
         if kind == "ADDED":
-            metadata = {**body["metadata"], "creationTimestamp": format_time(self.wall())}
+            self._made += 1
+            metadata = {
+                **body["metadata"],
+                "creationTimestamp": format_time(self.wall()),
+                "uid": str(UUID(int=self._made)),  # polls and checks are spread by it
+            }
             body = {**body, "metadata": metadata}
         version = super()._store(kind, path, body)
         self.written(path)

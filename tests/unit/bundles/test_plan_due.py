@@ -108,5 +108,7 @@ def test_the_next_check_is_when_a_failed_plan_or_a_gate_is_due() -> None:
     failed = with_plan(outcome="Failed", next_retry_at=format_time(NOW))
     assert plan_due.next_check(BundleStatus()) is None
     assert plan_due.next_check(BundleStatus(gates=(waits,))) == LATER
-    assert plan_due.next_check(replace(failed, gates=(waits,))) == NOW
+    assert plan_due.next_check(replace(failed, gates=(waits,))) == LATER, "no deploy waits for it"
+    approval = replace(waits, name="approval", until=None)
+    assert plan_due.next_check(replace(failed, gates=(approval, waits))) == NOW
     assert plan_due.next_check(with_plan(next_retry_at=format_time(NOW))) is None

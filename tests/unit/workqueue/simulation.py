@@ -9,14 +9,22 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+MOST_ROUNDS = 20_000
+"""Rounds of the loop while its clock stands still; then something keeps it busy for ever."""
+
+
 class _Selector(selectors.DefaultSelector):
     """Instead of waiting, moves the loop's clock."""
 
     loop: "SimulatedLoop"
+    rounds = 0
 
     def select(self, timeout: float | None = None) -> Any:
+        self.rounds += 1
         if timeout:
             self.loop.now += timeout
+            self.rounds = 0
+        assert self.rounds < MOST_ROUNDS, f"something is always to be done at {self.loop.now} s"
         return super().select(0)
 
 

@@ -132,8 +132,9 @@ class Resolutions:
             again = self._context.again_at(entry.key)
             comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
+            judge_at = None if _is_judged(entry, memory.judged_at) else entry.judge_at
             self._context.requeue_at(
-                entry.key, slot, retry, entry.judge_at, again, comes_of_age, promoted
+                entry.key, slot, retry, judge_at, again, comes_of_age, promoted
             )
             return False
         memory.asked_at = now
@@ -146,7 +147,7 @@ class Resolutions:
             return True
         if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
             return True
-        return _is_past(at, now) and (last is None or (at is not None and last < at))
+        return _is_past(at, now) and not _is_judged(entry, last)
 
     def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
         """Whether a version's soak has ended since the last evaluation (None: there was none)."""
@@ -186,6 +187,11 @@ def _awaits_signature(resolution: Resolution) -> bool:
     return held is not None and any(
         one.gate == signature.NAME and one.objects for one in held.results
     )
+
+
+def _is_judged(entry: BundleEntry, last: datetime | None) -> bool:
+    """Whether the gates have been evaluated since the time for which the status asks for it."""
+    return last is not None and entry.judge_at is not None and entry.judge_at <= last
 
 
 def _awaits_promotion(entry: BundleEntry) -> bool:

@@ -25,7 +25,7 @@ from copyrator.bundles.policy.gates import (
     Waiting,
     recorded,
 )
-from copyrator.bundles.policy.plans.due import content_of, must_plan
+from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
 
 _BEING_PLANNED: Final = "the deploy is being planned"
 
@@ -135,7 +135,7 @@ def _with_verdict(
 
 
 GATE: Final = Gate(
-    name="approval",
+    name=APPROVAL,
     concerns=lambda spec: spec.approval.is_enabled,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,

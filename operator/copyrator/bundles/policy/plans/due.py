@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleStatus, GateState
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.criteria import admits, is_below
 from copyrator.bundles.policy.gates import Candidate, Target, judged_next
+
+APPROVAL: Final = "approval"
+"""The name of the gate that waits for plans."""
 
 
 def is_current(status: BundleStatus, target: Target) -> bool:
@@ -63,10 +66,18 @@ def must_plan(status: BundleStatus, target: Target, now: datetime) -> bool:
 
 
 def next_check(status: BundleStatus) -> datetime | None:
-    """When a gate's verdict changes by itself, or a failed plan is retried; None: neither."""
-    plan = status.plan
-    due = parse_time(plan.next_retry_at) if plan.outcome == PlanOutcome.FAILED else None
+    """When a gate's verdict changes by itself, or a failed plan is retried; None: neither.
+
+    A failed plan that no deploy waits for, such as one that a user requested, isn't retried.
+    """
+    plan, due = status.plan, None
+    if plan.outcome == PlanOutcome.FAILED and _waits_for_plan(status):
+        due = parse_time(plan.next_retry_at)
     return min((at for at in (due, judged_next(status.gates)) if at is not None), default=None)
+
+
+def _waits_for_plan(status: BundleStatus) -> bool:
+    return any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
 
 
 def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
