@@ -141,7 +141,7 @@ def test_what_all_gates_pass_is_not_held() -> None:
     assert gates.held(ONE, ()) is None
 
 
-def test_the_first_objection_is_named_and_a_refusal_is_final() -> None:
+def test_the_first_objection_is_named_and_a_refusal_is_final_and_named_before() -> None:
     results = judged(gate("a", PASSED), gate("b", ASKS), gate("c", YOUNG))
     waits = gates.held(ONE, results)
     assert waits is not None
@@ -150,8 +150,18 @@ def test_the_first_objection_is_named_and_a_refusal_is_final() -> None:
     assert not waits.is_final
     refused = gates.held(ONE, judged(gate("a", ASKS), gate("b", NEVER)))
     assert refused is not None
-    assert refused.objection == ASKS
+    assert refused.objection == NEVER, "waiting is in vain"
     assert refused.is_final
+
+
+def test_a_refusal_that_a_poll_may_change_is_named_before_waits_and_after_others() -> None:
+    again = Refused("NotPromoted", "no such Bundle", is_retried=True)
+    held = gates.held(ONE, judged(gate("a", YOUNG), gate("b", again)))
+    assert held is not None
+    assert (held.objection, held.is_final) == (again, False)
+    final = gates.held(ONE, judged(gate("a", again), gate("b", NEVER)))
+    assert final is not None
+    assert final.objection == NEVER
 
 
 def test_the_status_says_what_each_gate_says() -> None:
@@ -293,7 +303,7 @@ def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
 
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:
-    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
+    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", YOUNG)))
     update = ready_conditions.update_pending(BundleStatus(gates=found))
     assert (update.status, update.reason) == ("True", "TooYoung")
     assert update.message == "Gate b: seen a moment ago"
@@ -302,6 +312,11 @@ def test_update_pending_names_the_first_gate_that_objects() -> None:
     )
     assert (idle.status, idle.reason) == ("False", "UpToDate")
     assert idle.message == "No version waits for a gate"
+
+
+def test_a_refusal_is_named_before_gates_that_only_wait() -> None:
+    found = gates.recorded(judged(gate("a", YOUNG), gate("b", NEVER)))
+    assert ready_conditions.update_pending(BundleStatus(gates=found)).message.startswith("Gate b: ")
 
 
 def test_a_person_who_is_awaited_is_named_before_other_gates() -> None:

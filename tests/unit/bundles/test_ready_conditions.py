@@ -287,8 +287,8 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
         (
             lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (CLOSED, UNSIGNED))),
             STALLED,
-            "OutsideWindow",
-            f"{NEXT}: the window opens at 20:00",
+            "Unsigned",
+            f"{NEXT}: no signature",
         ),
         (
             lambda: ready_conditions.held(BundleStatus(), Held(OTHER, (TELLS,))),

@@ -56,8 +56,9 @@ def update_pending(status: BundleStatus) -> FurtherCondition:
     if not open_ones:
         text = "No version waits for a gate"
         return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
-    awaited = (one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL)
-    first = next(awaited, open_ones[0])  # the one for which a person has to act
+    awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
+    refused = [one for one in open_ones if one.state == GateState.REFUSED]
+    first = (awaited or refused or open_ones)[0]  # the one for which somebody has to act
     text = f"Gate {first.name}: {first.message}"
     return FurtherCondition(ConditionStatus.TRUE, first.reason or "", text)
 

@@ -164,8 +164,15 @@ class Held:
 
     @property
     def objection(self) -> Waiting | Refused:
-        """The first objection, in the order of the gates."""
-        return next(one.verdict for one in self.results if not isinstance(one.verdict, Passed))
+        """The first of the gravest objections, in the order of the gates.
+
+        A refusal that no poll changes is graver than one that a poll may change, and both than a
+        wait: waiting is in vain while another gate refuses.
+        """
+        found = [one.verdict for one in self.results if not isinstance(one.verdict, Passed)]
+        refused = [verdict for verdict in found if isinstance(verdict, Refused)]
+        final = [verdict for verdict in refused if not verdict.is_retried]
+        return (final or refused or found)[0]
 
     @property
     def is_final(self) -> bool:
