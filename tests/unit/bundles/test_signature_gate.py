@@ -46,7 +46,7 @@ def test_without_a_signature_it_is_unsigned_and_asked_again() -> None:
     found = signature.verdict(ASKED, DIGEST, judged)
     assert found == Refused(
         "Unsigned",
-        f"{DIGEST} has no signature, and spec.verify, entry 1 requires one; sign this digest; "
+        f"{DIGEST} has no signature, and spec.verify and entry 1 require one; sign this digest; "
         "not read: a; not read: b; not read: c",
         is_retried=True,
     )
@@ -81,6 +81,9 @@ def test_an_entry_that_cannot_be_used_makes_a_refusal_uncertain() -> None:
             "VerificationUnavailable",
             "spec.verify can't be judged: ConfigMap a/keys doesn't exist; another",
         )
+    several = signature.verdict(asked, DIGEST, Judgement(failed=("entry 1", "spec.verify")))
+    assert isinstance(several, Waiting)
+    assert several.message.startswith("not all of entry 1 and spec.verify can be judged: ")
     held = Judgement((Holds("spec.verify", "another entry", "s"),))
     assert isinstance(signature.verdict(asked, DIGEST, held), Passed)
 

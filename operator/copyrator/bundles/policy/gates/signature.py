@@ -68,13 +68,15 @@ def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
     """The verdict on a digest whose signatures were read."""
     if judged.is_trusted:
         return Passed(_names(judged))
-    where = f"{', '.join(judged.failed)}"
+    where, is_one = " and ".join(judged.failed), len(judged.failed) == 1
     if asked.faults:
-        text = f"{where} can't be judged: {'; '.join(asked.faults)}"
+        which = f"{where} can't" if is_one else f"not all of {where} can"
+        text = f"{which} be judged: {'; '.join(asked.faults)}"
         return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
     skipped = "".join(f"; not read: {why}" for why in judged.skipped[:_NAMED])
     if not judged.signatures:
-        text = f"{digest} has no signature, and {where} requires one; sign this digest{skipped}"
+        asks = f"{where} requires one" if is_one else f"{where} require one"
+        text = f"{digest} has no signature, and {asks}; sign this digest{skipped}"
         return Refused(BundleReason.UNSIGNED, text, is_retried=True)
     found = list(dict.fromkeys(f"{one.entry}: {one.reason}" for one in judged.failures))
     more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
