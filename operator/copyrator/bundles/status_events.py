@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from copyrator.api.bundle_status import BundleStatus, Outcome, Trust
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -15,6 +15,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
 )
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import ready_conditions
@@ -24,12 +25,23 @@ from copyrator.kube.events import NORMAL, WARNING, EventType
 
 log = logging.getLogger(__name__)
 
+_FAULTS = (
+    BundleReason.PLAN_FAILED,
+    BundleReason.PLAN_UNSTABLE,
+    BundleReason.SIGNATURE_INVALID,
+    BundleReason.VERIFICATION_UNAVAILABLE,
+)
+"""Reasons of gates that are faults, also where only a newer version waits."""
+
 
 def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
     """Emit an Event where the reason of Ready changed."""
     if ready_reason(entry.status.conditions) == verdict.reason:
         return
+    if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
+        return  # the condition UpdatePending told it
     good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
+    good = good and verdict.reason not in _FAULTS
     _emit(context, entry, NORMAL if good else WARNING, verdict.reason, verdict.message)
 
 
@@ -39,16 +51,38 @@ def record_update(
     """Emit an Event where the reason of UpdatePending changed, or a plan was decided."""
     before, update = entry.status, ready_conditions.update_pending(status)
     reported = {ready_conditions.update_pending(before).reason, verdict.reason}
-    if update.status == ConditionStatus.TRUE and update.reason not in reported:
-        context.record(entry, NORMAL, update.reason, update.message)
+    is_told = update.reason in reported
+    if update.reason == BundleReason.PLANNING and not _is_planning(status):
+        is_told = True  # nothing is planned yet, because of a fault or other plans
+    if update.reason == BundleReason.PLAN_REJECTED:
+        is_told = True  # by the Event about the decision
+    if update.status == ConditionStatus.TRUE and not is_told:
+        kind: EventType = WARNING if update.reason in _FAULTS else NORMAL
+        _emit(context, entry, kind, update.reason, update.message)
     _record_force(context, entry, status)
     _record_trust(context, entry, status)
-    plan = status.plan
-    if plan.decision and (plan.id, plan.decision) != (before.plan.id, before.plan.decision):
-        by = f" by {plan.by}" if plan.by else ""
-        text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-        context.record(entry, NORMAL, f"Plan{plan.decision}", text)
-        log.info("%s: %s", entry.key, text)
+    _record_decision(context, entry, status, verdict)
+
+
+def _is_planning(status: BundleStatus) -> bool:
+    """Whether the condition UpdatePending tells of a plan that was begun."""
+    is_begun = status.plan.outcome == PlanOutcome.RUNNING
+    return is_begun and ready_conditions.update_pending(status).reason == BundleReason.PLANNING
+
+
+def _record_decision(
+    context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+) -> None:
+    """Emit an Event where a plan was decided, unless Ready tells it."""
+    before, plan = entry.status.plan, status.plan
+    if not plan.decision or (plan.id, plan.decision) == (before.id, before.decision):
+        return
+    by = f" by {plan.by}" if plan.by else ""
+    text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
+    reason = f"Plan{plan.decision}"
+    if not reason == verdict.reason != ready_reason(entry.status.conditions):
+        context.record(entry, NORMAL, reason, text)
+    log.info("%s: %s", entry.key, text)
 
 
 def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:

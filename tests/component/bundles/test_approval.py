@@ -17,11 +17,13 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
+
+from copyrator.kube.events import EventRecorder, ObjectRef
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -141,6 +143,92 @@ async def test_a_plan_that_is_approved_and_rejected_at_once_is_rejected(
     await idle(operator)
     assert cluster.jobs() == []
     assert condition(cluster, "Stalled") == ("True", "PlanRejected")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Type and reason of each Event about a Bundle."""
+    found: list[tuple[str, str]] = []
+
+    def tell(
+        _self: EventRecorder, _about: ObjectRef, kind: str, reason: str, _message: str
+    ) -> None:
+        found.append((kind, reason))
+
+    monkeypatch.setattr(EventRecorder, "record", tell)
+    return found
+
+
+async def test_a_plan_and_a_decision_are_told_by_one_event_each(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, told: list[tuple[str, str]]
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    refresh(cluster)  # Ready has another reason than Planning when it begins
+    await eventually(lambda: plan(cluster)["number"] == 2)
+    reject(cluster, await waits(cluster))
+    await waits(cluster, "PlanRejected")
+    await idle(operator)
+    assert told[:2] == [("Normal", "Planning"), ("Normal", "AwaitingApproval")]
+    reasons = [reason for _, reason in told]
+    assert (reasons.count("Planning"), reasons.count("PlanRejected")) == (2, 1)
+
+
+async def test_of_a_newer_version_too_a_decision_is_told_by_one_event(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    told: list[tuple[str, str]],
+) -> None:
+    bundle(approval=ALWAYS, version="1.*")
+    operator = await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster, version="1.0.0")
+    await idle(operator)
+    told.clear()
+    registry.put("app", "1.1.0", "two")
+    reject(cluster, await waits(cluster, version="1.1.0"))
+    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
+    await idle(operator)
+    assert told == [
+        ("Normal", "Planning"),
+        ("Normal", "AwaitingApproval"),
+        ("Normal", "PlanRejected"),
+    ]
+
+
+async def test_a_plan_of_a_newer_version_that_fails_is_a_warning(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    told: list[tuple[str, str]],
+) -> None:
+    bundle(approval=ALWAYS, version="1.*", retry={"backoff": "1h"})
+    await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster, version="1.0.0")
+    cluster.refuse("create", "/jobs", 403, "exceeded quota")
+    registry.put("app", "1.1.0", "two")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "PlanFailed"))
+    await eventually(lambda: ("Warning", "PlanFailed") in told)
+
+
+async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(
+    cluster: BundleCluster, run: Run, bundle: Make, told: list[tuple[str, str]]
+) -> None:
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
+    await idle(operator)
+    assert told == [("Warning", "ServiceAccountMissing")]
+    update = condition(cluster, "UpdatePending")
+    assert update == ("True", "Planning")
 
 
 async def test_a_mind_can_be_changed_until_the_deploy_begins(

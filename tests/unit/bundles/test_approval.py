@@ -50,7 +50,7 @@ UNSTABLE = Refused(
     "reconcile bundle -n prod shop",
 )
 ALL_COUNTS = "1 create, 2 update, 3 delete, 4 recreate, 5 blind apply; 12 risky"
-PLANNING = Waiting("Planning", "the deploy is being planned")
+PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ PLANNING = Waiting("Planning", "the deploy is being planned")
             "Always",
             Waiting(
                 "AwaitingApproval",
-                "plan id-1 (2 create, 1 blind apply; 1 risky) waits for approval: copyrator "
+                "plan id-1 of 1.1 (2 create, 1 blind apply; 1 risky) waits for approval: copyrator "
                 "approve bundle -n prod shop",
                 LATER,
             ),
@@ -85,7 +85,8 @@ PLANNING = Waiting("Planning", "the deploy is being planned")
             "Always",
             Waiting(
                 "AwaitingApproval",
-                "plan id-1 (no changes) waits for approval: copyrator approve bundle -n prod shop",
+                "plan id-1 of 1.1 (no changes) waits for approval: copyrator approve bundle "
+                "-n prod shop",
                 LATER,
             ),
         ),
@@ -94,12 +95,12 @@ PLANNING = Waiting("Planning", "the deploy is being planned")
         (
             with_plan(decision="Rejected", by="ben", risky_operations=0),
             "OnRisk",
-            Refused("PlanRejected", "plan id-1 was rejected by ben"),
+            Refused("PlanRejected", "plan id-1 of 1.1 was rejected by ben"),
         ),
         (
             with_plan(decision="Rejected"),
             "Always",
-            Refused("PlanRejected", "plan id-1 was rejected"),
+            Refused("PlanRejected", "plan id-1 of 1.1 was rejected"),
         ),
         (
             with_plan(
@@ -208,7 +209,7 @@ def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
 
 def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
     waits = GateStatus(name="approval", state="Waiting", reason="Suspended", message="x")
-    (ours,) = approval.planning(BundleStatus(gates=(waits,))).gates
+    (ours,) = approval.planning(replace(with_plan(), gates=(waits,))).gates
     assert (ours.name, ours.reason) == ("approval", "Planning")
     assert ours.message == PLANNING.message
     other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))

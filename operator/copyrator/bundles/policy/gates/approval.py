@@ -27,8 +27,6 @@ from copyrator.bundles.policy.gates import (
 )
 from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
 
-_BEING_PLANNED: Final = "the deploy is being planned"
-
 
 def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
     """Whether a plan may be deployed."""
@@ -52,23 +50,28 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
     plan = status.plan
     is_due = must_plan(status, target, now)
     if is_due or plan.outcome == PlanOutcome.RUNNING:
-        return _planning(plan, spec, is_begun=not is_due)
+        return _planning(plan, spec, target.version, is_begun=not is_due)
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
     if passes(plan, spec.approval.mode):
         return PASSED
     if plan.decision == PlanDecision.REJECTED:
-        return Refused(BundleReason.PLAN_REJECTED, f"plan {plan.id} was rejected{_by(plan)}")
-    text = f"plan {plan.id} ({summary(plan)}) waits for approval: {_command('approve', spec)}"
+        return Refused(BundleReason.PLAN_REJECTED, f"{_named(plan)} was rejected{_by(plan)}")
+    text = f"{_named(plan)} ({summary(plan)}) waits for approval: {_command('approve', spec)}"
     return Waiting(BundleReason.AWAITING_APPROVAL, text, parse_time(plan.expires_at))
 
 
-def _planning(plan: PlanStatus, spec: BundleSpec, *, is_begun: bool) -> Waiting:
+def _planning(plan: PlanStatus, spec: BundleSpec, version: str, *, is_begun: bool) -> Waiting:
     if spec.suspend and not is_begun:
         text = "nothing is planned while spec.suspend is true, unless a plan is requested"
         return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
     message = plan.message if is_begun else None  # else it is of an earlier plan
-    return Waiting(BundleReason.PLANNING, message or _BEING_PLANNED)
+    return Waiting(BundleReason.PLANNING, message or _planned_first(version))
+
+
+def _planned_first(version: str | None) -> str:
+    """True both while the plan is being made and before it can be begun."""
+    return f"the deploy of {version} is planned first"
 
 
 def _keeps_changing(status: BundleStatus, target: Target, spec: BundleSpec) -> bool:
@@ -89,6 +92,11 @@ def _failure(plan: PlanStatus) -> Verdict:
 
 def _command(verb: str, spec: BundleSpec) -> str:
     return f"copyrator {verb} bundle -n {spec.namespace} {spec.name}"
+
+
+def _named(plan: PlanStatus) -> str:
+    """The plan with its version, as a newer one may be available."""
+    return f"plan {plan.id} of {plan.version}"
 
 
 def _by(plan: PlanStatus) -> str:
@@ -115,7 +123,8 @@ def summary(plan: PlanStatus) -> str:
 
 def planning(status: BundleStatus) -> BundleStatus:
     """The status of a Bundle whose plan begins; its gates were evaluated before."""
-    return _with_verdict(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
+    begins = Waiting(BundleReason.PLANNING, _planned_first(status.plan.version))
+    return _with_verdict(status, begins, lambda _: True)
 
 
 def paused(status: BundleStatus) -> BundleStatus:
