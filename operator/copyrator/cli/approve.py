@@ -156,9 +156,10 @@ async def _check_permission(client: KubeClient, choice: Choice, body: Body) -> N
         if not await allowed(client, (BUNDLES, "", verb, namespace), None, name)
     ]
     if missing:
+        verb, is_ = ("verb", "is") if len(missing) == 1 else ("verbs", "are")
         raise Fault(
-            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the verb "
-            f"{' and '.join(missing)} on {BUNDLES.key} is missing in the namespace {namespace}; "
+            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the {verb} "
+            f"{' and '.join(missing)} on {BUNDLES.key} {is_} missing in the namespace {namespace}; "
             f"ask an administrator for a RoleBinding there to the ClusterRole {APPROVER}"
         )
 

@@ -50,8 +50,9 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     missing = missing_of(status)
     if not missing:
         return
-    account, age = ServiceAccount.of(spec), _age(status, now)
-    yield f"The service account {account} lacked permissions {age} ago; it cannot"
+    account, found = ServiceAccount.of(spec), _found_at(status)
+    ago = f" {rows.age(found, now)} ago" if found else ""
+    yield f"The service account {account} lacked permissions{ago}; it cannot"
     yield from (f"  {shown(one)}" for one in missing)
     if more := _unlisted(status):
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
@@ -76,9 +77,10 @@ def _is_by_blind_applies(status: BundleStatus) -> bool:
     return made and bool(plan.missing) and plan.missing_permissions is None
 
 
-def _age(status: BundleStatus, now: datetime) -> str:
+def _found_at(status: BundleStatus) -> str | None:
+    """When it was found; of a plan that failed, when that began."""
     plan, attempted = status.plan, status.attempted
-    return rows.age(attempted.finished_at if attempted.missing else plan.made_at, now)
+    return attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
 
 
 def _unlisted(status: BundleStatus) -> int:

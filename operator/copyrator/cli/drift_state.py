@@ -52,8 +52,8 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     status, condition = parse_status(body), _condition(body)
     yield (
         f"Drift is what a plan of the deployed version has beyond the one made right after the "
-        f"deploy. It is checked for {_rhythm(spec)}; next check {_next(body, status, spec, now)}; "
-        f"now: {hint_about('plan', 'bundle', body, '--refresh')}"
+        f"deploy. It is checked {_rhythm(spec)}; next check: {_next(body, status, spec, now)}; to "
+        f"check now: {hint_about('plan', 'bundle', body, '--refresh')}"
     )
     if condition:
         text = said(condition.get("message"), 1000).rstrip(".")
@@ -82,7 +82,7 @@ def _rhythm(spec: BundleSpec) -> str:
 
 def _next(body: Body, status: BundleStatus, spec: BundleSpec, now: datetime) -> str:
     if status.drift.check.outcome == PlanOutcome.RUNNING:
-        return f"is running as the Job {said(status.drift.check.job)}"
+        return f"running as the Job {said(status.drift.check.job)}"
     metadata = body["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     hashed = spec_hash(body["spec"], labels, annotations)

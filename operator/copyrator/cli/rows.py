@@ -70,12 +70,14 @@ def trouble(body: Body) -> str:
 
 _FOR_PEOPLE = (
     BundleReason.AWAITING_APPROVAL,
+    BundleReason.PLAN_FAILED,
+    BundleReason.PLAN_UNSTABLE,
     BundleReason.PROMOTION_HELD,
     BundleReason.PROMOTION_NOT_ALLOWED,
     BundleReason.FROZEN,
     BundleReason.FREEZE_UNREADABLE,
 )
-"""Reasons for which a version waits until a person does something."""
+"""Reasons for which a version waits until a person does something, and faults of plans."""
 
 
 def bundle_trouble(body: Body) -> str:
@@ -86,6 +88,8 @@ def bundle_trouble(body: Body) -> str:
     unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
+    if waits and trouble(body) and pending.get("reason") != ready(body).get("reason"):
+        return f"{trouble(body)}. {pending.get('message') or ''}"
     return (
         trouble(body)
         or (str(verified.get("message") or "") if doubted else "")

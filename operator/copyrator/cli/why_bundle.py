@@ -22,7 +22,7 @@ from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy.gates import freeze, signature
+from copyrator.bundles.policy.gates import approval, freeze, signature
 from copyrator.bundles.policy.ready_conditions import times
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.references.reader import references_of
@@ -196,7 +196,8 @@ def _state(gate: GateStatus) -> str:
 def _ends(gate: GateStatus, now: datetime) -> str:
     if not gate.until:
         return ""
-    ends = "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else "ends"
+    ends = "the plan is made again" if gate.name == approval.GATE.name else "ends"
+    ends = "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
     return f"; {ends} {rows.until(gate.until, now)}"
 
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, GateStatus
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.policy.gates import age, freeze, promotion, windows
+from copyrator.bundles.policy.gates import age, approval, freeze, promotion, windows
 from copyrator.cli import rows
 from copyrator.cli.plan_state import said
 
@@ -77,5 +77,5 @@ def _version(status: BundleStatus) -> str | None:
 
 
 def _ends_by_itself(gate: GateStatus) -> bool:
-    """A plan's end lets nothing be deployed."""
-    return gate.state == GateState.WAITING and gate.reason != BundleReason.AWAITING_APPROVAL
+    """When a plan expires, or is made again, nothing is deployed yet."""
+    return gate.state == GateState.WAITING and gate.name != approval.GATE.name

@@ -61,6 +61,12 @@ def test_why_tells_what_the_status_does_not_list_and_what_was_not_reviewed() -> 
     assert "  What 1 more kind needs isn't reviewed." in lines
 
 
+def test_of_a_plan_that_failed_the_age_is_that_of_its_begin() -> None:
+    failed = {**PLAN, "outcome": "Failed", "madeAt": None, "startedAt": "2026-01-02T11:58:00Z"}
+    assert says(bundle(failed))[0].endswith(" lacked permissions 2m ago; it cannot")
+    assert says(bundle({**failed, "startedAt": None}))[0].endswith(" permissions; it cannot")
+
+
 FAILED = {"outcome": "Failed", "missing": [ONE], "finishedAt": "2026-01-02T11:59:00Z"}
 
 

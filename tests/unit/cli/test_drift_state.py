@@ -68,7 +68,7 @@ def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() 
 
 def test_why_says_what_drift_is_and_when_it_is_looked_at_next() -> None:
     _, why = lines(bundle())
-    assert "every 1h; next check in " in why[0]
+    assert "It is checked every 1h; next check: in " in why[0]
     assert why[0].endswith("copyrator plan bundle apps/shop --refresh")
     assert why[1] == "  Drifted: update ::ConfigMap:app has drifted."
     assert why[2] == "  1 correction of it since a regular check found none."
@@ -79,13 +79,13 @@ def test_why_says_what_drift_is_and_when_it_is_looked_at_next() -> None:
     [
         ({"baseline": {}}, "now"),
         ({"deployed": {}}, "none now"),
-        ({"drift": {"check": {"outcome": "Running", "job": "j"}}}, "is running as the Job j"),
+        ({"drift": {"check": {"outcome": "Running", "job": "j"}}}, "running as the Job j"),
     ],
 )
 def test_the_next_check(status: dict[str, Any], said: str) -> None:
     described, why = lines(bundle(**status))
     assert described[-1].endswith(said)
-    assert f"next check {said};" in why[0]
+    assert f"next check: {said};" in why[0]
 
 
 def test_nothing_is_said_where_nobody_asks() -> None:

@@ -161,6 +161,9 @@ def test_where_trust_isnt_known_only_the_message_says_so():
     ("reason", "shown"),
     [
         ("AwaitingApproval", True),
+        ("PlanFailed", True),
+        ("PlanUnstable", True),
+        ("PlanRejected", False),
         ("PromotionHeld", True),
         ("PromotionNotAllowed", True),
         ("NotPromoted", False),
@@ -173,6 +176,20 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(reason
     ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
     body = {"metadata": {"name": "b", "namespace": "n"}, "status": {"conditions": [ready, pending]}}
     assert cells(rows.bundle_columns(NOW), body)["MESSAGE"] == ("it waits" if shown else "")
+
+
+def test_an_edit_that_waits_for_a_window_and_a_person_says_both():
+    ready = {"type": "Ready", "status": "Unknown", "reason": "OutsideWindow", "message": "closed"}
+    pending = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval"}
+    pending["message"] = "plan 1 waits"
+
+    def message(*conditions):
+        body = {"metadata": {"name": "b"}, "status": {"conditions": conditions}}
+        return cells(rows.bundle_columns(NOW), body)["MESSAGE"]
+
+    assert message(ready, pending) == "closed. plan 1 waits"
+    assert message({**ready, "reason": "AwaitingApproval"}, pending) == "closed"
+    assert message(ready, {**pending, "reason": "OutsideWindow"}) == "closed"
 
 
 def test_the_gates_that_a_forced_deploy_passed_over():

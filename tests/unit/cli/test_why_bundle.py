@@ -158,6 +158,13 @@ def gates(annotations=None, suspend=False, **status):
             ],
         ),
         (
+            {"gates": [{**WAITS, "reason": "PlanFailed", "message": "no values"}]},
+            [
+                *FREE,
+                "  approval: waiting, PlanFailed: no values; the plan is made again in 2h.",
+            ],
+        ),
+        (
             {"gates": [WAITS]},
             [
                 *FREE,

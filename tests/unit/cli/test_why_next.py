@@ -66,10 +66,20 @@ def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatu
         ([AGE, UNREADY], {}),
         ([AGE, UNSIGNED], {}),
         ([PLAN], {}),
+        ([{**PLAN, "reason": "PlanFailed"}], {}),
         ([AGE, PLAN], {}),
         ([AGE], {"suspend": True}),
     ],
-    ids=["no gate", "none objects", "another Bundle", "refused", "a person", "both", "suspended"],
+    ids=[
+        "no gate",
+        "none objects",
+        "another Bundle",
+        "refused",
+        "a person",
+        "a plan",
+        "both",
+        "suspended",
+    ],
 )
 def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
     assert next_chance(*read(*gates, **fields)) is None
