@@ -23,8 +23,9 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, HistoryEntry
 from copyrator.api.drift_status import DriftCheck, DriftStatus
+from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
     MAX_RISKY,
     ApprovedPlan,
@@ -35,6 +36,7 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.decision import decided
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 
 
@@ -123,6 +125,27 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
     assert len({id_of(CREATE, DELETE), *others}) == 5
     # Waiting approvals would be void after an upgrade that computes it otherwise.
     assert id_of(CREATE) == "24e51144cdc1f181ea4dfdbd260884c9"
+
+
+def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
+    """Else the annotation that approved the earlier one would approve it."""
+    before = with_plan(outcome="Running", id=None)
+    first = plan_record.planned(before, made(CREATE), spec(), NOW).plan.id
+
+    def id_after(attempt: int, outcome: str) -> str | None:
+        status = replace(
+            before,
+            attempted=Attempted(attempt=attempt, outcome=outcome, plan=first),
+            history=(HistoryEntry(outcome=outcome, plan=first),),
+        )
+        again = plan_record.planned(status, made(CREATE), spec(), NOW)
+        approved = {ANN_APPROVED_PLAN: first or "", ANN_APPROVED_BY: "ann"}
+        assert (again.plan.id == first) == (decided(again, approved, NOW) != again)
+        return again.plan.id
+
+    assert id_after(1, "Failed") == first, "its approval carries over to the retry"
+    assert len({first, id_after(1, "Succeeded"), id_after(2, "Succeeded")}) == 3
+    assert id_after(1, "Succeeded") == id_after(1, "Succeeded"), "made anew, it stays the same"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy.gates import Target
+from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.plans.due import content_of, is_for, is_spent
 from copyrator.bundles.policy.plans.operations import (
     Operation,
@@ -185,7 +186,7 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
-        id=_id(before, made.plan.revision, operations),
+        id=_fresh(_id(before, made.plan.revision, operations), status),
         seal=made.seal,
     )
     if _covers(status, made, operations):
@@ -217,6 +218,16 @@ def _is_approved_before(status: BundleStatus) -> bool:
     """Whether the approval is older than the last attempt, so that the attempt used it."""
     started, at = parse_time(status.attempted.started_at), parse_time(status.plan.approved.at)
     return started is not None and at is not None and at <= started
+
+
+def _fresh(plan_id_: str, status: BundleStatus) -> str:
+    """The ID, or another one where that of an earlier plan was deployed successfully.
+
+    Plans are equal again where a release was uninstalled by hand, or where nothing is to be done.
+    The annotation that approved the earlier one is mostly still there.
+    """
+    deployed = {one.plan for one in status.history if one.outcome == Outcome.SUCCEEDED}
+    return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
 
 
 def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> str:
