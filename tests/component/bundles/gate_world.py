@@ -23,6 +23,7 @@ from tests.component.bundles.gate_account import (
     INTERVAL,
     KEYS,
     LATE,
+    RACE,
     SOAK,
     STAGE,
     STARTS,
@@ -305,7 +306,7 @@ class World:
     def delete_staging(self) -> None:
         if self.bundle("staging"):
             self.cluster.drop(path_of("bundles", "staging", STAGE))
-            self.standing.forget()
+            self.loop.call_later(RACE, self.standing.forget)
             self.consents.set(False)
             self.accounts["staging"].paused.set(True)
 

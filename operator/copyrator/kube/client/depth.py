@@ -24,6 +24,9 @@ and fewer than cause an error anywhere."""
 
 _TOO_DEEP: Final = msgspec.json.encode(TOO_DEEP)
 
+_BLOCK: Final = 512
+"""Bytes whose levels are looked at together; only where some may be too deep, one by one."""
+
 _ROUNDS: Final = 8
 """Rounds of removing pairs after which an ordinary object has no bracket left."""
 
@@ -37,12 +40,13 @@ _STEPS = bytes(1 if code in b"[{" else 255 if code in b"]}" else 0 for code in r
 def flattened(raw: bytes, most: int = MOST) -> bytes:
     """The same JSON, with a text in place of every map and list beyond `most` levels.
 
-    All loops over characters run in C: 1.4 MB of brackets take a tenth of a second.
+    All loops over characters run in C: where 1.4 MB are at the limit everywhere they take a tenth
+    of a second, else a fifth of that.
     """
     if raw.count(b"{") + raw.count(b"[") <= most or _is_shallow(raw, most):
         return raw
     masked = _STRING.sub(lambda string: b'"' * len(string[0]), raw)
-    deep = bytes(map(most.__lt__, _levels(masked)))
+    deep = _too_deep(masked, most)
     parts: list[bytes] = []
     kept = 0
     while (start := deep.find(b"\1", kept)) >= 0:
@@ -52,9 +56,29 @@ def flattened(raw: bytes, most: int = MOST) -> bytes:
     return b"".join((*parts, raw[kept:])) if parts else raw
 
 
-def _levels(text: bytes) -> Iterator[int]:
+def _too_deep(text: bytes, most: int) -> bytes:
+    """For each character of a text without strings 1 where it is beyond `most` levels, else 0."""
+    parts: list[bytes] = []
+    level = 0
+    for at in range(0, len(text), _BLOCK):
+        block = text[at : at + _BLOCK]
+        up = block.count(b"{") + block.count(b"[")
+        down = block.count(b"}") + block.count(b"]")
+        if level + up <= most:
+            parts.append(bytes(len(block)))
+        elif level - down > most:
+            parts.append(b"\1" * len(block))
+        else:
+            parts.append(bytes(map(most.__lt__, _levels(block, level))))
+        level += up - down
+    return b"".join(parts)
+
+
+def _levels(text: bytes, level: int = 0) -> Iterator[int]:
     """The level of nesting after each character of a text without strings."""
-    return accumulate(array("b", text.translate(_STEPS)))
+    levels = accumulate(array("b", text.translate(_STEPS)), initial=level)
+    next(levels)
+    return levels
 
 
 def _is_shallow(raw: bytes, most: int) -> bool:
