@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,7 +56,7 @@ TAKEOVER = 12.0
 def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
 
-    Exit code: 0 all checks passed; 1 at least one failed.
+    Exit code: 0 no check failed; 1 at least one did.
     """
     checks = run(_checks(target, home))
     if shape is not None:
@@ -72,8 +72,16 @@ def _show(checks: list[Check]) -> None:
 
     marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
     prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
-    bad = sum(check.good is False for check in checks)
-    click.echo(f"{count(bad, 'check')} failed." if bad else "All checks passed.")
+    click.echo(summary([check.good for check in checks]))
+
+
+def summary(found: Sequence[bool | None]) -> str:
+    """The last line; None is a check without an answer."""
+    failed, unknown = found.count(False), found.count(None)
+    said = f"{count(failed, 'check')} failed" if failed else "No check failed"
+    if unknown:
+        return f"{said}; see {count(unknown, 'check')} marked ?."
+    return f"{said}." if failed else "All checks passed."
 
 
 async def _checks(target: Target, home: str | None) -> list[Check]:

@@ -1,10 +1,11 @@
-"""What `doctor` says about pods, and about objects without a status."""
+"""What `doctor` says about pods, about objects without a status, and at the end."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from copyrator.api.times import format_time
+from copyrator.cli.doctor import summary
 from copyrator.cli.doctor_objects import is_overlooked, waiting
 from copyrator.cli.installation import Installation
 from copyrator.settings.config import Settings
@@ -43,3 +44,16 @@ def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
         "p: ImagePullBackOff: no such image",
         "p: Unschedulable: no",
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([True, True], "All checks passed."),
+        ([True, None], "No check failed; see 1 check marked ?."),
+        ([False, True], "1 check failed."),
+        ([False, False, None, None], "2 checks failed; see 2 checks marked ?."),
+    ],
+)
+def test_the_last_line_counts_what_failed_and_what_has_no_answer(found, said):
+    assert summary(found) == said
