@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.e2e import stalls
 from tests.e2e.documents import DOCUMENTS, blocks, commands, links
+from tests.e2e.operator_process import HANG
 
 from copyrator.cli.run import run
 from demo.chart import ROOT, Rendered, render
@@ -128,7 +129,7 @@ class Reader:
         kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
         self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)
         stalls.follow(self.operator.log)
-        self.operator.wait_ready()
+        self.operator.wait_ready(HANG)
 
     def _with_local_registry(self, text: str) -> str:
         manifests = [manifest for manifest in yaml.safe_load_all(text) if manifest]
