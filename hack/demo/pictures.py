@@ -52,7 +52,7 @@ def take(stage: Stage, directory: Path) -> None:
         for picture, commands in PICTURES.items():
             console = recording(io.StringIO()).console
             if picture == "approval":
-                bundles.let_wait(stage, "1.0.5")
+                bundles.let_wait(stage, "1.0.6")
             for command in commands:
                 console.print(Text(f"$ copyrator {command}", style="bold"))
                 console.print(Text.from_ansi(shown(stage, command, Path(name))))
