@@ -566,6 +566,9 @@ class World:
                 self.annotate("production", **{"rejected-plan": None})
                 self.ask("production", "plan-at")
             self.decide("approved-plan")
+            source = self.releases["staging"]
+            if source.changed and not self.must_correct(source):
+                self.ask("staging", "forceAt")  # drift that recurs is for a person to mend
             await self.wait(60)
             if all(one.deployed == newest for one in self.accounts.values()):
                 drifted = [name for name, one in self.releases.items() if self.must_correct(one)]
