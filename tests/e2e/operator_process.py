@@ -145,30 +145,29 @@ class OperatorProcess:
             self._port = None  # after a start in the same process it is another one
             return 0, str(error)
 
-    def wait_started(self, seconds: float = HANG) -> None:
+    def wait_started(self) -> None:
         """Wait until it says that it works; fail at once when the process ends."""
 
         def started() -> bool:
             assert self.code is None, f"it ended with code {self.code}:\n{self.log}"
             return "Started:" in self.log
 
-        until(started, lambda: f"started\n{self.log}", seconds)
+        until(started, lambda: f"started\n{self.log}")
 
-    def wait_ready(self, seconds: float = HANG) -> None:
+    def wait_ready(self) -> None:
         """Wait until /readyz answers 200; fail at once when the process ends."""
 
         def ready() -> bool:
             assert self.code is None, f"it ended with code {self.code}:\n{self.log}"
             return self.get("/readyz")[0] == 200
 
-        until(ready, lambda: f"ready; {self.get('/readyz')}\n{self.log}", seconds)
+        until(ready, lambda: f"ready; {self.get('/readyz')}\n{self.log}")
 
-    def wait_says(self, text: str, path: str = "/readyz", seconds: float = HANG) -> str:
+    def wait_says(self, text: str, path: str = "/readyz") -> str:
         """Wait until a page's body holds `text`; return the body."""
         until(
             lambda: text in self.get(path)[1],
             lambda: f"{path} says {text!r}; {self.get(path)}\n{self.log}",
-            seconds,
         )
         return self.get(path)[1]
 

@@ -50,12 +50,12 @@ def _trigger(
     if known := _BY_CAUSE.get(plan.why):
         return known, ()
     if plan.winner is not None and plan.winner.binding.composition is not None:
-        changed = Trigger.COMPOSED, tuple(trace.sources)
+        trigger, changed = Trigger.COMPOSED, tuple(trace.sources)
     else:
         origin = plan.winner.binding.origin if plan.winner else ""
-        changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
-    if changed[1]:
-        return changed
+        trigger, changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
+    if changed:
+        return trigger, changed
     if key.namespace in trace.namespaces:
         return Trigger.NAMESPACE, (key.namespace,)
     if key in trace.lost:

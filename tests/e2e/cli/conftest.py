@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, RULES, apply, install, uninstall
-from tests.e2e.operator_process import HANG, OperatorProcess, until
+from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.cli import cli
 from demo.chart import ROOT, render
@@ -67,12 +67,11 @@ class Stage:
         found = (one for one in status.get("conditions") or () if one["type"] == "Ready")
         return next(found, {})
 
-    def wait_reason(self, path: str, name: str, reason: str, seconds: float = HANG) -> None:
+    def wait_reason(self, path: str, name: str, reason: str) -> None:
         """Wait until a rule or Bundle says so."""
         until(
             lambda: self.ready(path, name).get("reason") == reason,
             lambda: f"{name} says {reason}; {self.ready(path, name)}\n{self.operator.log[-3000:]}",
-            seconds,
         )
 
 

@@ -64,11 +64,10 @@ class Setup:
         lines = [line for line in self.page.splitlines() if line.startswith(f"{series} ")]
         return float(lines[0].split()[-1]) if lines else 0.0
 
-    def wait_value(self, series: str, least: float = 1.0, seconds: float = 120.0) -> None:
+    def wait_value(self, series: str, least: float = 1.0) -> None:
         until(
             lambda: self.value(series) >= least,
             lambda: f"{series} is at least {least}\n{self.page}\n{self.process.log[-4000:]}",
-            seconds,
         )
 
     def wait_right(self) -> None:

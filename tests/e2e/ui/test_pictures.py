@@ -11,6 +11,7 @@ from tests.e2e.cli.conftest import SENTINEL, Stage, rule, secret, staged
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 from tests.e2e.ui.conftest import SHOWN
+from tests.e2e.vanishing import vanish
 
 from localcluster.bundle import push
 from localcluster.certificates import PRIVATE, self_signed
@@ -136,14 +137,7 @@ def stage(cluster, tmp_path_factory):
             stage.wait_reason(RULES.format(PLATFORM), name, reason)
         yield stage
         stage.cluster.kubectl("delete", "copyrators", "--all", "-n", PLATFORM, "--timeout=120s")
-    for team in set(TEAMS) - {SHOP}:
-        cluster.kubectl("delete", "namespace", team, "--wait=false")
-    until(lambda: _is_gone(cluster), "the namespaces are gone")
-
-
-def _is_gone(cluster) -> bool:
-    found = cluster.api().get("/api/v1/namespaces")["items"]
-    return not {one["metadata"]["name"] for one in found} & {PLATFORM, *TEAMS}
+    vanish(cluster, TEAMS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
