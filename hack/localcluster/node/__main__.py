@@ -15,6 +15,7 @@ from .agent import Agent
 from .api import Api
 from .host import Host
 from .kubeconfig import KubeconfigError, load
+from .stand_in import StandIn
 
 
 def main() -> int:
@@ -56,8 +57,9 @@ async def _run(kubeconfig: Path, directory: Path, name: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with Api(load(kubeconfig)) as api:
-        await Agent(Host(api, name, directory)).run(stop)
+    with StandIn(directory / "werf.sock") as stand_in:
+        async with Api(load(kubeconfig)) as api:
+            await Agent(Host(api, name, directory, stand_in=stand_in)).run(stop)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .api import Api, ApiError
+from .stand_in import StandIn
 from .status import timestamp
 from .volumes import TokenSpec
 
@@ -34,12 +35,14 @@ class Host:
         name: the Node's name.
         directory: the state directory, where pods/ is.
         clock: tells the time.
+        stand_in: runs the stand-in for werf for containers; None: they run it themselves.
     """
 
     api: Api
     name: str
     directory: Path
     clock: Callable[[], datetime] = _now
+    stand_in: StandIn | None = None
     _told: set[tuple[str, str, str]] = field(default_factory=set)
 
     @property

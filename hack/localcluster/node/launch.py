@@ -120,6 +120,8 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         for key, value in resolved.values.items()
     }
     real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
+    if host.stand_in:
+        real |= host.stand_in.variables()
     if "PATH" in variables:
         real["PATH"] = f"{variables.pop('PATH')}:{real['PATH']}"
     mark = processes.mark(host.name, pod_dir, name)

@@ -1,0 +1,134 @@
+"""The stand-in for werf by its server is what it is as a program of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from localcluster.node.stand_in import StandIn
+from localcluster.standin.served import SERVER
+
+ROOT = Path(__file__).parents[3]
+WERF = ROOT / "hack" / "localcluster" / "standin" / "werf"
+HANG = 60.0
+
+
+@pytest.fixture
+def server(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, str]]:
+    """The variable that names a server that listens."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "hack"))
+    with StandIn(tmp_path_factory.mktemp("w") / "s") as stand_in:
+        variables = stand_in.variables()
+        deadline = time.monotonic() + HANG
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as client:
+                if client.connect_ex(variables[SERVER]) == 0:
+                    break
+            time.sleep(0.05)
+        yield variables
+
+
+def start(arguments: list[str], variables: dict[str, str], home: Path) -> subprocess.Popen[str]:
+    kept = {name: os.environ[name] for name in ("PATH",)}
+    more = {"HOME": str(home), "TMPDIR": str(home), "WERF_BUILDAH_MODE": "docker"}
+    return subprocess.Popen(
+        [WERF, *arguments],
+        env={**kept, **more, **variables},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def logging_in(
+    variables: dict[str, str], home: Path
+) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """A login that waits for a registry, and the registry's end of the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as registry:
+        registry.settimeout(HANG)
+        port = registry.getsockname()[1]
+        who = {"WERF_USERNAME": "u", "WERF_PASSWORD": "p", "WERF_INSECURE_REGISTRY": "1"}
+        with start(["cr", "login", f"127.0.0.1:{port}"], {**who, **variables}, home) as login:
+            connection, _ = registry.accept()
+            with connection:
+                connection.settimeout(HANG)
+                assert connection.recv(1)
+                yield login, connection
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Read to the end; fails if nobody hangs up."""
+    while connection.recv(65536):
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "code", "said"),
+    [
+        (["version"], {}, 0, ("v2.67.0\n", "")),
+        (["version"], {"STANDIN_WERF_MAJOR": "3"}, 0, ("v3.2.0\n", "")),
+        (["bundle", "plan", "--x"], {}, 1, ("", "Error: unknown flag: --x\n")),
+        (["cr", "login", "é"], {"WERF_USERNAME": ""}, 1, ("", "Error: provide --username\n")),
+    ],
+)
+def test_its_output_and_exit_code_are_the_same(
+    server: dict[str, str],
+    tmp_path: Path,
+    arguments: list[str],
+    variables: dict[str, str],
+    code: int,
+    said: tuple[str, str],
+) -> None:
+    for where in ({}, server):
+        ran = start(arguments, {**variables, **where}, tmp_path)
+        assert ran.communicate(timeout=HANG) == said, where
+        assert ran.returncode == code, where
+
+
+def test_it_runs_in_a_fork_of_the_server(server: dict[str, str], tmp_path: Path) -> None:
+    with logging_in(server, tmp_path) as (login, _):
+        children = Path(f"/proc/{login.pid}/task/{login.pid}/children").read_text()
+        environment = Path(f"/proc/{login.pid}/maps").read_text()
+    assert children == ""
+    assert "_ssl" not in environment, "the program has imported what the server is to do"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_as_werf(
+    server: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    for where in ({}, server):
+        with logging_in(where, tmp_path) as (login, connection):
+            login.send_signal(number)
+            assert login.wait(HANG) == 128 + number
+            assert login.stderr is not None
+            assert login.stderr.read() == f"Signal: {number.name}\n"
+            assert is_ended(connection)
+
+
+def test_it_is_killed_with_the_program(server: dict[str, str], tmp_path: Path) -> None:
+    with logging_in(server, tmp_path) as (login, connection):
+        login.kill()
+        assert is_ended(connection)
+
+
+def test_without_a_server_the_program_does_it_itself(tmp_path: Path) -> None:
+    ran = start(["version"], {SERVER: str(tmp_path / "nobody.sock")}, tmp_path)
+    assert ran.communicate(timeout=HANG) == ("v2.67.0\n", "")
+
+
+def test_a_path_too_long_for_a_socket_starts_no_server(tmp_path: Path) -> None:
+    with StandIn(tmp_path / ("x" * 100)) as stand_in:
+        assert stand_in.variables() == {}
