@@ -135,6 +135,14 @@ def _apiserver(plan: Plan) -> Component:
     return Component("kube-apiserver", command, {}, f"{plan.url('kube-apiserver')}/readyz")
 
 
+_UNUSED = (
+    *(f"persistentvolume-{part}" for part in ("attach-detach", "binder", "expander", "protection")),
+    *("persistentvolumeclaim-protection", "ephemeral-volume"),
+    *("horizontal-pod-autoscaler", "disruption", "ttl", "node-ipam", "endpointslice-mirroring"),
+)
+"""Controllers of volumes, nodes and load that a node of local processes has none of."""
+
+
 def _controller_manager(plan: Plan) -> Component:
     pki = plan.layout.pki
     more = {
@@ -145,6 +153,7 @@ def _controller_manager(plan: Plan) -> Component:
         "cluster-signing-key-file": str(pki / "ca.key"),
         "service-cluster-ip-range": SERVICE_CIDR,
         "concurrent-namespace-syncs": "20",
+        "controllers": ",".join(["*", *(f"-{name}-controller" for name in _UNUSED)]),
         # The default is a directory under /usr, which it creates.
         "flex-volume-plugin-dir": str(plan.layout.home / "flexvolume"),
     }

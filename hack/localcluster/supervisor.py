@@ -15,7 +15,7 @@ from localcluster.errors import ComponentFailedError
 from localcluster.processes import ProcessId
 from localcluster.state import Layout
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.03
 _LOG_LINES = 15

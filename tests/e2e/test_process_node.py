@@ -744,7 +744,7 @@ def test_a_second_node_of_the_same_name_is_refused(own: Cluster) -> None:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
 
