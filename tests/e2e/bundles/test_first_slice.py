@@ -214,11 +214,11 @@ def test_a_restart_in_mid_job_goes_on_where_it_was_and_catches_up_with_what_happ
         operator.stop(signal.SIGKILL)
         operator.start()
         operator.stop(signal.SIGTERM)
-        team.patch("configmaps", "values", data={"a.yaml": "greeting: salut"})
         stalling.clear()
         until(lambda: team.get("jobs", job)["status"].get("completionTime"), "it ends")
         assert team.status("shop")["attempted"]["outcome"] == "Running"
         assert team.release("shop")["greeting"] == "hello"
+        team.patch("configmaps", "values", data={"a.yaml": "greeting: salut"})
         operator.start()
 
         until(lambda: team.release("shop")["greeting"] == "salut")

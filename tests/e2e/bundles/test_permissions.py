@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.cli import cli
 from localcluster import Api, Cluster
@@ -223,6 +224,10 @@ def test_what_a_plan_that_could_be_made_lacks_is_asked_once_shown_and_granted(
     bare.wait_deployed("shop", digest)
 
 
+@long_form(
+    "tests/component/bundles/test_permissions.py"
+    "::test_a_release_whose_namespace_is_missing_needs_to_create_it"
+)
 def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> None:
     there = f"{bare.namespace}-new"
     digest = bare.publish("1.0.0", "first")
@@ -244,6 +249,10 @@ def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> 
             api.delete(f"/api/v1/namespaces/{there}")
 
 
+@long_form(
+    "tests/component/bundles/test_permissions.py"
+    "::test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_words"
+)
 def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> None:
     bare.publish("1.0.0", "first")
     bare.bundle("shop", retry=ONCE)
