@@ -340,8 +340,8 @@ def by_name(crowd: Crowd, many: str) -> None:
     values = {**KINDS, "bundles.allowedSecrets": [SECRET, *NAMED]}
     narrow = render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=values)
     narrow.deployment["spec"]["replicas"] = 0
+    assert crowd.operator.stop() == 0  # else it is refused what it watches
     grant(crowd, narrow, narrow.deployment)
-    assert crowd.operator.stop() == 0
     crowd.operator.settings["COPYRATOR_KINDS"] = "LimitRange"
     requests = crowd.cluster.requests()
     crowd.operator.start()
@@ -390,6 +390,8 @@ def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_
     assert many not in crowd.reads(since.all(), "secrets")
     assert crowd.sockets() <= CONNECTIONS
 
+    if not LONG:  # It takes a minute or two, and is in tests/component/bundles, too:
+        return  # test_reference_watches.py::test_where_only_names_are_granted_...
     grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=KINDS))
 
     until(lambda: many in crowd.reads(since.all(), "secrets"), "what was edited is read", 300)
