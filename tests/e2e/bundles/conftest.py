@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.installation import Operator, installed
 from tests.e2e.operator_process import HANG, until
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
@@ -44,7 +45,7 @@ def stays(seconds: float, look: Callable[[], bool], what: str = "") -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert look(), what
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 @dataclass
@@ -230,3 +231,44 @@ def make_team(cluster: Cluster, api: Api, namespace: str, charts: Path) -> Team:
 def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
     """A namespace in which werf may deploy."""
     return make_team(cluster, api, namespace("team"), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def lasting_team(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Team]:
+    """A namespace in which werf may deploy, for all tests of a file."""
+    name = f"team-{secrets.token_hex(3)}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield make_team(cluster, api, name, tmp_path_factory.mktemp("charts"))
+    vanish(cluster, [name])
+
+
+class Shop:
+    """A deployed Bundle of a module, for one test of it, which leaves it deployed."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.digest = str(team.status("shop")["target"]["digest"])
+        self._before = self._jobs()
+
+    def _jobs(self) -> set[str]:
+        return {job["metadata"]["name"] for job in self.team.jobs("shop")}
+
+    @property
+    def jobs(self) -> int:
+        """How many Jobs were made for it since the test began."""
+        return len(self._jobs() - self._before)
+
+    def push(self, text: str, template: str = TEMPLATE) -> str:
+        """Push to the tag that the Bundle names."""
+        tag = (self.team.get("bundles", "shop") or {})["spec"]["version"]
+        return self.team.publish(tag, text, template=template)
+
+    def release(self) -> dict[str, str]:
+        return self.team.release("shop") or {}
+
+    def poll(self, interval: str | None) -> None:
+        """Let it be polled so often: `1h` where a poll isn't what the test waits for."""
+        self.team.patch("bundles", "shop", spec={"interval": interval})
+        self.team.wait_deployed("shop", self.digest)

@@ -3,6 +3,7 @@
 import pytest
 from tests.e2e.bundles.conftest import Operator, Team, is_gone
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster import Api
 
@@ -11,15 +12,11 @@ pytestmark = pytest.mark.usefixtures("operator")
 NOWHERE = {"nodeSelector": {"no": "where"}}
 
 
-@pytest.mark.parametrize("how", ["policy", "annotation"])
-def test_a_bundle_can_be_deleted_without_its_release(
-    team: Team, operator: Operator, how: str
-) -> None:
+def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Operator) -> None:
+    """By its policy; by an annotation: tests/component/bundles/test_deletion.py."""
     digest = team.publish("1.0.0", "first")
-    team.bundle("shop", deletionPolicy="Orphan" if how == "policy" else None)
+    team.bundle("shop", deletionPolicy="Orphan")
     team.wait_deployed("shop", digest)
-    if how == "annotation":
-        team.annotate("shop", **{"force-delete": "true"})
 
     team.delete("bundles", "shop")
 
@@ -67,15 +64,22 @@ def test_an_uninstall_without_rights_fails_until_they_are_granted(
 ) -> None:
     """Helm 3 calls a release that it may not see "not found"."""
     digest = team.publish("1.0.0", "first")
+    team.create("serviceaccounts", "admin")
     team.bundle("shop")
     team.wait_deployed("shop", digest)
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}/rolebindings"
     binding = api.get(f"{rights}/werf")
     api.delete(f"{rights}/werf")
+    team.patch("bundles", "shop", spec={"serviceAccountName": "admin"})
 
     team.delete("bundles", "shop")
     condition = team.wait_reason("shop", "UninstallFailed")
-    assert "forbidden" in condition["message"]
+    assert "admin isn't allowed" in condition["message"]
+    assert team.jobs("shop", "uninstall") == []
+
+    team.patch("bundles", "shop", spec={"serviceAccountName": None})
+    until(lambda: "forbidden" in team.condition("shop")["message"], "werf may not, either")
+    assert team.condition("shop")["reason"] == "UninstallFailed"
     assert team.release("shop") is not None
 
     api.create(rights, {**binding, "metadata": {"name": "werf"}})
@@ -85,6 +89,10 @@ def test_an_uninstall_without_rights_fails_until_they_are_granted(
     assert operator.log.read_text().count(text) == 1
 
 
+@long_form(
+    "tests/component/bundles/test_deletion.py"
+    "::test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall"
+)
 def test_a_bundle_whose_deploys_never_started_goes_at_once(team: Team) -> None:
     team.publish("1.0.0", "first")
     team.bundle("shop", job=NOWHERE)
@@ -96,6 +104,10 @@ def test_a_bundle_whose_deploys_never_started_goes_at_once(team: Team) -> None:
     assert team.jobs("shop", "uninstall") == []
 
 
+@long_form(
+    "tests/component/bundles/test_deletion.py"
+    "::test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec"
+)
 def test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop")
@@ -109,19 +121,3 @@ def test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec(team: Team) 
 
     team.wait_gone("bundles", "shop")
     assert team.release("shop") is None
-
-
-def test_nobody_uninstalls_as_a_service_account_that_is_not_allowed(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.create("serviceaccounts", "admin")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-    team.patch("bundles", "shop", spec={"serviceAccountName": "admin"})
-
-    team.delete("bundles", "shop")
-
-    condition = team.wait_reason("shop", "UninstallFailed")
-    assert "admin isn't allowed" in condition["message"]
-    assert team.jobs("shop", "uninstall") == []
-    team.patch("bundles", "shop", spec={"serviceAccountName": None})
-    team.wait_gone("bundles", "shop")

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from tests.e2e.bundles.conftest import Operator, Team, make_team
 from tests.e2e.operator_process import HANG, until
+from tests.long import LONG, long_form
 
 from localcluster import Api, Cluster
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
 
+SECRETS = 8 if LONG else 3
+"""Of almost a megabyte each."""
 MOST_MEMORY = 300
 """Megabytes of the operator's process: the chart's limit is 512."""
 SLOW = 2 * HANG
@@ -30,14 +33,14 @@ def memory(operator: Operator) -> int:
 def test_a_failure_with_megabytes_of_secrets_is_on_record_without_a_word_of_them(
     team: Team, operator: Operator
 ) -> None:
-    for number in range(8):
+    for number in range(SECRETS):
         lines = (f"key{number}{line:05}: word{number}{line:05}" for line in range(47_000))
-        password = "password: hunter-two-of-eight\n" if number == 7 else ""
+        password = "password: hunter-two-of-eight\n" if number == SECRETS - 1 else ""
         values = "\n".join(lines) + "\n" + password
         assert len(values) > 900_000
         team.create("secrets", f"values-{number}", stringData={"values.yaml": values})
     team.publish("1.0.0", "first", template=FAILING)
-    sources = [{"kind": "Secret", "name": f"values-{number}"} for number in range(8)]
+    sources = [{"kind": "Secret", "name": f"values-{number}"} for number in range(SECRETS)]
     team.bundle("shop", valuesFrom=sources, retry={"limit": 0}, timeout="10m")
 
     team.wait_reason("shop", "Quarantined", SLOW)
@@ -66,6 +69,10 @@ def test_values_beyond_the_bound_are_named_with_the_remedy(team: Team, operator:
     assert not team.jobs("shop")
 
 
+@long_form(
+    "tests/component/bundles/test_ownership.py"
+    "::test_a_bundle_elsewhere_that_came_first_does_not_keep_the_namespaces_own_from_its_release"
+)
 def test_a_bundle_elsewhere_that_came_first_and_never_deployed_keeps_nobody_from_a_release(
     team: Team, cluster: Cluster, namespace: Callable[..., str], api: Api, tmp_path: Path
 ) -> None:

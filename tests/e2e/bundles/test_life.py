@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster import Api, Cluster
 
@@ -66,58 +67,74 @@ def operator(
 # --- a Job that doesn't get on ---
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason", "repaired"),
-    [
-        ({"werf": {"image": UNPULLABLE}}, "ImagePullFailed", {"werf": None}),
-        ({"job": {"nodeSelector": {"no": "where"}}}, "JobUnschedulable", {"job": None}),
-    ],
-)
-def test_a_job_that_cannot_start_says_why_and_gives_way_to_a_repaired_spec(
-    team: Team, spec: dict[str, object], reason: str, repaired: dict[str, None]
+def test_a_job_that_cannot_start_says_why_and_gives_way_to_a_repaired_spec(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", interval="1h", werf={"image": UNPULLABLE})
+
+    condition = team.wait_reason("shop", "ImagePullFailed")
+    assert condition["status"] == "False"
+    team.patch("bundles", "shop", spec={"werf": None, "job": {"nodeSelector": {"no": "where"}}})
+    until(
+        lambda: "can't be scheduled" in team.condition("shop")["message"],
+        lambda: f"the next Job's pod can't be scheduled: {team.condition('shop')}",
+    )
+    condition = team.condition("shop")
+    assert (condition["status"], condition["reason"]) == ("False", "JobUnschedulable")
+    team.patch("bundles", "shop", spec={"job": None})
+
+    status = team.wait_deployed("shop", digest)
+    assert not status["attempted"].get("failures")
+    assert status["attempted"]["attempt"] == 3
+    newest, *others = ((entry["outcome"], entry["reason"]) for entry in status["history"])
+    assert newest == ("Succeeded", "Deployed")
+    assert set(others) == {("Interrupted", "JobLost")}  # and no word of a timeout
+
+
+def test_a_job_that_is_deleted_evicted_or_ended_is_made_anew_and_counts_as_no_failure(
+    team: Team,
 ) -> None:
     digest = team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h", **spec)
+    stalling = threading.Event()
+    stalling.set()
 
-    condition = team.wait_reason("shop", reason)
-    assert condition["status"] == "False"
-    team.patch("bundles", "shop", spec=repaired)
+    def running(attempt: int) -> str:
+        """The pod of this attempt's Job."""
+        until(lambda: len(team.jobs("shop")) == attempt, f"Job {attempt} is made")
+        job = next(one for one in team.jobs("shop") if one["metadata"]["name"] not in gone)
+        name = job["metadata"]["name"]
+        until(lambda: team.get("jobs", name)["status"].get("ready"), "its pod runs")
+        selector = f"batch.kubernetes.io/job-name={name}"
+        (pod,) = team.api.get(team.path("pods"), labelSelector=selector)["items"]
+        gone.append(name)
+        return str(pod["metadata"]["name"])
 
-    status = team.wait_deployed("shop", digest)
-    assert not status["attempted"].get("failures")
-    assert [entry["outcome"] for entry in status["history"]] == ["Succeeded", "Interrupted"]
-    assert status["history"][1]["reason"] == "JobLost"  # and no word of a timeout
+    gone: list[str] = []
+    with front(team.cluster.registry, stalling=stalling) as host:
+        spec = {"interval": "1h", "timeout": "10s", "retry": {"limit": 0, "backoff": "1s"}}
+        team.bundle("shop", registry=host, **spec)
 
+        pod = running(1)
+        team.api.create(f"{team.path('pods', pod)}/eviction", {"metadata": {"name": pod}})
+        running(2)
+        # What is left of the time after 5 minutes.
+        team.patch("jobs", gone[-1], spec={"activeDeadlineSeconds": 2})
+        running(3)
+        team.delete("jobs", gone[-1], propagationPolicy="Background")
+        stalling.clear()
 
-def test_a_job_deleted_by_hand_is_made_anew(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h")
-
-    team.delete("jobs", team.first_job(), propagationPolicy="Background")
-
-    status = team.wait_deployed("shop", digest)
-    assert status["attempted"]["attempt"] == 2
-    assert [entry["reason"] for entry in status["history"]] == ["Deployed", "JobLost"]
-
-
-def test_an_evicted_pod_does_not_count_against_the_digest(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h", retry={"limit": 0, "backoff": "1s"})
-    job = team.first_job()
-
-    def pod() -> str | None:
-        selector = f"batch.kubernetes.io/job-name={job}"
-        pods = team.api.get(team.path("pods"), labelSelector=selector)["items"]
-        return pods[0]["metadata"]["name"] if pods else None
-
-    name = str(until(pod, "the Job has a pod"))
-    team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
-
-    status = team.wait_deployed("shop", digest)
-    assert status["history"][-1]["outcome"] == "Interrupted"
+        status = team.wait_deployed("shop", digest)
+    found = [(entry["outcome"], entry["reason"]) for entry in status["history"]]
+    assert found[0] == ("Succeeded", "Deployed")
+    assert found[1][1] == "JobLost"
+    assert found[2][1] == "TimedOut"
+    assert [outcome for outcome, _ in found[1:]] == ["Interrupted"] * 3, found
+    assert status["attempted"]["attempt"] == 4
     assert not status["attempted"].get("failures")
 
 
+@long_form(
+    "tests/component/bundles/test_deploys.py::test_a_newer_digest_is_taken_when_the_running_deploy_has_ended"
+)
 def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(team: Team) -> None:
     first = team.publish("1.0.0", "first")
     team.bundle("shop")
@@ -130,31 +147,14 @@ def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(team: Team) -
     assert outcomes == [(second, "Succeeded"), (first, "Succeeded")]
 
 
-def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    stalling = threading.Event()
-    stalling.set()
-    with front(team.cluster.registry, stalling=stalling) as host:
-        team.bundle("shop", registry=host, timeout="10s", retry={"limit": 0, "backoff": "1s"})
-        job = team.first_job()
-        until(lambda: team.get("jobs", job)["status"].get("ready"), "its pod runs")
-
-        team.patch("jobs", job, spec={"activeDeadlineSeconds": 2})  # what is left after 5 minutes
-        until(lambda: team.status("shop").get("history"), "it is ended")
-        stalling.clear()
-
-        status = team.wait_deployed("shop", digest)
-    assert [entry["reason"] for entry in status["history"]][-2:] == ["Deployed", "TimedOut"]
-    assert not status["attempted"].get("failures")
-
-
 # --- a release that fails ---
 
 
-def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> None:
+def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so_and_a_failed_rollback_is_told(
+    team: Team,
+) -> None:
     first = team.publish("1.0.0", "first")
-    rollback = {"autoRollback": True, "timeout": "8s", "retry": {"limit": 0}}
-    team.bundle("shop", **rollback)
+    team.bundle("shop", autoRollback=True, timeout="8s", retry={"limit": 0})
     team.wait_deployed("shop", first)
 
     second = team.publish("1.0.0", "second", template=NEVER_READY)
@@ -169,39 +169,30 @@ def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> N
     assert (attempted["digest"], attempted["failures"]) == (second, 1)
     assert attempted["rollback"] == "Succeeded"
 
+    third = team.publish("1.0.0", "third", template=HALF_GOOD)
 
-def test_a_rollback_that_fails_too_is_told(team: Team) -> None:
-    first = team.publish("1.0.0", "first")
-    team.bundle("shop", autoRollback=True, retry={"limit": 0})
-    team.wait_deployed("shop", first)
-
-    second = team.publish("1.0.0", "second", template=HALF_GOOD)
-
+    until(lambda: team.status("shop")["attempted"].get("rollback") == "Failed", "it fails too")
     condition = team.wait_reason("shop", "Quarantined")
-    assert team.release("shop")["text"] == "second"
+    assert team.release("shop")["text"] == "third"
     assert "The rollback failed too: parts of 1.0.0 may be in place" in condition["message"]
     status = team.status("shop")
     assert status["deployed"]["digest"] == first
-    assert (status["attempted"]["digest"], status["attempted"]["rollback"]) == (second, "Failed")
+    assert status["attempted"]["digest"] == third
     assert "Service" in status["lastError"]["logTail"]
 
 
-def test_a_quarantined_version_is_freed_by_a_request_values_and_a_spec(team: Team) -> None:
+@long_form("tests/unit/bundles/test_state.py::test_decides")
+def test_a_quarantined_version_is_freed_by_a_request_and_by_values(team: Team) -> None:
     digest = team.publish("1.0.0", "first", template=PICKY)
     team.create("configmaps", "values", data={"a.yaml": "color: red"})
     team.bundle("shop", values="values", interval="1h", retry={"limit": 0})
     team.wait_reason("shop", "Quarantined")
 
-    def is_tried_again(times: int) -> None:
-        until(lambda: len(team.status("shop")["history"]) == times, "it was tried again")
-        team.wait_reason("shop", "Quarantined")
-
     team.annotate("shop", requestedAt="again")
-    is_tried_again(2)
-    team.patch("configmaps", "values", data={"a.yaml": "color: blue"})
-    is_tried_again(3)
+    until(lambda: len(team.status("shop")["history"]) == 2, "it was tried again")
+    team.wait_reason("shop", "Quarantined")
 
-    team.patch("bundles", "shop", spec={"env": {"WERF_SET_GREETING": "greeting=hello"}})
+    team.patch("configmaps", "values", data={"a.yaml": "greeting: hello"})
     team.wait_deployed("shop", digest)
     assert team.release("shop")["greeting"] == "hello"
 
@@ -214,21 +205,22 @@ def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> No
     team.create("configmaps", "base", data={"a.yaml": "greeting: base"})
     secret = base64.b64encode(b"greeting: secret-word").decode()
     team.create("secrets", "over", data={"a.yaml": secret})
+    team.create("configmaps", "last", data={"a.yaml": "greeting: last"})
     sources = [
         {"kind": "Secret", "name": "over"},
         {"kind": "ConfigMap", "name": "last", "optional": True},
     ]
     team.bundle("shop", values="base", valuesFrom=sources, interval="1h")
     team.wait_deployed("shop", digest)
-    assert team.release("shop")["greeting"] == "secret-word"
-
-    team.create("configmaps", "last", data={"a.yaml": "greeting: last"})
-    until(lambda: team.release("shop")["greeting"] == "last", "it appeared")
+    assert team.release("shop")["greeting"] == "last"
 
     team.delete("configmaps", "last")
     until(lambda: team.release("shop")["greeting"] == "secret-word", "it went")
 
 
+@long_form(
+    "tests/component/bundles/test_blocked.py::test_values_that_vanish_before_the_pod_starts_are_missed_until_they_are_back"
+)
 def test_values_that_vanish_before_the_pod_starts_are_waited_for(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.create("configmaps", "values", data={"a.yaml": "greeting: hello"})
@@ -264,65 +256,74 @@ def node_labels(api: Api, labels: dict[str, str]) -> Iterator[None]:
 # --- pauses ---
 
 
-def test_a_force_waits_while_the_bundle_is_suspended(team: Team) -> None:
-    first = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", first)
-    team.patch("bundles", "shop", spec={"suspend": True})
-    team.wait_reason("shop", "Suspended")
-
-    second = team.publish("1.0.0", "second")
-    team.annotate("shop", requestedAt="now")
-
-    until(lambda: team.status("shop")["available"]["digest"] == second, "it's shown")
-    stays(2, lambda: len(team.jobs("shop")) == 1, "nothing is deployed")
-    assert "lastHandledRequest" not in team.status("shop")
-    team.patch("bundles", "shop", spec={"suspend": False})
-    team.wait_deployed("shop", second)
-    assert team.status("shop")["lastHandledRequest"] == "now"
+@pytest.fixture(scope="module")
+def shop(lasting_team: Team, operator: Operator) -> Team:
+    """The namespace of a Bundle that is deployed, and stays so."""
+    digest = lasting_team.publish("1.0.0", "first")
+    lasting_team.bundle("shop")
+    lasting_team.wait_deployed("shop", digest)
+    return lasting_team
 
 
 # --- one release, one Bundle; one namespace ---
 
 
 def test_a_second_bundle_of_a_release_conflicts_and_uninstalls_nothing(
-    team: Team, namespace: Callable[..., str], api: Api
+    shop: Team, namespace: Callable[..., str], api: Api
 ) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-    other = Team(api, team.cluster, namespace("other"), team.charts)
+    other = Team(api, shop.cluster, namespace("other"), shop.charts)
     time.sleep(1.1)  # the older one is the owner, and creation times are whole seconds
-    other.bundle("shop", project_namespace=team.namespace, repo=team.repo)
+    other.bundle("shop", project_namespace=shop.namespace, repo=shop.repo)
 
     condition = other.wait_reason("shop", "ReleaseConflict")
-    assert team.namespace in condition["message"]
+    assert shop.namespace in condition["message"]
     assert other.condition("shop", "Stalled")["status"] == "True"
     other.delete("bundles", "shop")
 
     other.wait_gone("bundles", "shop")
-    assert team.release("shop") is not None
-    assert team.jobs("shop", "uninstall") == []
+    assert shop.release("shop") is not None
+    assert shop.jobs("shop", "uninstall") == []
 
 
-def test_a_changed_project_namespace_stalls_a_live_bundle(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
+def test_a_changed_project_namespace_stalls_a_live_bundle(shop: Team) -> None:
+    digest = shop.status("shop")["deploy"]["digest"]
+    shop.patch("bundles", "shop", spec={"project_namespace": "elsewhere"})
+    condition = shop.wait_reason("shop", "NamespaceChanged")
+    assert shop.namespace in condition["message"]
+    assert shop.condition("shop", "Stalled")["status"] == "True"
 
-    team.patch("bundles", "shop", spec={"project_namespace": "elsewhere"})
-    condition = team.wait_reason("shop", "NamespaceChanged")
-    assert team.namespace in condition["message"]
-    assert team.condition("shop", "Stalled")["status"] == "True"
+    shop.patch("bundles", "shop", spec={"project_namespace": None})
+    shop.wait_deployed("shop", digest)
+    assert len(shop.jobs("shop")) == 1
 
-    team.patch("bundles", "shop", spec={"project_namespace": None})
-    team.wait_deployed("shop", digest)
-    assert len(team.jobs("shop")) == 1
+
+# --- pauses ---
+
+
+@long_form(
+    "tests/component/bundles/test_unresolved_tags.py"
+    "::test_a_request_waits_while_the_bundle_is_suspended"
+)
+def test_a_force_waits_while_the_bundle_is_suspended(shop: Team) -> None:
+    before = len(shop.jobs("shop"))
+    shop.patch("bundles", "shop", spec={"suspend": True})
+    shop.wait_reason("shop", "Suspended")
+
+    second = shop.publish("1.0.0", "second")
+    shop.annotate("shop", requestedAt="now")
+
+    until(lambda: shop.status("shop")["available"]["digest"] == second, "it's shown")
+    stays(2, lambda: len(shop.jobs("shop")) == before, "nothing is deployed")
+    assert "lastHandledRequest" not in shop.status("shop")
+    shop.patch("bundles", "shop", spec={"suspend": False})
+    shop.wait_deployed("shop", second)
+    assert shop.status("shop")["lastHandledRequest"] == "now"
 
 
 # --- restarts ---
 
 
+@long_form("tests/component/bundles/test_crashes.py::test_dies_after_any_write")
 def test_the_operator_may_be_down_longer_than_its_jobs_are_kept(
     team: Team, operator: Operator
 ) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.cli import cli
 from localcluster import Api, Cluster
@@ -27,32 +28,35 @@ ONCE = {"limit": 0}
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RELEASE = 20
 """Reviews of what every release needs."""
-ROUNDS = 4
+ROUNDS = 5
 """A plan that can't read the release, or a kind of its objects, names only that."""
-OBJECTS = f"""\
-{TEMPLATE}---
+SERVICE = """\
+---
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{{{ .Release.Name }}}}-app
+  name: {{ .Release.Name }}-app
 spec:
-  ports: [{{port: 80}}]
+  ports: [{port: 80}]
+"""
+POLICY = """\
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{{{ .Release.Name }}}}-app
+  name: {{ .Release.Name }}-app
 spec:
-  podSelector: {{}}
+  podSelector: {}
 """
-CLUSTER_WIDE = f"""\
-{TEMPLATE}---
+PRIORITY = """\
+---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata:
-  name: {{{{ .Release.Namespace }}}}
+  name: {{ .Release.Namespace }}
 value: 1
 """
+OBJECTS = TEMPLATE + SERVICE + POLICY
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +147,10 @@ def grant_until_planned(team: Team) -> dict[str, Any]:
     return found
 
 
-def test_an_account_that_may_do_nothing_gets_what_suffices(bare: Team) -> None:
-    digest = bare.publish("1.0.0", "first", template=OBJECTS)
+def test_an_account_that_may_do_nothing_gets_what_suffices_also_for_kinds_in_no_namespace(
+    bare: Team, api: Api
+) -> None:
+    digest = bare.publish("1.0.0", "first", template=TEMPLATE + SERVICE + PRIORITY)
     bare.bundle("shop", approval=ALWAYS, retry=ONCE)
     found = reviewed(bare)
     assert found["outcome"] == "Failed"
@@ -160,6 +166,9 @@ def test_an_account_that_may_do_nothing_gets_what_suffices(bare: Team) -> None:
     bare.wait_deployed("shop", digest)
     assert bare.release("shop") == {"text": "first", "greeting": "none"}
     assert bare.get("services", "shop-app") is not None
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{bare.namespace}"
+    assert api.get(path)["value"] == 1, "by a cluster role"
+    api.delete(path)
     assert "nothing that the plan was reviewed for" in types(
         bare, "why", f"{bare.namespace}/shop", "--roles", code=1
     )
@@ -177,9 +186,11 @@ def only_read(team: Team, api: Api) -> dict[str, Any]:
     return account
 
 
-def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, api: Api) -> None:
+def test_what_a_plan_that_could_be_made_lacks_is_asked_once_shown_and_granted(
+    bare: Team, operator: Operator, api: Api
+) -> None:
     """The account may read everything, so the first plan says it all."""
-    account, base = only_read(bare, api), f"{RBAC}/namespaces/{bare.namespace}"
+    account, begin = only_read(bare, api), bare.cluster.audit_offset()
     digest = bare.publish("1.0.0", "first", template=OBJECTS)
     bare.bundle("shop", approval=ALWAYS)
     wait_planned(bare, "1.0.0")
@@ -194,6 +205,12 @@ def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, a
         {"verbs": writes, "resource": "networkpolicies.networking.k8s.io", "namespace": where},
     ]
     assert found["missingPermissions"] == 15
+    of_release_and_objects = RELEASE + 1 + 2 * 7  # one more verb on ConfigMaps
+    asked = lambda: Counter(  # noqa: E731
+        event.resource for event in bare.cluster.audit_events(begin) if event.user == operator.user
+    )["subjectaccessreviews"]
+    assert asked() == of_release_and_objects
+    stays(5, lambda: asked() == of_release_and_objects, "a plan that waits costs no review")
 
     shown = types(bare, "describe", "bundle", f"{where}/shop")
     assert f"Permissions:   missing: create, update, patch, delete configmaps in {where}" in shown
@@ -206,26 +223,11 @@ def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, a
     approve(bare, plan(bare))
     bare.wait_deployed("shop", digest)
 
-    # Taken away between two deploys, it is missing again.
-    api.delete(f"{base}/rolebindings/{bound['metadata']['name']}")
-    bare.publish("1.1.0", "second", template=OBJECTS)
-    bare.patch("bundles", "shop", spec={"version": "1.1.0"})
-    wait_planned(bare, "1.1.0")
-    again = reviewed(bare, found["job"])
-    assert again["missingPermissions"] == 15
 
-
-def test_kinds_in_no_namespace_are_granted_by_a_cluster_role(bare: Team, api: Api) -> None:
-    digest = bare.publish("1.0.0", "first", template=CLUSTER_WIDE)
-    bare.bundle("shop", approval=ALWAYS, retry=ONCE)
-    grant_until_planned(bare)
-    approve(bare, wait_planned(bare, "1.0.0"))
-    bare.wait_deployed("shop", digest)
-    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{bare.namespace}"
-    assert api.get(path)["value"] == 1
-    api.delete(path)
-
-
+@long_form(
+    "tests/component/bundles/test_permissions.py"
+    "::test_a_release_whose_namespace_is_missing_needs_to_create_it"
+)
 def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> None:
     there = f"{bare.namespace}-new"
     digest = bare.publish("1.0.0", "first")
@@ -247,6 +249,10 @@ def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> 
             api.delete(f"/api/v1/namespaces/{there}")
 
 
+@long_form(
+    "tests/component/bundles/test_permissions.py"
+    "::test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_words"
+)
 def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> None:
     bare.publish("1.0.0", "first")
     bare.bundle("shop", retry=ONCE)
@@ -266,24 +272,6 @@ def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> Non
     assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": where}]
 
 
-def test_what_an_account_may_do_is_asked_once_for_a_plan(
-    team: Team, operator: Operator, cluster: Cluster
-) -> None:
-    begin = cluster.audit_offset()
-    team.publish("1.0.0", "first", template=OBJECTS)
-    team.bundle("shop", approval=ALWAYS)
-    wait_planned(team, "1.0.0")
-    found = reviewed(team)
-    assert found["missingPermissions"] == 0
-    team.wait_reason("shop", "AwaitingApproval")
-    of_release_and_objects = RELEASE + 1 + 2 * 7  # one more verb on ConfigMaps
-    asked = lambda: Counter(  # noqa: E731
-        event.resource for event in cluster.audit_events(begin) if event.user == operator.user
-    )["subjectaccessreviews"]
-    assert asked() == of_release_and_objects
-    stays(5, lambda: asked() == of_release_and_objects, "a plan that waits costs no review")
-
-
 @contextlib.contextmanager
 def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
     """Without the operator's permission to ask what others may do."""
@@ -301,7 +289,7 @@ def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
 
 
 @pytest.mark.refused("create subjectaccessreviews")
-def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
+def test_without_the_right_to_ask_nothing_is_claimed_and_the_words_of_blind_applies_are_used(
     team: Team, operator: Operator, cluster: Cluster, api: Api
 ) -> None:
     with asking_nothing(operator, api):
@@ -318,17 +306,8 @@ def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
         assert "subjectaccessreviews" not in operator.process.get("/readyz")[1]
         assert "bundles.permissionReviews" in operator.process.log
 
-
-@pytest.mark.refused("create subjectaccessreviews")
-def test_without_the_right_to_ask_the_words_of_blind_applies_are_used(
-    team: Team, operator: Operator, api: Api
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-    only_read(team, api)
-    api.delete(f"{RBAC}/namespaces/{team.namespace}/rolebindings/werf")
-    with asking_nothing(operator, api):
+        only_read(team, api)
+        api.delete(f"{RBAC}/namespaces/{team.namespace}/rolebindings/werf")
         team.publish("1.1.0", "second")
         team.patch("bundles", "shop", spec={"version": "1.1.0", "approval": ALWAYS})
         assert wait_planned(team, "1.1.0")["counts"] == {"apply": 1}

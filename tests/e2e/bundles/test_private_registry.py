@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from tests.authority import Authority
@@ -69,16 +70,42 @@ def docker_config(host: str) -> dict[str, str]:
     return {".dockerconfigjson": encoded(json.dumps({"auths": auths}))}
 
 
-def test_username_and_password_log_in_by_an_init_container(team: Team, private: str) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.create("secrets", "creds", data=pair())
+@dataclass
+class Signed:
+    """A version with a signature, and what asks for it."""
 
-    team.bundle("shop", registry=private, auth="creds")
+    digest: str
+    verify: dict[str, Any]
 
-    team.wait_deployed("shop", digest)
+
+@pytest.fixture
+def signed(team: Team) -> Signed:
+    key, digest = new_key(), team.publish("1.0.0", "first")
+    sign(key, team.cluster.registry, team.repo, digest)
+    team.create("configmaps", "keys", data={"cosign.pub": public_key(key)})
+    keys = {"kind": "ConfigMap", "name": "keys"}
+    return Signed(digest, {"anyOf": [{"cosign": {"keysFrom": keys}}]})
+
+
+def test_a_wrong_password_is_said_and_its_correction_logs_in_for_all_that_is_read(
+    team: Team, private: str, operator: Operator, signed: Signed
+) -> None:
+    """The operator, which also reads the signature, and the Job, by an init container."""
+    team.create("secrets", "creds", data=pair("wrong"))
+    team.bundle("shop", registry=private, auth="creds", interval="1h", verify=signed.verify)
+    team.wait_reason("shop", "AuthenticationFailed")
+    assert team.status("shop")["ready"] == 0
+
+    team.patch("secrets", "creds", data=pair())
+
+    team.wait_deployed("shop", signed.digest)
+    assert team.status("shop")["ready"] == 1
+    assert team.condition("shop", "Verified")["status"] == "True"
     (job,) = team.jobs("shop")
     assert len(job["spec"]["template"]["spec"]["initContainers"]) == 1
-    assert PASSWORD not in json.dumps(job)
+    shown = json.dumps([team.get("bundles", "shop"), job]) + operator.log.read_text()
+    assert PASSWORD not in shown
+    assert encoded(PASSWORD) not in shown
 
 
 def test_a_docker_config_is_mounted(team: Team, private: str) -> None:
@@ -92,30 +119,11 @@ def test_a_docker_config_is_mounted(team: Team, private: str) -> None:
     assert "initContainers" not in team.jobs("shop")[0]["spec"]["template"]["spec"]
 
 
-def test_a_wrong_password_is_said_and_its_correction_is_used_at_once(
-    team: Team, private: str, operator: Operator
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.create("secrets", "creds", data=pair("wrong"))
-    team.bundle("shop", registry=private, auth="creds", interval="1h")
-    team.wait_reason("shop", "AuthenticationFailed")
-    assert team.status("shop")["ready"] == 0
-
-    team.patch("secrets", "creds", data=pair())
-
-    team.wait_deployed("shop", digest)
-    assert team.status("shop")["ready"] == 1
-    shown = json.dumps(team.get("bundles", "shop")) + operator.log.read_text()
-    assert PASSWORD not in shown
-    assert encoded(PASSWORD) not in shown
-
-
 def test_a_ca_secret_and_a_proxy_serve_the_operator_and_the_job(
-    team: Team, secured: Secured
+    team: Team, secured: Secured, signed: Signed
 ) -> None:
     """By a name: werf speaks plain HTTP to addresses of loopback, whatever the Bundle says."""
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", registry=FAR, insecure=False)
+    team.bundle("shop", registry=FAR, insecure=False, verify=signed.verify)
     refusal = team.wait_reason("shop", "RegistryUnreachable")
     assert "caSecret" in refusal["message"]
 
@@ -123,7 +131,8 @@ def test_a_ca_secret_and_a_proxy_serve_the_operator_and_the_job(
     before = len(secured.asked)
     team.patch("bundles", "shop", spec={"caSecret": "ca"})
 
-    team.wait_deployed("shop", digest)
+    team.wait_deployed("shop", signed.digest)
+    assert team.condition("shop", "Verified")["status"] == "True"
     assert secured.asked == [f"{FAR}:443"] * len(secured.asked)
     assert len(secured.asked) > before + 1  # the operator, and werf
     (job,) = team.jobs("shop")
@@ -133,21 +142,3 @@ def test_a_ca_secret_and_a_proxy_serve_the_operator_and_the_job(
     assert env["HTTPS_PROXY"] == secured.proxy
     assert env["NO_PROXY"] == "127.0.0.1,$(KUBERNETES_SERVICE_HOST)"
     assert "WERF_INSECURE_REGISTRY" not in env
-
-
-def test_signatures_are_read_by_the_bundles_own_credentials_and_ca(
-    team: Team, private: str, secured: Secured
-) -> None:
-    key, digest = new_key(), team.publish("1.0.0", "first")
-    sign(key, team.cluster.registry, team.repo, digest)
-    team.create("configmaps", "keys", data={"cosign.pub": public_key(key)})
-    team.create("secrets", "creds", data=pair())
-    team.create("secrets", "ca", data={"ca.crt": encoded(secured.ca)})
-    verify = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
-
-    team.bundle("near", registry=private, auth="creds", verify=verify)
-    team.bundle("far", registry=FAR, insecure=False, caSecret="ca", verify=verify)
-
-    for name in ("near", "far"):
-        team.wait_deployed(name, digest)
-        assert team.condition(name, "Verified")["status"] == "True"

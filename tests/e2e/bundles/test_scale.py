@@ -19,6 +19,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
 from tests.e2e.bundles.conftest import Operator, Team, make_team, operating
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
 from tests.histories import status
 from tests.long import LONG
 
@@ -26,7 +27,7 @@ from localcluster import Api, Cluster
 
 log = logging.getLogger(__name__)
 
-COUNT = 1000 if LONG else 150
+COUNT = 1000 if LONG else 40
 INTERVAL = 60 if LONG else 10
 LATE = 2.0
 """Seconds that a poll may be late, but for one in a hundred."""
@@ -128,11 +129,6 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="module")
-def cluster(disposable: Cluster) -> Cluster:
-    return disposable
-
-
-@pytest.fixture(scope="module")
 def fleet(
     cluster: Cluster, api: Api, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
@@ -147,6 +143,7 @@ def fleet(
         fleet.grow(COUNT, lambda number: f"team-{number}/app")
         fleet.grow(COUNT // 2, lambda _: SHARED)
         yield fleet
+    vanish(cluster, [namespace])
 
 
 def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet) -> None:
@@ -196,7 +193,7 @@ def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet
 
 def test_a_token_is_fetched_once_in_its_life(fleet: Fleet) -> None:
     registry = fleet.registry
-    for number in range(0, COUNT, 50):
+    for number in range(0, COUNT, COUNT // 3):
         moments = registry.heads[f"team-{number}/app"]
         assert registry.tokens_of(f"team-{number}/app") <= 1 + (moments[-1] - moments[0]) // 290
 

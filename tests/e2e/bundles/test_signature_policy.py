@@ -71,41 +71,33 @@ def policy(admin: Admin, *, default: str = "Allow", repositories: str = "") -> N
     admin.wait_in_force(f"the signature policy is in force: {found}, default {default}")
 
 
-def test_a_policy_asks_for_a_signature_that_the_spec_does_not(team: Team, admin: Admin) -> None:
-    boss = Signer(team)
-    admin.put("release-keys", {"release.pub": public_key(boss.key)})
-    policy(admin, repositories=f"{team.cluster.registry}/{team.repo}*")
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    condition = team.wait_reason("shop", "Unsigned")
-    assert "entry 1 of the signature policy" in condition["message"]
-
-    boss.sign(digest)
-
-    team.wait_deployed("shop", digest)
-    assert verified(team) == ("True", "Verified")
-
-    admin.put("release-keys", {"release.pub": public_key(Signer(team).key)})  # rotated away
-
-    until(lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
-    admin.put(NAME, None)
-    until(lambda: verified(team) == ("", ""), "nothing is asked for any more")
-
-
-def test_spec_and_policy_both_have_to_hold(team: Team, admin: Admin) -> None:
+def test_a_policy_asks_for_a_signature_that_the_spec_does_not_and_both_have_to_hold(
+    team: Team, admin: Admin
+) -> None:
     boss, ann = Signer(team), Signer(team)
     admin.put("release-keys", {"release.pub": public_key(boss.key)})
     policy(admin, repositories=f"{team.cluster.registry}/{team.repo}*")
     trust(team, ann)
     digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    condition = team.wait_reason("shop", "Unsigned")
+    assert "entry 1 of the signature policy" in condition["message"]
+
     ann.sign(digest)
-    team.bundle("shop", verify=KEYS)
+    team.patch("bundles", "shop", spec={"verify": KEYS})
     condition = team.wait_reason("shop", "SignatureInvalid")
     assert "satisfies entry 1 of the signature policy" in condition["message"]
+    assert team.jobs("shop") == []
 
     boss.sign(digest)
-
     team.wait_deployed("shop", digest)
+    assert verified(team) == ("True", "Verified")
+
+    team.patch("bundles", "shop", spec={"verify": None})
+    admin.put("release-keys", {"release.pub": public_key(Signer(team).key)})  # rotated away
+    until(lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
+    admin.put(NAME, None)
+    until(lambda: verified(team) == ("", ""), "nothing is asked for any more")
 
 
 def test_a_policy_that_denies_what_it_does_not_name(team: Team, admin: Admin) -> None:

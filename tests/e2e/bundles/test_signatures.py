@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.e2e.bundles.conftest import Operator, Team, operating, stays
 from tests.e2e.operator_process import until
+from tests.long import LONG
 
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
@@ -82,65 +83,45 @@ def waits(team: Team, reason: str, says: str) -> None:
     until(lambda: says in team.condition("shop")["message"], lambda: str(condition))
 
 
-def test_what_is_not_signed_waits_for_the_signature(team: Team) -> None:
-    ann = Signer(team)
+def test_only_signed_versions_are_deployed_and_keys_rotate_and_are_withdrawn(
+    team: Team, operator: Operator
+) -> None:
+    """One Bundle, from its first version, which isn't signed, to a key that leaks."""
+    ann, mallory = Signer(team), Signer(team)
     trust(team, ann)
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", verify=KEYS)
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop", version="1.0.*", verify=KEYS)
     condition = team.wait_reason("shop", "Unsigned")
     assert condition["status"] == "False"
-    assert digest in condition["message"]
+    assert first in condition["message"]
     assert team.condition("shop", "UpdatePending")["reason"] == "Unsigned"
     stays(5, lambda: team.jobs("shop") == [], "nothing is deployed unsigned")
 
-    ann.sign(digest)
-
-    team.wait_deployed("shop", digest)
-    assert verified(team) == ("True", "Verified")
-    assert "cosign keys of ConfigMap" in team.condition("shop", "Verified")["message"]
-
-
-def test_the_highest_signed_version_is_deployed_and_others_are_named(team: Team) -> None:
-    ann, mallory = Signer(team), Signer(team)
-    trust(team, ann)
-    first, second = team.publish("1.0.0", "first"), team.publish("1.0.1", "second")
-    third = team.publish("1.0.2", "third")
-    ann.sign(first)
+    # The highest signed version is deployed, and others are named.
+    second, third = team.publish("1.0.1", "second"), team.publish("1.0.2", "third")
     mallory.sign(second)
     ann.sign(third, signed=first)  # copied over from another digest
-    team.bundle("shop", version="1.0.*", verify=KEYS)
-
+    ann.sign(first)
     team.wait_deployed("shop", first)
-
+    assert verified(team) == ("True", "Verified")
+    assert "cosign keys of ConfigMap" in team.condition("shop", "Verified")["message"]
     until(lambda: team.condition("shop")["status"] == "True", "it is ready")
-    assert rejected(team) == {"1.0.2": "SignatureInvalid", "1.0.1": "SignatureInvalid"}
+    until(
+        lambda: rejected(team) == {"1.0.2": "SignatureInvalid", "1.0.1": "SignatureInvalid"},
+        lambda: str(rejected(team)),
+    )
     pending = team.condition("shop", "UpdatePending")
     assert (pending["status"], pending["reason"]) == ("True", "SignatureInvalid")
     assert third in pending["message"]
 
-    ann.attach(second)  # as cosign 3 does
-
+    # A key more, by which the next one is signed: nothing stands still meanwhile.
+    bob = Signer(team)
+    trust(team, ann, bob)
+    bob.attach(second)  # as cosign 3 does
     team.wait_deployed("shop", second)
     assert rejected(team) == {"1.0.2": "SignatureInvalid"}
 
-
-def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
-    team: Team, operator: Operator
-) -> None:
-    old, new = Signer(team), Signer(team)
-    trust(team, old)
-    first = team.publish("1.0.0", "first")
-    old.sign(first)
-    team.bundle("shop", version="1.0.*", verify=KEYS)
-    team.wait_deployed("shop", first)
-
-    trust(team, old, new)
-    second = team.publish("1.0.1", "second")
-    new.attach(second)
-    team.wait_deployed("shop", second)
-
-    trust(team, old)  # the new one leaked
-
+    trust(team, ann)  # the new one leaked
     until(lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
     assert "1.0.1 stays deployed" in team.condition("shop", "Verified")["message"]
     assert team.condition("shop")["status"] == "True"
@@ -151,13 +132,12 @@ def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
     look_now(team)
     stays(4, lambda: len(team.jobs("shop")) == jobs, "a request passes over no signature")
 
-    trust(team, new)
-
+    trust(team, bob)
     until(lambda: verified(team) == ("True", "Verified"), "it is trusted again")
     until(lambda: untrusted(operator) == 0)
 
 
-@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"] if LONG else ["Secret"])
 def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(
     team: Team, operator: Operator, kind: str
 ) -> None:

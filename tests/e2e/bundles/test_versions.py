@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 from tests.e2e.bundles.conftest import INTERVAL, Team, stays
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster.bundle import junk_tags
 
@@ -27,14 +28,16 @@ def rejected(team: Team, name: str = "shop") -> dict[str, str]:
     return {one["version"]: one["reason"] for one in found}
 
 
-def test_a_wildcard_takes_what_is_pushed_into_it_and_nothing_else(team: Team) -> None:
+def test_a_wildcard_takes_what_is_pushed_into_it_and_prereleases_when_they_are_asked_for(
+    team: Team,
+) -> None:
     first = team.publish("1.0.0", "first")
     junk_tags(40, team.cluster.registry, team.repo, "1.0.0")
     team.bundle("shop", version="1.0.*", interval="1h")
     team.wait_deployed("shop", first)
 
     team.publish("1.1.0", "too high")
-    team.publish("1.0.2-rc.1", "not ready")
+    candidate = team.publish("1.0.2-rc.1", "not ready")
     second = team.publish("1.0.1", "second")
     look_now(team)
 
@@ -45,59 +48,44 @@ def test_a_wildcard_takes_what_is_pushed_into_it_and_nothing_else(team: Team) ->
     assert rejected(team) == {"1.1.0": "OutOfRange", "1.0.2-rc.1": "PreRelease"}
     assert len(team.jobs("shop")) == 2
 
-
-def test_a_range_takes_the_highest_by_number_and_junk_changes_nothing(team: Team) -> None:
-    team.publish("1.9.0", "nine")
-    team.publish("2.0.0", "two")
-    ten = team.publish("1.10.0", "ten")
-    team.bundle("shop", version=">=1.2 <2")
-    team.wait_deployed("shop", ten)
-    before = team.get("bundles", "shop")
-
-    junk_tags(60, team.cluster.registry, team.repo, "1.9.0")
-
-    stays(
-        2 * INTERVAL + 1,
-        lambda: (
-            team.get("bundles", "shop")["metadata"]["resourceVersion"]
-            == before["metadata"]["resourceVersion"]
-        ),
-        "junk tags are no news",
-    )
-
-
-def test_prereleases_are_taken_when_they_are_asked_for(team: Team) -> None:
-    release = team.publish("1.0.0", "release")
-    candidate = team.publish("1.1.0-rc.1", "candidate")
-    team.bundle("shop", version="1.*", interval="1h")
-    team.wait_deployed("shop", release)
-    assert rejected(team) == {"1.1.0-rc.1": "PreRelease"}
-
     team.patch("bundles", "shop", spec={"prerelease": True})
 
     team.wait_deployed("shop", candidate)
 
 
 def test_a_deleted_tag_leaves_the_release_alone_until_the_spec_asks_for_less(team: Team) -> None:
-    first = team.publish("1.0.0", "first")
-    second = team.publish("1.0.1", "second")
+    """The range takes the highest by number, and junk is no news to it."""
+    nine = team.publish("1.9.0", "nine")
+    team.publish("2.0.0", "two")
+    ten = team.publish("1.10.0", "ten")
     team.create("configmaps", "values", data={"a.yaml": "greeting: hello"})
-    team.bundle("shop", version="1.0.*", values="values")
-    team.wait_deployed("shop", second)
+    team.bundle("shop", version=">=1.2 <2", values="values")
+    team.wait_deployed("shop", ten)
+    before = team.get("bundles", "shop")["metadata"]["resourceVersion"]
+    junk_tags(60, team.cluster.registry, team.repo, "1.9.0")
+    stays(
+        2 * INTERVAL + 1,
+        lambda: team.get("bundles", "shop")["metadata"]["resourceVersion"] == before,
+        "junk tags are no news",
+    )
 
-    delete_tag(team, "1.0.1")
+    delete_tag(team, "1.10.0")
 
     condition = team.wait_reason("shop", "WouldDowngrade")
-    assert "1.0.0, which is lower than the deployed 1.0.1" in condition["message"]
+    assert "1.9.0, which is lower than the deployed 1.10.0" in condition["message"]
     assert len(team.jobs("shop")) == 1
     team.patch("configmaps", "values", data={"a.yaml": "greeting: salut"})
-    until(lambda: team.release("shop") == {"text": "second", "greeting": "salut"})
+    until(lambda: team.release("shop") == {"text": "ten", "greeting": "salut"})
     team.wait_reason("shop", "WouldDowngrade")
-    team.patch("bundles", "shop", spec={"version": "1.0.0"})
-    team.wait_deployed("shop", first)
-    assert team.release("shop")["text"] == "first"
+    team.patch("bundles", "shop", spec={"version": "1.9.0"})
+    team.wait_deployed("shop", nine)
+    assert team.release("shop")["text"] == "nine"
 
 
+@long_form(
+    "tests/component/bundles/test_ranges.py"
+    "::test_no_match_is_explained_and_a_match_is_taken_when_it_comes"
+)
 def test_no_match_is_explained_and_ended_by_a_push(team: Team) -> None:
     team.publish("1.0.0", "first")
     team.bundle("shop", version="~2.1")

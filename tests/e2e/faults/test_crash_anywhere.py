@@ -31,7 +31,8 @@ from tests.long import LONG
 from localcluster import Api, Cluster
 from localcluster.audit import WRITE_VERBS, Requests
 
-KILLS = 50 if LONG else 5
+KILLS = 50 if LONG else 3
+BUNDLES = 3 if LONG else 2
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
 APPROVED = 0.3
@@ -76,7 +77,7 @@ class Run:
         self.starts += 1
         log = self.logs / f"operator-{self.starts:03}.log"
         settings = {**SETTINGS, "NAMESPACE": self.home}
-        return OperatorProcess(self.kubeconfig, log, settings=settings, real=True)
+        return OperatorProcess(self.kubeconfig, log, settings=settings, real=LONG)
 
     def live_and_die(self) -> None:
         dies_young = self.random.random() < IN_THE_CRADLE
@@ -185,7 +186,7 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
 def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
     requests = run.cluster.requests()
     run.churn.begin()
-    run.fleet.begin()
+    run.fleet.begin(BUNDLES)
     for _ in range(KILLS):
         run.live_and_die()
     run.churn.finish()
@@ -201,6 +202,7 @@ def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
     with run.operator() as process:
         until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
         run.say(f"all is right again: {run.attempts()}")
+        process.wait_ready()  # all may have been right before it has begun
         run.wait_quiet()
         assert run.faults() == [], "it stays right"
         assert run.jobs_not_looked_at(requests) == []

@@ -17,8 +17,9 @@ from statistics import mean
 import pytest
 from tests.e2e.faults.load import Load, Pace, load
 from tests.e2e.faults.proxy import FaultProxy, fails_somehow
-from tests.e2e.installation import install
+from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.vanishing import sweep
 from tests.long import LONG
 
 from localcluster import Cluster
@@ -34,7 +35,7 @@ class Size:
     """Seconds within which all copies are made, and all is right after the last change."""
 
 
-SMALL = Size(60, 10, 20, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
+SMALL = Size(30, 8, 15, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
 LARGE = Size(2000, 50, 600, Pace(sources=10.0, namespaces=1.0, copies=0.5), settled=900)
 if chosen := os.environ.get("COPYRATOR_LOAD"):
     """`namespaces,sources,seconds`, for a machine that has less time."""
@@ -87,11 +88,6 @@ async def settled(work: Load, seconds: float) -> float:
     return time.monotonic() - began
 
 
-@pytest.fixture(scope="module")
-def cluster(disposable: Cluster) -> Cluster:
-    return disposable
-
-
 @pytest.mark.timeout(4 * SIZE.settled + SIZE.seconds)
 async def test_keeps_up(cluster: Cluster, tmp_path: Path) -> None:
     home = f"op-{secrets.token_hex(3)}"
@@ -100,6 +96,8 @@ async def test_keeps_up(cluster: Cluster, tmp_path: Path) -> None:
     settings = {"NAMESPACE": home, "COPYRATOR_KINDS": "Secret", "POD_NAME": "copyrator-0"}
     random = Random(secrets.randbelow(10**9))
     async with AsyncExitStack() as stack:
+        stack.callback(uninstall, cluster, home)
+        stack.callback(sweep, cluster, word)
         proxy = stack.enter_context(FaultProxy(cluster))
         led = proxy.kubeconfig(kubeconfig, tmp_path / "kubeconfig")
         process = stack.enter_context(

@@ -1,7 +1,7 @@
 """Two replicas and one Lease: who works, how soon another does, and that nothing is done twice.
 
-One replica runs by `copyrator run`, the other by `kopf run`. Each test finds both running, and
-starts again what it has taken down.
+One replica runs by `copyrator run`, the other by `kopf run`. Each test finds both running, with a
+rule whose copies are made and a Bundle that is deployed, and starts again what it has taken down.
 """
 
 import re
@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.conftest import team as bundle_team
+from tests.e2e.bundles.conftest import Shop, Team
+from tests.e2e.bundles.conftest import lasting_team as bundle_team
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
 from tests.e2e.operator_process import HANG, until
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster, Requests
 
 pytestmark = pytest.mark.timeout(240)
 
-COPIES = 8
+COPIES = 4
 
 
 @dataclass
@@ -78,7 +79,7 @@ def pair(running: Pair) -> Pair:
     return running
 
 
-team = bundle_team
+lasting_team = bundle_team
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +97,11 @@ class Fleet:
     source: str
     targets: list[str]
 
-    def change(self, value: str) -> None:
+    def change(self) -> str:
+        """Give the source another value."""
+        value = secrets.token_hex(4)
         self.user.patch("configmaps", self.source, self.name, data={"key": value})
+        return value
 
     def holds(self, value: str) -> bool:
         look = self.user.data
@@ -107,19 +111,36 @@ class Fleet:
         until(lambda: self.holds(value), f"all copies hold {value}", seconds)
 
 
-@pytest.fixture
-def fleet(home: Installation, user: User, namespace: Callable[..., str]) -> Iterator[Fleet]:
-    name = f"t{secrets.token_hex(3)}"
-    source = namespace("source")
-    targets = [namespace(f"{name}-{number}") for number in range(COPIES)]
+@pytest.fixture(scope="module")
+def fleet(running: Pair, user: User) -> Iterator[Fleet]:
+    home, name = running.home, f"t{secrets.token_hex(3)}"
+    source, *targets = (f"{name}-{number}" for number in range(COPIES + 1))
+    for namespace in (source, *targets):
+        user.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     user.create("configmaps", source, name, data={"key": "first"})
     copied = {"kind": "ConfigMap", "namespace": source, "name": name}
-    user.rule(home.namespace, name, {"source": copied, "targets": {"namespaces": [f"{name}-*"]}})
+    user.rule(home.namespace, name, {"source": copied, "targets": {"namespaces": targets}})
     fleet = Fleet(user, home.namespace, name, source, targets)
+    fleet.wait("first")
     yield fleet
     user.delete("copyrators", home.namespace, name)
     # A replica that stood still may have been faster, at its end.
     user.api.remove_finalizers(user.path("copyrators", home.namespace, name))
+    vanish(home.cluster, [source, *targets])
+
+
+@pytest.fixture(scope="module")
+def deployed(running: Pair, lasting_team: Team) -> Team:
+    """The namespace of a Bundle `shop`, deployed."""
+    digest = lasting_team.publish("1.0.0", "first")
+    lasting_team.bundle("shop")
+    lasting_team.wait_deployed("shop", digest)
+    return lasting_team
+
+
+@pytest.fixture
+def shop(pair: Pair, deployed: Team) -> Shop:
+    return Shop(deployed)
 
 
 def elapsed(since: float) -> float:
@@ -138,13 +159,18 @@ def wait_quiet(pair: Pair, seconds: float = 4.0) -> None:
         time.sleep(0.1)
 
 
+def request(shop: Shop) -> None:
+    """Ask for a deploy."""
+    shop.team.annotate("shop", requestedAt=secrets.token_hex(4))
+
+
 def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
-    pair: Pair, fleet: Fleet, team: Team, requests: Requests
+    pair: Pair, fleet: Fleet, shop: Shop, requests: Requests
 ) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    fleet.wait("first")
-    team.wait_deployed("shop", digest)
+    request(shop)
+    fleet.wait(fleet.change())
+    until(lambda: shop.jobs == 1, "the request is deployed")
+    shop.team.wait_deployed("shop", shop.digest)
     assert pair.standby.get("/readyz") == (200, "ok\n")
     assert pair.standby.get("/healthz") == (200, "ok\n")
     assert [pair.leader.leads, pair.standby.leads] == [True, False]
@@ -155,7 +181,7 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
     idle = pair.home.cluster.requests()
     time.sleep(6)  # a rate is measured over a time
     # Bundles of other tests may be on their way out.
-    ours = {pair.home.namespace, team.namespace, fleet.source, *fleet.targets}
+    ours = {pair.home.namespace, shop.team.namespace, fleet.source, *fleet.targets}
     renewals = [one for one in pair.leader.writes(idle, lease=True) if one.namespace in ours]
     assert {(event.verb, event.resource, event.code) for event in renewals} == {
         ("update", "leases", 200)
@@ -164,92 +190,77 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
     assert pair.standby.writes(idle, lease=True) == []
 
 
-def wait_both_jobs(fleet: Fleet, team: Team) -> None:
+def wait_both_jobs(fleet: Fleet, value: str, shop: Shop) -> None:
     """However busy the machine is; `make bench BENCH=take-over` measures how long it takes."""
-    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
+    until(lambda: fleet.holds(value) and shop.jobs == 1, "both jobs are done")
 
 
 def test_after_sigterm_the_standby_copies_and_deploys(
-    pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
+    pair: Pair, fleet: Fleet, shop: Shop, record_property: Callable[[str, object], None]
 ) -> None:
-    fleet.wait("first")
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-
     pair.leader.send(signal.SIGTERM)
     told = time.monotonic()
     until(lambda: "Released the Lease" in pair.leader.log, "it has let go")
-    fleet.change("second")
-    team.annotate("shop", requestedAt="now")
-    wait_both_jobs(fleet, team)
+    value = fleet.change()
+    request(shop)
+    wait_both_jobs(fleet, value, shop)
     taken = elapsed(told)
     record_property("taken over after", f"{taken:.1f} s")
 
-    team.wait_deployed("shop", digest)
-    assert len(team.jobs("shop")) == 2
+    shop.team.wait_deployed("shop", shop.digest)
+    assert shop.jobs == 1
     assert pair.leader.wait() == 0
 
 
-def test_a_push_that_is_told_to_any_replica_is_deployed(pair: Pair, team: Team) -> None:
+def test_a_push_that_is_told_to_any_replica_is_deployed(pair: Pair, shop: Shop) -> None:
     """A Service knows both; the next poll is ten minutes away."""
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
+    team = shop.team
     pushed = {"repository": team.repo, "tag": "1.0.0"}
-    for replica in (pair.standby, pair.leader):
-        digest = team.publish("1.0.0", f"told to {replica.name}")
-        assert replica.call(pushed) == 202
-        team.wait_deployed("shop", digest)
+    digest = shop.push("told to the standby")
+    assert pair.standby.call(pushed) == 202
+    team.wait_deployed("shop", digest)
     assert pair.leader.stop() == 0
-    digest = team.publish("1.0.0", "told to the new leader")
+    digest = shop.push("told to the new leader")
     until(lambda: pair.standby.call(pushed) == 202, "the new leader works")
     team.wait_deployed("shop", digest)
 
 
 def test_after_sigkill_it_does_so_too_and_sees_a_running_deploy_to_its_end(
-    pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
+    pair: Pair, fleet: Fleet, shop: Shop, record_property: Callable[[str, object], None]
 ) -> None:
-    fleet.wait("first")
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
+    team = shop.team
     team.bundle("running")
     until(lambda: team.jobs("running"), "a deploy runs")
 
     pair.leader.kill()
     killed = time.monotonic()
-    fleet.change("second")
-    team.annotate("shop", requestedAt="now")
-    wait_both_jobs(fleet, team)
+    value = fleet.change()
+    request(shop)
+    wait_both_jobs(fleet, value, shop)
     taken = elapsed(killed)
     record_property("taken over after", f"{taken:.1f} s")
 
-    status = team.wait_deployed("running", digest)
+    status = team.wait_deployed("running", shop.digest)
     assert status["attempted"]["attempt"] == 1
-    team.wait_deployed("shop", digest)
-    assert [len(team.jobs(name)) for name in ("running", "shop")] == [1, 2]
+    team.wait_deployed("shop", shop.digest)
+    assert len(team.jobs("running")) == shop.jobs == 1
 
 
 def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
-    pair: Pair, fleet: Fleet, team: Team
+    pair: Pair, fleet: Fleet, shop: Shop
 ) -> None:
     pair.let_lead("copyrator")  # by `copyrator run`
     paused, other = pair.both
-    fleet.wait("first")
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
 
-    fleet.change("second")  # it is at work when it is stopped
+    value = fleet.change()  # it is at work when it is stopped
     paused.send(signal.SIGSTOP)
     try:
         other.wait_leads(30)
-        fleet.wait("second")
-        fleet.change("third")
-        team.annotate("shop", requestedAt="now")
-        fleet.wait("third")
-        until(lambda: len(team.jobs("shop")) == 2, "the request is deployed")
+        fleet.wait(value)
+        value = fleet.change()
+        request(shop)
+        fleet.wait(value)
+        until(lambda: shop.jobs == 1, "the request is deployed")
         since = pair.home.cluster.requests()
     finally:
         paused.send(signal.SIGCONT)
@@ -257,12 +268,12 @@ def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
     until(lambda: f"Leadership lost: {other.name} holds the Lease" in paused.log, "it steps down")
     assert "wasn't renewed for 7 s (the process was suspended)" in paused.log
     until(lambda: paused.get("/readyz")[0] == 200 and not paused.leads, "it stands by again")
-    team.wait_deployed("shop", digest)
+    shop.team.wait_deployed("shop", shop.digest)
     written = [event for event in paused.writes(since, lease=True) if event.code < 300]
     # An Event that was recorded before may follow; it changes nothing.
     assert [event for event in written if event.resource != "events"] == []
-    assert fleet.holds("third")
-    assert len(team.jobs("shop")) == 2
+    assert fleet.holds(value)
+    assert shop.jobs == 1
     assert other.leads
 
 
@@ -285,8 +296,9 @@ def is_quiet(home: Installation, replicas: tuple[Replica, ...]) -> bool:
 
 
 def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
-    pair: Pair, fleet: Fleet, team: Team
+    pair: Pair, fleet: Fleet, shop: Shop
 ) -> None:
+    team = shop.team
     for replica in pair.both[::-1]:
         assert replica.stop() == 0
     one, two = (pair.home.start(account, election=False) for account in ACCOUNTS)
@@ -295,23 +307,18 @@ def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
         for replica in both:
             replica.wait_ready()
             assert replica.leads
-        digest = team.publish("1.0.0", "first")
         newer = team.publish("2.0.0", "second")
-        team.bundle("shop")
-        team.wait_deployed("shop", digest)
-        fleet.wait("first")
-
-        fleet.change("second")
+        value = fleet.change()
         team.patch("bundles", "shop", spec={"version": "2.0.0"})
         team.wait_deployed("shop", newer)
-        fleet.wait("second")
-        assert len(team.jobs("shop")) == 2
+        fleet.wait(value)
+        assert shop.jobs == 1
 
-        fleet.change("third")
-        team.annotate("shop", requestedAt="now")
-        until(lambda: len(team.jobs("shop")) == 3, "the request is deployed")
+        value = fleet.change()
+        request(shop)
+        until(lambda: shop.jobs == 2, "the request is deployed")
         team.wait_reason("shop", "Deployed")
-        fleet.wait("third")
+        fleet.wait(value)
         until(
             lambda: is_quiet(pair.home, both), "who came too late for the outcome has been told so"
         )
@@ -321,4 +328,4 @@ def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
         for replica in both:
             assert replica.stop() == 0
             assert "Traceback" not in replica.log
-        assert len(team.jobs("shop")) == 3
+        assert shop.jobs == 2

@@ -27,6 +27,7 @@ from tests.e2e.secrecy.hostile_registry import hostile_registry
 from tests.e2e.secrecy.quoting_webhook import quoting_webhook
 from tests.e2e.secrecy.sentinels import Sentinels
 from tests.e2e.vanishing import vanish
+from tests.long import LONG
 
 from demo.chart import render
 from localcluster import Api, Cluster
@@ -135,7 +136,7 @@ class Run:
         ]
 
 
-@pytest.fixture(scope="module", params=["console", "json"])
+@pytest.fixture(scope="module", params=["console", "json"] if LONG else ["json"])
 def run(
     request: pytest.FixtureRequest,
     cluster: Cluster,

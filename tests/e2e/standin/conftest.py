@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.job_records import JOB
+from tests.long import LONG
 
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER
 from copyrator.bundles.policy.observation import Ending, ending_of
@@ -25,6 +26,10 @@ from localcluster.bundle import push
 
 STAND_IN = Path(__file__).parents[3] / "hack" / "localcluster" / "standin" / "werf"
 PROGRAM = os.environ.get("WERF") or str(STAND_IN)
+detail = pytest.mark.skipif(
+    not LONG and "WERF" not in os.environ,
+    reason="make test-long, or WERF=; every Job of tests/e2e/bundles uses its main ways",
+)
 only_stand_in = pytest.mark.skipif("WERF" in os.environ, reason="a way of the stand-in's own")
 MakeNamespace = Callable[..., str]
 FAILED = dataclasses.replace(JOB, failed="BackoffLimitExceeded")

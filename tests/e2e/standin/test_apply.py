@@ -3,13 +3,14 @@
 import re
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, judged
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, judged
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.bundles.policy.report import printed_digests
 from localcluster import Api
 
 
+@detail
 def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts) -> None:
     digest = charts.push()
 
@@ -43,6 +44,7 @@ def test_the_same_again_is_skipped(werf: Werf, charts: Charts) -> None:
     assert {n for n in werf.names("secrets") if "helm" in n} == {"sh.helm.release.v1.demo.v1"}
 
 
+@detail
 def test_what_others_changed_is_put_right(werf: Werf, charts: Charts) -> None:
     charts.push()
     werf.apply()
@@ -68,6 +70,7 @@ def test_a_newer_bundle_updates_creates_and_deletes(werf: Werf, charts: Charts) 
     assert "demo-old" not in werf.names()
 
 
+@detail
 def test_a_digest_in_the_tag_pins_the_content(werf: Werf, charts: Charts) -> None:
     first = charts.push(greeting="first")
     second = charts.push(greeting="second")
@@ -95,6 +98,7 @@ def test_values_files_are_ordered_by_the_names_of_their_variables(
     assert werf.object("demo-cm")["data"]["greeting"] == "hello", "old values must not stay"
 
 
+@detail
 def test_labels_and_annotations_reach_the_objects(werf: Werf, charts: Charts) -> None:
     charts.push()
 
@@ -108,6 +112,7 @@ def test_labels_and_annotations_reach_the_objects(werf: Werf, charts: Charts) ->
     assert metadata["annotations"]["argocd.argoproj.io/note"] == "a=b, c"
 
 
+@detail
 def test_a_missing_namespace_is_made(
     werf: Werf, charts: Charts, api: Api, request: pytest.FixtureRequest
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.authority import Authority
 from tests.e2e.bundles.private_registry import front, proxy
-from tests.e2e.standin.conftest import Charts, Werf, judged, only_stand_in
+from tests.e2e.standin.conftest import Charts, Werf, detail, judged, only_stand_in
 
 from copyrator.api.bundle_status import BundleReason
 from localcluster import Cluster
@@ -36,9 +36,16 @@ BROKEN = BundleReason.DEPLOY_FAILED
     ("env", "words", "reason"),
     [
         ({"WERF_TAG": "9.9.9"}, "{repo}:9.9.9: not found", BROKEN),
-        ({"WERF_TAG": "1.0.0@sha256:" + 64 * "a"}, "not found", BROKEN),
-        ({"WERF_TAG": "1.0.*"}, "could not parse reference: {repo}:1.0.*", BROKEN),
-        ({"WERF_TAG": "sha256:" + 64 * "a"}, "could not parse reference: {repo}:sha256", BROKEN),
+        pytest.param({"WERF_TAG": "1.0.0@sha256:" + 64 * "a"}, "not found", BROKEN, marks=detail),
+        pytest.param(
+            {"WERF_TAG": "1.0.*"}, "could not parse reference: {repo}:1.0.*", BROKEN, marks=detail
+        ),
+        pytest.param(
+            {"WERF_TAG": "sha256:" + 64 * "a"},
+            "could not parse reference: {repo}:sha256",
+            BROKEN,
+            marks=detail,
+        ),
         ({"WERF_REPO": "127.0.0.1:1/x"}, "connection refused", UNREACHABLE),
         ({"WERF_REPO": f"{FAR}/x", "https_proxy": "{proxy}"}, "x509: ", UNREACHABLE),
     ],
@@ -60,6 +67,7 @@ def test_an_error_before_there_is_a_report(
     assert not werf.report_file.exists()
 
 
+@detail
 def test_a_ca_is_taken_from_the_variable_and_only_for_names_that_are_not_loopback(
     werf: Werf, charts: Charts, tls: dict[str, str]
 ) -> None:
@@ -75,6 +83,7 @@ def test_a_ca_is_taken_from_the_variable_and_only_for_names_that_are_not_loopbac
     werf.apply(WERF_REPO=f"{FAR}/{charts.repo}", **trusting)
 
 
+@detail
 @only_stand_in
 @pytest.mark.parametrize("mode", ["auto", None])
 def test_what_needs_more_than_a_restricted_pod_has(
@@ -86,6 +95,7 @@ def test_what_needs_more_than_a_restricted_pod_has(
     assert "parsing PID" in output
 
 
+@detail
 @only_stand_in
 @pytest.mark.parametrize("name", ["HOME", "TMPDIR"])
 def test_directories_that_cannot_be_written_to_are_said(werf: Werf, name: str) -> None:

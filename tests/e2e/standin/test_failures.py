@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.e2e.standin.conftest import Charts, Werf, judged
+from tests.e2e.standin.conftest import Charts, Werf, detail, judged
 
 from copyrator.api.bundle_status import BundleReason
 from localcluster.waiting import eventually
@@ -62,6 +62,7 @@ def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> 
     assert werf.report["failedOperations"] == ["create: Job/endless"]
 
 
+@detail
 def test_auto_rollback_brings_the_last_good_release_back(werf: Werf, charts: Charts) -> None:
     charts.push()
     werf.apply()
@@ -75,6 +76,7 @@ def test_auto_rollback_brings_the_last_good_release_back(werf: Werf, charts: Cha
     assert werf.revisions("demo") == {1: "superseded", 2: "failed", 3: "deployed"}
 
 
+@detail
 def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
     werf: Werf, charts: Charts
 ) -> None:
@@ -89,6 +91,7 @@ def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
     assert werf.object("demo-cm")["data"]["greeting"] == "bye"
 
 
+@detail
 def test_a_first_deploy_takes_longer_than_a_very_short_timeout(werf: Werf, charts: Charts) -> None:
     charts.push()
 
@@ -115,6 +118,7 @@ def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(
     assert werf.object("demo-cm")["data"]["version"] == "1.0.1"
 
 
+@detail
 def test_a_plan_leaves_the_record_of_a_killed_deploy_to_the_next_deploy(
     werf: Werf, charts: Charts
 ) -> None:

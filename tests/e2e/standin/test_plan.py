@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf
+from tests.e2e.standin.conftest import Charts, Werf, detail
 
 RECORDED = Path(__file__).parents[3] / "docs" / "facts" / "werf-plan-graph.dot"
 """Of the real werf: a first install of four objects."""
@@ -73,6 +73,7 @@ def test_a_first_plan_is_the_recorded_one_and_writes_nothing(shop: Werf) -> None
     assert shop.names("secrets") == shop.names("services") == set()
 
 
+@detail
 def test_with_nothing_to_do_the_graph_has_the_releases_only(shop: Werf) -> None:
     shop.apply()
 
@@ -89,6 +90,7 @@ def test_with_nothing_to_do_the_graph_has_the_releases_only(shop: Werf) -> None:
     }
 
 
+@detail
 def test_without_the_flag_changes_are_no_exit_code(shop: Werf) -> None:
     code, output = shop.run("bundle", "plan", WERF_TAG="1.0.0")
 
@@ -97,6 +99,7 @@ def test_without_the_flag_changes_are_no_exit_code(shop: Werf) -> None:
     assert "Error" not in output
 
 
+@detail
 def test_switches_of_nelm_make_no_difference(shop: Werf) -> None:
     assert shop.plan(NELM_FEAT_MORE_DETAILED_EXIT_CODE_FOR_PLAN="true").code == 2
 
@@ -126,6 +129,7 @@ def test_contents_are_printed_but_those_of_secrets(shop: Werf, charts: Charts) -
     assert "greeting" not in plan.graph
 
 
+@detail
 def test_what_others_edited_or_deleted_is_seen_and_what_they_added_is_not(shop: Werf) -> None:
     shop.apply()
     base = f"/api/v1/namespaces/{shop.namespace}"
@@ -156,6 +160,7 @@ def test_what_others_edited_or_deleted_is_seen_and_what_they_added_is_not(shop: 
     assert shop.plan().code == 0
 
 
+@detail
 def test_a_digest_in_the_tag_pins_what_is_planned(werf: Werf, charts: Charts) -> None:
     first = charts.push(greeting="first")
     charts.push(greeting="second")
@@ -166,6 +171,7 @@ def test_a_digest_in_the_tag_pins_what_is_planned(werf: Werf, charts: Charts) ->
     assert re.search(r"\+ +greeting: first$", plan.output, re.MULTILINE)
 
 
+@detail
 def test_what_apply_adds_is_in_the_plan(werf: Werf, charts: Charts) -> None:
     charts.push()
     more = {"WERF_ADD_LABEL_0": "part-of=shop", "WERF_ADD_ANNOTATION_0": "note=hello"}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, MakeNamespace, Werf
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, MakeNamespace, Werf, detail
 
 from localcluster import Api
 
@@ -54,6 +54,7 @@ rules: []
 """
 
 
+@detail
 def test_what_the_chart_has_no_more_is_deleted(werf: Werf, charts: Charts) -> None:
     extra = "  extra: key\n"
     charts.push(cm=CONFIG_MAP + extra, old=CONFIG_MAP.replace("-cm", "-old"))
@@ -93,6 +94,7 @@ def test_a_hook_is_in_every_plan_and_made_anew_by_every_apply(werf: Werf, charts
     assert job() != first
 
 
+@detail
 def test_a_random_value_is_in_every_plan(werf: Werf, charts: Charts) -> None:
     charts.push(random=RANDOM)
     werf.apply()
@@ -103,6 +105,7 @@ def test_a_random_value_is_in_every_plan(werf: Werf, charts: Charts) -> None:
     assert plans[0].output != plans[1].output
 
 
+@detail
 def test_objects_elsewhere_are_named_with_their_namespace(
     werf: Werf, charts: Charts, namespace: MakeNamespace
 ) -> None:
@@ -130,6 +133,7 @@ def without_crd(api: Api) -> Iterator[None]:
         api.delete(f"{path}/things.standin.example")
 
 
+@detail
 @pytest.mark.usefixtures("without_crd")
 def test_crds_and_odd_names(werf: Werf, charts: Charts) -> None:
     charts.push(crd=CRD, odd=ODD_NAME)

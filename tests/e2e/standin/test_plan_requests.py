@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail
 
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
@@ -92,6 +92,7 @@ def test_an_account_that_may_only_read_gets_blind_applies(
     assert "- blind apply: 3 resources\n" in plan.output
 
 
+@detail
 def test_creating_is_planned_without_the_right_to(
     werf: Werf, charts: Charts, planner: As, cluster: Cluster
 ) -> None:
@@ -104,6 +105,7 @@ def test_creating_is_planned_without_the_right_to(
     assert requests.writes(user=USER.format(werf.namespace)) == []
 
 
+@detail
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
@@ -123,6 +125,7 @@ def test_what_may_not_be_read_ends_the_plan(
     assert " is forbidden: User " in plan.last
 
 
+@detail
 def test_a_plan_takes_over_what_kubectl_edit_wrote(
     werf: Werf, charts: Charts, cluster: Cluster
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_plan_takes_over_what_kubectl_edit_wrote(
     assert werf.object("demo-cm")["data"]["greeting"] == "hello"
 
 
+@detail
 def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster) -> None:
     charts.push(picky='{{ required "a colour is needed" .Values.colour }}')
     requests = cluster.requests()
@@ -161,6 +165,7 @@ def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster
     assert requests.writes(namespace=werf.namespace) == []
 
 
+@detail
 def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) -> None:
     charts.push(other=CONFIG_MAP.replace("-cm", "-other"))
     name: dict[str, Any] = {"metadata": {"name": "demo-cm"}, "data": {"greeting": "mine"}}
@@ -181,6 +186,7 @@ def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) 
     assert "demo-other" not in werf.names()
 
 
+@detail
 def test_an_error_before_the_plan_is_that_of_apply(werf: Werf, charts: Charts) -> None:
     plan = werf.plan("9.9.9")
 
@@ -188,6 +194,7 @@ def test_an_error_before_the_plan_is_that_of_apply(werf: Werf, charts: Charts) -
     assert plan.last == f"Error: pull bundle: {werf.env['WERF_REPO']}:9.9.9: not found"
 
 
+@detail
 def test_a_namespace_that_is_not_there_stays_away(werf: Werf, charts: Charts, api: Api) -> None:
     charts.push()
     missing = f"{werf.namespace}-new"
@@ -208,6 +215,7 @@ spec: {{ports: [{{port: 99999999}}]}}
 """
 
 
+@detail
 def test_after_a_failed_deploy_a_plan_counts_on_and_looks_at_the_cluster(
     werf: Werf, charts: Charts
 ) -> None:

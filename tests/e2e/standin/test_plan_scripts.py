@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf
+from tests.e2e.standin.conftest import Charts, Werf, detail
 from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
@@ -93,6 +93,7 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
     assert planned(shell, values, "1.1.0").text == "revision 2\ndelete ::Service:shop\n"
 
 
+@detail
 def test_with_nothing_to_do_the_plan_is_empty(shell: Werf, charts: Charts) -> None:
     charts.push()
     approved = sealed(shell, "plan", planned(shell).text)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, only_stand_in
+from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, detail, only_stand_in
 
 from copyrator.bundles.policy.jobs.uninstall import UNINSTALL_SCRIPT
 from localcluster import Api, Cluster
@@ -64,6 +64,7 @@ def test_releases_that_may_not_be_read_are_not_taken_for_gone(
     assert f"Error: uninstall: Release not loaded: demo: {query}" in output
 
 
+@detail
 @only_stand_in
 def test_werf_3_dismisses(on_path: Werf, charts: Charts) -> None:
     charts.push()
