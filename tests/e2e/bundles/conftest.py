@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.installation import Operator, installed
 from tests.e2e.operator_process import HANG, until
+from tests.e2e.vanishing import vanish
 
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
@@ -230,3 +231,14 @@ def make_team(cluster: Cluster, api: Api, namespace: str, charts: Path) -> Team:
 def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
     """A namespace in which werf may deploy."""
     return make_team(cluster, api, namespace("team"), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def lasting_team(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Team]:
+    """A namespace in which werf may deploy, for all tests of a file."""
+    name = f"team-{secrets.token_hex(3)}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield make_team(cluster, api, name, tmp_path_factory.mktemp("charts"))
+    vanish(cluster, [name])
