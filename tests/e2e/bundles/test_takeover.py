@@ -60,6 +60,3 @@ def test_releases_are_taken_over_as_they_stand(team: Team, operator: Operator) -
     status = team.wait_deployed("shop", second)
     assert status["deployed"]["revision"] > 1  # of the original's own release
     assert team.release("shop")["text"] == "second"
-    team.delete("bundles", "shop")
-    team.wait_gone("bundles", "shop")
-    until(lambda: team.release("shop") is None, "it is uninstalled")
