@@ -209,8 +209,8 @@ class Stage:
         body = {"metadata": {"name": "from-elsewhere"}, "roleRef": role, "subjects": [subject]}
         self.api.create(path, body)
 
-    def install(self, example: str) -> None:
-        """Publish what the example needs, and apply it."""
+    def prepare(self, example: str) -> list[Manifest]:
+        """Publish what the example needs; its manifests, and those of what its user has already."""
         promise = PROMISES[example]
         text = (ROOT / "examples" / example).read_text()
         documents = [self.adapted(one) for one in yaml.safe_load_all(text) if one]
@@ -218,7 +218,7 @@ class Stage:
         for document in promise.missing:
             metadata = {**document["metadata"], "namespace": documents[-1]["metadata"]["namespace"]}
             documents.insert(0, {**document, "metadata": metadata})
-        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
+        return documents
 
 
 @pytest.fixture(scope="module")
@@ -248,8 +248,8 @@ def stages(
         example: Stage(cluster, api, make, charts, private, example in DEPLOYED)
         for example in PROMISES
     }
-    for example, stage in stages.items():
-        stage.install(example)
+    documents = [one for example, stage in stages.items() for one in stage.prepare(example)]
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
     yield stages
     vanish(cluster, made)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import ROOT, Operator, Team
+from tests.e2e.bundles.conftest import NOWHERE, ROOT, Operator, Team
 from tests.e2e.operator_process import until
 
 from copyrator.api.freeze import read_annotation, read_config_map
@@ -23,7 +23,6 @@ from localcluster.api import ApiStatusError
 
 EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
-NOWHERE = {"nodeSelector": {"no": "where"}}
 INSTANT = 30.0
 """Seconds that a change may take on a loaded machine; it is in force within one, a retry in 600."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, operating
 from tests.e2e.operator_process import until
 
 from localcluster import Cluster
@@ -127,14 +127,15 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, shop
     assert team.condition("shop")["status"] == "True", "Ready stays"
     until(lambda: "Unhealthy" in reasons(team, "shop"), "an Event")
 
-    plain = team.publish("1.0.0", "after", repo="after/app")
-    team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}])
+    team.publish("1.0.0", "after", repo="after/app")
+    team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}], job=NOWHERE)
     waits = team.wait_reason("after", "DependencyNotReady")
     assert "shop is Ready, but isn't Healthy" in waits["message"]
+    assert team.jobs("after") == []
 
     set_image(team, "deployments", "shop-web", "web")
     wait_health(team, "shop", "True", "Healthy")
-    team.wait_deployed("after", plain)
+    team.first_job("after")
     until(lambda: "Healthy" in reasons(team, "shop"), "an Event")
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.private_registry import front
-from tests.e2e.bundles.test_approval import ALWAYS, approve, plan, secrets, wait_planned
+from tests.e2e.bundles.test_approval import ALWAYS, plan, secrets, wait_planned
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
 
@@ -43,7 +43,7 @@ def limit(team: Team, **hard: str) -> None:
 
 def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team: Team) -> None:
     """First the copies of its values, then its Job, then its pod."""
-    digest = team.publish("1.0.0", "first")
+    team.publish("1.0.0", "first")
     team.create("configmaps", "values", data={"values.yaml": "greeting: hello\n"})
     limit(team, count__secrets="0")
     team.bundle("shop", values="values", approval=ALWAYS, retry=SOON, interval="1h")
@@ -68,9 +68,7 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     team.delete("resourcequotas", "quota")
     again = wait_planned(team, "1.0.0")
     assert (again["job"], again["number"]) == (found["job"], found["number"]), "it went on"
-    approve(team, again)
-    status = team.wait_deployed("shop", digest)
-    assert [one["outcome"] for one in status["history"]] == ["Succeeded"]
+    assert "attempted" not in team.status("shop")  # no digest is blamed
     until(lambda: len(secrets(team)) == 1, "what failed plans left is gone")
 
 
