@@ -20,6 +20,8 @@ from localcluster.bundle import push
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 2
+NOWHERE = {"nodeSelector": {"no": "where"}}
+"""spec.job of a deploy that begins, and that no node runs."""
 
 TEMPLATE = """\
 apiVersion: v1

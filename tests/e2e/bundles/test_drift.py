@@ -4,22 +4,25 @@ import contextlib
 import json
 import math
 import os
+import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating
+from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
+from tests.long import LONG
 
 from localcluster import Cluster
 
-pytestmark = pytest.mark.usefixtures("operator")
-
-DETECT = {"mode": "Detect"}
-CORRECT = {"mode": "Correct"}
+NEVER = "720h"
+"""Between checks that nobody asks for: one of them would end the count of corrections."""
+DETECT = {"mode": "Detect", "interval": NEVER}
+CORRECT = {"mode": "Correct", "interval": NEVER}
 CHART = f"""\
 {TEMPLATE}---
 apiVersion: v1
@@ -56,7 +59,9 @@ metadata:
 data: {{text: TEXT}}
 """
 WEB = "/apis/apps/v1/namespaces/{}/deployments/shop-web"
+AUTOSCALED = [{"kind": "Deployment", "name": "*-web"}]
 EDITED = "update ::ConfigMap:shop-app"
+STOLEN = "update ::Secret:shop-secret"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +69,20 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with operating(cluster, log) as operator:
         yield operator
+
+
+@pytest.fixture(scope="module")
+def release(operator: Operator, lasting_team: Team) -> Team:
+    """One release for all tests, with its baseline: each changes it, and finds what the last left.
+
+    Its Deployment has an autoscaler, whose replicas are no drift.
+    """
+    team = lasting_team
+    digest = team.publish("1.0.0", "first", template=CHART)
+    team.bundle("shop", version=">=1", drift={**DETECT, "ignore": AUTOSCALED})
+    team.wait_deployed("shop", digest)
+    in_sync(team)
+    return team
 
 
 def drift(team: Team) -> dict[str, Any]:
@@ -85,17 +104,21 @@ def in_sync(team: Team) -> dict[str, Any]:
     return drifted(team, "False", "InSync")
 
 
-def deployed(team: Team, mode: dict[str, Any], template: str = CHART, **spec: Any) -> str:
-    """A release whose chart is deployed and whose baseline is made; its digest."""
-    digest = team.publish("1.0.0", "first", template=template)
-    team.bundle("shop", drift=mode, **spec)
-    team.wait_deployed("shop", digest)
-    in_sync(team)
-    return digest
+def put_right(team: Team, after: int) -> dict[str, Any]:
+    """The drift in the status, once a deploy after this one has corrected what was found."""
+
+    def is_corrected() -> bool:
+        attempted = team.status("shop")["attempted"]
+        newer = attempted["attempt"] > after and attempted.get("correction")
+        return newer and attempted["outcome"] == "Succeeded"
+
+    until(is_corrected, lambda: f"it is corrected: {json.dumps(team.status('shop'))}")
+    return in_sync(team)
 
 
-def check(team: Team, value: str = "1") -> None:
+def check(team: Team) -> None:
     """Ask for a plan of what is deployed, which is a check too, and wait until it is read."""
+    value = secrets.token_hex(4)
     team.annotate("shop", **{"plan-at": value})
 
     def is_planned() -> bool:
@@ -106,95 +129,107 @@ def check(team: Team, value: str = "1") -> None:
     until(is_planned, lambda: f"planned: {json.dumps(team.status('shop'))}")
 
 
-def edit(team: Team) -> None:
-    team.patch("configmaps", "shop-app", data={"text": "edited"})
+def attempt(team: Team) -> int:
+    """The number of the last deploy."""
+    return int(team.status("shop")["attempted"]["attempt"])
 
 
-def apply(team: Team) -> None:
-    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop-app"}}
-    body = json.dumps({**found, "data": {"text": "applied"}})
-    namespaced = ("-n", team.namespace, "--server-side", "--force-conflicts", "-f", "-")
-    team.cluster.kubectl("apply", *namespaced, input=body)
+def set_mode(team: Team, mode: dict[str, Any]) -> None:
+    team.patch("bundles", "shop", spec={"drift": {"ignore": None, **mode}})
 
 
-def delete(team: Team) -> None:
-    team.delete("configmaps", "shop-app")
+def edit(team: Team, text: str = "edited", password: str = "stolen") -> None:
+    team.patch("configmaps", "shop-app", data={"text": text})
+    team.patch("secrets", "shop-secret", stringData={"password": password})
 
 
-def edit_secret(team: Team) -> None:
-    team.patch("secrets", "shop-secret", stringData={"password": "stolen"})
+def test_nothing_is_asked_while_nothing_is_due(release: Team, operator: Operator) -> None:
+    """Polls go on, and see nothing new: the operator's own requests are counted."""
+    team = release
+    assert drift(team)["check"]["operations"] == 2, "the hook and the random value"
+    until(lambda: not _unsettled(team), "what was needed for the check is gone")
+    requests = team.cluster.requests()
+    polled = team.status("shop")["nextPollAt"]
+    before = _polls(operator)
+    until(lambda: _polls(operator) >= before + 2, "it polls on")
+    made = requests.all(namespace=team.namespace, user=operator.user)
+    assert [f"{one.verb} {one.uri}" for one in made if one.verb != "watch"] == []
+    assert team.status("shop")["nextPollAt"] == polled
 
 
-CHANGES: dict[str, tuple[Callable[[Team], None], str]] = {
-    "edited": (edit, EDITED),
-    "applied": (apply, EDITED),
-    "deleted": (delete, "create ::ConfigMap:shop-app"),
-    "a Secret": (edit_secret, "update ::Secret:shop-secret"),
-}
-
-
-@pytest.mark.parametrize("how", CHANGES)
-def test_what_others_change_is_found_and_put_right(team: Team, how: str) -> None:
-    """Not what the chart does each time: its hook and its random value are in the baseline."""
-    digest = deployed(team, CORRECT)
-    assert drift(team)["check"]["operations"] == 2
-    change, operation = CHANGES[how]
-    change(team)
-    check(team)
-    until(
-        lambda: team.status("shop")["history"][0].get("correction"),
-        lambda: f"it is corrected: {json.dumps(team.status('shop'))}",
-    )
-    found = in_sync(team)
-    assert (found["corrections"], found["corrected"]) == (1, [operation])
-    status = team.wait_deployed("shop", digest)
-    assert status["history"][0]["outcome"] == "Succeeded"
-    assert (team.release("shop") or {})["text"] == "first"
-    password = (team.get("secrets", "shop-secret") or {})["data"]["password"]
-    assert password == "ZGVwbG95ZWQ="
-    assert len(team.jobs("shop")) == 2
-
-
-def test_detect_names_what_drifted_and_changes_nothing(team: Team) -> None:
-    deployed(team, DETECT)
+def test_detect_names_what_drifted_and_changes_nothing(release: Team) -> None:
+    """But for what an autoscaler does, which is ignored by kind and name."""
+    team = release
+    jobs = len(team.jobs("shop"))
+    set_mode(team, {**DETECT, "ignore": AUTOSCALED})
+    team.api.patch(WEB.format(team.namespace), {"spec": {"replicas": 3}})
     edit(team)
-    edit_secret(team)
     check(team)
     found = drifted(team, "True", "Drifted")
-    assert found["objects"] == [EDITED, "update ::Secret:shop-secret"]
+    assert found["objects"] == [EDITED, STOLEN]
     message = team.condition("shop", "Drifted")["message"]
     assert "stolen" not in json.dumps(team.status("shop"))
     assert f"copyrator reconcile bundle -n {team.namespace} shop --force" in message
     assert team.condition("shop")["status"] == "True"
     assert (team.release("shop") or {})["text"] == "edited"
-    assert len(team.jobs("shop")) == 1
     events = team.api.get(team.path("events"), fieldSelector="reason=Drifted")["items"]
     assert len(events) == 1
-    team.patch("configmaps", "shop-app", data={"text": "first"})
-    team.patch("secrets", "shop-secret", stringData={"password": "deployed"})
-    check(team, "2")
-    in_sync(team)
-
-
-def test_a_release_that_was_uninstalled_by_hand_is_installed_again(team: Team) -> None:
-    digest = deployed(team, CORRECT)
-    team.cluster.helm("uninstall", "shop", "--namespace", team.namespace)
-    assert team.release("shop") is None
+    edit(team, "first", "deployed")
+    set_mode(team, DETECT)
     check(team)
-    until(lambda: team.release("shop"), lambda: json.dumps(team.status("shop")))
-    in_sync(team)
-    assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 1
+    found = drifted(team, "True", "Drifted")
+    assert found["objects"] == ["update :apps:Deployment:shop-web"], "the others are put right"
+    assert len(team.jobs("shop")) == jobs
 
 
-def test_another_revision_that_was_deployed_by_hand_is_put_right(team: Team) -> None:
-    digest = deployed(team, CORRECT)
+def test_what_others_change_is_found_and_put_right(release: Team) -> None:
+    """A revision deployed by hand, a ConfigMap applied, a Secret edited; found, then corrected.
+
+    Not what the chart does each time: its hook and its random value are in the baseline.
+    """
+    team = release
+    set_mode(team, DETECT)
+    digest, jobs = team.status("shop")["deployed"]["digest"], len(team.jobs("shop"))
     other = team.chart("by hand", CHART)
     team.cluster.helm("upgrade", "shop", str(other), "--namespace", team.namespace)
     assert (team.release("shop") or {})["text"] == "by hand"
+    metadata = {"name": "shop-app", "namespace": team.namespace}
+    apply(
+        team.api,
+        [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": "mine"}}],
+    )
+    team.patch("secrets", "shop-secret", stringData={"password": "stolen"})
     check(team)
-    until(lambda: (team.release("shop") or {})["text"] == "first")
+    until(lambda: drift(team).get("objects") == [EDITED, STOLEN], lambda: str(drift(team)))
+    assert len(team.jobs("shop")) == jobs, "so far it is only told"
+    before = attempt(team)
+    set_mode(team, CORRECT)
+    found = put_right(team, before)
+    assert (found["corrections"], found["corrected"]) == (1, [EDITED, STOLEN])
+    status = team.wait_deployed("shop", digest)
+    assert status["history"][0]["outcome"] == "Succeeded"
+    assert status["history"][0]["correction"] is True
+    assert status["deployed"]["revision"] == 3, "after the first and the one by hand"
+    assert (team.release("shop") or {})["text"] == "first"
+    password = (team.get("secrets", "shop-secret") or {})["data"]["password"]
+    assert password == "ZGVwbG95ZWQ="
+    assert len(team.jobs("shop")) == jobs + 1
+
+
+def test_a_release_that_was_uninstalled_by_hand_is_installed_again(release: Team) -> None:
+    team = release
+    set_mode(team, CORRECT)
     in_sync(team)
-    assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 3
+    digest = team.status("shop")["deployed"]["digest"]
+    before, corrections = attempt(team), drift(team).get("corrections", 0)
+    team.cluster.helm("uninstall", "shop", "--namespace", team.namespace)
+    assert team.release("shop") is None
+    check(team)
+    found = put_right(team, before)
+    assert found["corrections"] == corrections + 1
+    assert "create ::ConfigMap:shop-app" in found["corrected"]
+    assert (team.release("shop") or {})["text"] == "first"
+    assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 1
 
 
 FIGHT = """\
@@ -226,36 +261,32 @@ def fighting(team: Team) -> Iterator[None]:
         process.wait()
 
 
-def test_a_controller_that_changes_it_each_time_is_told_and_not_fought(team: Team) -> None:
-    deployed(team, CORRECT)
+def test_a_controller_that_changes_it_each_time_is_told_and_not_fought(release: Team) -> None:
+    """After two corrections: those of the tests before, or, in `make test-long`, of its changes."""
+    team = release
+    set_mode(team, CORRECT)
+    if LONG:
+        team.wait_deployed("shop", team.publish("2.0.0", "second", template=CHART))
+    in_sync(team)
+    corrections, jobs = drift(team).get("corrections", 0), len(team.jobs("shop"))
     with fighting(team):
         check(team)
         found = drifted(team, "True", "DriftRecurring")
         assert found["corrections"] == 2
         assert found["objects"] == [EDITED]
-        jobs = len(team.jobs("shop"))
-        check(team, "2")
-        assert len(team.jobs("shop")) == jobs == 3
+        deploys = jobs + 2 - corrections
+        assert len(team.jobs("shop")) == deploys
+        check(team)
+        assert len(team.jobs("shop")) == deploys
     assert "spec.drift.ignore" in team.condition("shop", "Drifted")["message"]
     assert team.condition("shop")["status"] == "True"
 
 
-def test_what_an_autoscaler_does_is_ignored_by_kind_and_name(team: Team) -> None:
-    ignore = [{"kind": "Deployment", "name": "*-web"}]
-    deployed(team, {**CORRECT, "ignore": ignore})
-    team.api.patch(WEB.format(team.namespace), {"spec": {"replicas": 3}})
-    check(team)
-    in_sync(team)
-    assert len(team.jobs("shop")) == 1
-    team.patch("bundles", "shop", spec={"drift": {**DETECT, "ignore": None}})
-    check(team, "2")
-    found = drifted(team, "True", "Drifted")
-    assert found["objects"] == ["update :apps:Deployment:shop-web"]
-
-
-def test_permissions_that_were_taken_away_tell_nothing(team: Team) -> None:
-    deployed(team, CORRECT, template=TEMPLATE)
-    rules = [{"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+def test_permissions_that_were_taken_away_tell_nothing(release: Team) -> None:
+    team = release
+    set_mode(team, DETECT)
+    jobs = len(team.jobs("shop"))
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
     team.api.create(f"{roles}/roles", {"metadata": {"name": "reads"}, "rules": rules})
     account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
@@ -265,23 +296,9 @@ def test_permissions_that_were_taken_away_tell_nothing(team: Team) -> None:
     team.api.delete(f"{roles}/rolebindings/werf")
     check(team)
     found = drifted(team, "Unknown", "BlindApply")
-    assert "apply ::ConfigMap:shop-app can't be compared" in found["message"]
-    assert len(team.jobs("shop")) == 1
+    assert "apply ::ConfigMap:shop-app and 3 more can't be compared" in found["message"]
+    assert len(team.jobs("shop")) == jobs
     assert team.condition("shop")["status"] == "True"
-
-
-def test_nothing_is_asked_while_nothing_is_due(team: Team, operator: Operator) -> None:
-    """Polls go on, and see nothing new: the operator's own requests are counted."""
-    deployed(team, {**DETECT, "interval": "720h"}, interval="10s")
-    until(lambda: not _unsettled(team), "what was needed for the check is gone")
-    requests = team.cluster.requests()
-    polled = team.status("shop")["nextPollAt"]
-    until(lambda: _polls(operator) > 0)
-    before = _polls(operator)
-    until(lambda: _polls(operator) >= before + 3, "it polls on")
-    made = requests.all(namespace=team.namespace, user=operator.user)
-    assert [f"{one.verb} {one.uri}" for one in made if one.verb != "watch"] == []
-    assert team.status("shop")["nextPollAt"] == polled
 
 
 def _unsettled(team: Team) -> list[str]:

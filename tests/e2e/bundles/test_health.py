@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, operating
 from tests.e2e.operator_process import until
 
 from localcluster import Cluster
@@ -84,12 +84,11 @@ def wait_health(team: Team, name: str, status: str, reason: str) -> str:
 
 
 def set_image(team: Team, plural: str, name: str, image: str) -> None:
+    """As `kubectl set image` does."""
     spec = {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}
     path = f"{APPS.format(team.namespace, plural)}/{name}"
-    team.cluster.kubectl(
-        "patch", "--namespace", team.namespace, plural, name, "--patch", json.dumps({"spec": spec})
-    )
-    assert team.api.get(path)["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    kind = "application/strategic-merge-patch+json"
+    team.api.request("PATCH", path, {"spec": spec}, content_type=kind)
 
 
 def reasons(team: Team, name: str) -> list[str]:
@@ -104,10 +103,18 @@ def watches(operator: Operator) -> dict[str, float]:
     return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
 
 
-def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, team: Team):
+@pytest.fixture(scope="module")
+def shop(operator: Operator, lasting_team: Team) -> Team:
+    """A release that is watched, and healthy."""
+    team = lasting_team
     digest = team.publish("1.0.0", "good", template=CHART)
     team.bundle("shop", health="Watch")
     team.wait_deployed("shop", digest)
+    return team
+
+
+def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, shop: Team):
+    team = shop
     text = wait_health(team, "shop", "True", "Healthy")
     assert f"of the release is current in namespace {team.namespace}" in text
     for kind in ("deployments.apps", "statefulsets.apps", "daemonsets.apps"):
@@ -120,41 +127,28 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, team
     assert team.condition("shop")["status"] == "True", "Ready stays"
     until(lambda: "Unhealthy" in reasons(team, "shop"), "an Event")
 
-    plain = team.publish("1.0.0", "after", repo="after/app")
-    team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}])
+    team.publish("1.0.0", "after", repo="after/app")
+    team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}], job=NOWHERE)
     waits = team.wait_reason("after", "DependencyNotReady")
     assert "shop is Ready, but isn't Healthy" in waits["message"]
+    assert team.jobs("after") == []
 
     set_image(team, "deployments", "shop-web", "web")
     wait_health(team, "shop", "True", "Healthy")
-    team.wait_deployed("after", plain)
+    team.first_job("after")
     until(lambda: "Healthy" in reasons(team, "shop"), "an Event")
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
 
 
-@pytest.mark.usefixtures("operator")
-def test_a_stateful_set_that_isnt_ready_is_in_progress(team: Team):
-    digest = team.publish("1.0.0", "good", template=CHART)
-    team.bundle("shop", health="Watch")
-    team.wait_deployed("shop", digest)
-    wait_health(team, "shop", "True", "Healthy")
-    set_image(team, "statefulsets", "shop-db", MISSING)
-    text = wait_health(team, "shop", "Unknown", "Progressing")
-    assert "StatefulSet/shop-db (" in text
-    assert "DaemonSet" not in text
-
-
-def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, team: Team):
-    digest = team.publish("1.0.0", "good", template=CHART)
-    team.bundle("shop", health="Watch")
-    team.wait_deployed("shop", digest)
+def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, shop: Team):
+    team = shop
     wait_health(team, "shop", "True", "Healthy")
     since, started = team.cluster.audit_offset(), time.monotonic()
     path = f"{APPS.format(team.namespace, 'deployments')}/shop-web"
-    team.api.patch(path, {"spec": {"replicas": 6}})
+    team.api.patch(path, {"spec": {"replicas": 3}})
     until(
-        lambda: team.api.get(path).get("status", {}).get("readyReplicas") == 6,
-        "six replicas are ready",
+        lambda: team.api.get(path).get("status", {}).get("readyReplicas") == 3,
+        "three replicas are ready",
     )
     wait_health(team, "shop", "True", "Healthy")
     until(lambda: time.monotonic() - started > 4, "what is to be written is written")
@@ -162,3 +156,12 @@ def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, tea
     of_status = [one for one in found if one.resource == "bundles"]
     assert len(of_status) <= 2 + (time.monotonic() - started) / 10
     assert [one.resource for one in found if one.resource not in ("bundles", "events")] == []
+
+
+def test_a_stateful_set_that_isnt_ready_is_in_progress(shop: Team):
+    team = shop
+    wait_health(team, "shop", "True", "Healthy")
+    set_image(team, "statefulsets", "shop-db", MISSING)
+    text = wait_health(team, "shop", "Unknown", "Progressing")
+    assert "StatefulSet/shop-db (" in text
+    assert "DaemonSet" not in text

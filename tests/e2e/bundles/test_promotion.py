@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, stays
+from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, stays
 from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -36,37 +36,55 @@ def waits_until(team: Team, name: str = "production") -> datetime:
     return datetime.fromisoformat(gate(team, name)["until"])
 
 
-def test_a_version_goes_from_dev_to_staging_and_to_production(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("dev", version="1.*")
-    team.bundle("staging", version="1.*", promoteFrom=promoted_from("dev", soak="3s"))
+@pytest.fixture(scope="module")
+def chain(operator: Operator, lasting_team: Team) -> Team:
+    """Dev, staging and production; staging is held, and production's deploy never ends."""
+    team = lasting_team
+    team.publish("1.0.0", "first")
+    team.bundle("dev", version="1.*", retry={"limit": 0})
+    source = promoted_from("dev", soak="3s")
+    held = {"annotations": {"operator.werf.dev/hold": "load test failed"}}
+    team.bundle("staging", version="1.*", promoteFrom=source, metadata=held)
     source = promoted_from("dev", "staging", soak="4s")
-    team.bundle("production", version="1.*", promoteFrom=source)
+    team.bundle("production", version="1.*", promoteFrom=source, job=NOWHERE)
+    return team
+
+
+def test_a_version_goes_from_dev_to_staging_and_to_production(chain: Team) -> None:
+    """A hold stops the promotion, and its end begins the soak anew."""
+    team = chain
+    until(lambda: gate(team).get("reason") == "PromotionHeld", lambda: f"{gate(team)}")
+    assert f"{team.namespace}/staging is held: load test failed" in gate(team)["message"]
+    team.wait_reason("dev", "Deployed")
+    digest = team.status("dev")["deployed"]["digest"]
+    team.wait_deployed("staging", digest)
+    assert begun(team, "staging") >= since(team, "dev") + timedelta(seconds=3)
+    stays(5, lambda: team.jobs("production") == [])  # longer than the soak
+    thawed = datetime.now(UTC).replace(microsecond=0)
+    team.annotate("staging", hold=None)
     expected = waits_until(team)
     assert expected == since(team) + timedelta(seconds=4)
-    team.wait_deployed("production", digest)
-    assert expected <= begun(team) <= expected + timedelta(seconds=3)
-    assert begun(team, "staging") >= since(team, "dev") + timedelta(seconds=3)
-    team.bundle("late", version="1.0.0", promoteFrom=promoted_from("production", soak="1h"))
-    until(lambda: gate(team, "late").get("until"))
-    assert team.condition("late")["reason"] == "NotPromoted"
+    assert since(team) >= thawed
+    team.first_job("production")
+    assert expected <= begun(team)
+    assert team.status("production")["attempted"]["digest"] == digest
 
 
 def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
-    team: Team, operator: Operator
+    chain: Team, operator: Operator
 ) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("staging")
-    team.bundle("production", promoteFrom=promoted_from("staging", soak="45s"))
-    expected = waits_until(team)
+    team = chain
+    team.bundle("late", version="1.0.0", promoteFrom=promoted_from("staging", soak="1h"))
+    expected = waits_until(team, "late")
+    assert team.condition("late")["reason"] == "NotPromoted"
     operator.stop(signal.SIGKILL)
     killed = datetime.now(UTC)
     written = team.get("bundles", "staging")
-    stays(12, lambda: team.jobs("production") == [])  # longer than renewals may be apart
+    stays(12, lambda: team.jobs("late") == [])  # longer than renewals may be apart
     operator.start()
     said = "without an operator don't count"
-    until(lambda: said in gate(team).get("message", ""), lambda: f"{gate(team)}")
-    later = waits_until(team)
+    until(lambda: said in gate(team, "late").get("message", ""), lambda: f"{gate(team, 'late')}")
+    later = waits_until(team, "late")
     (lease,) = team.api.get(LEASES.format(operator.namespace))["items"]
     gap = lease["metadata"]["annotations"]["copyrator.flant.com/seen-time"].split()[-1]
     start, _, seconds = gap.partition("+")
@@ -74,43 +92,34 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     end = begin + timedelta(seconds=int(seconds.removesuffix("s")))
     assert begin <= killed < end
     assert later == expected + (end - max(begin, since(team)))
-    team.wait_deployed("production", digest)
-    assert later <= begun(team) <= later + timedelta(seconds=3)
-    assert len(team.jobs("production")) == 1
+    assert team.jobs("late") == []
     assert written is not None
     assert team.status("staging")["soak"] == written["status"]["soak"], "no write for the gap"
 
 
-def test_a_hold_stops_the_promotion_and_its_end_begins_the_soak_anew(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("staging", interval="1h")
-    team.bundle("production", promoteFrom=promoted_from("staging", soak="5s"), interval="1h")
-    waits_until(team)
-    team.annotate("staging", hold="load test failed")
-    until(lambda: gate(team).get("reason") == "PromotionHeld")
-    assert f"{team.namespace}/staging is held: load test failed" in gate(team)["message"]
-    stays(6, lambda: team.jobs("production") == [])
-    team.annotate("staging", hold=None)
-    expected = waits_until(team)
-    team.wait_deployed("production", digest)
-    assert begun(team) >= expected
-
-
-def test_a_bundle_that_failed_elsewhere_is_not_promoted(team: Team) -> None:
-    team.publish("1.0.0", "first")
-    team.bundle("staging", metadata={"annotations": {"operator.werf.dev/promote-to": "none"}})
-    team.wait_reason("staging", "Deployed")
+def test_a_version_that_failed_elsewhere_is_not_promoted(chain: Team) -> None:
+    team = chain
     broken = team.publish(
-        "1.0.0", "broken", template="apiVersion: v1\nkind: Service\nmetadata: {name: x}\n"
+        "1.1.0", "broken", template="apiVersion: v1\nkind: Service\nmetadata: {name: x}\n"
     )
-    until(lambda: team.status("staging")["attempted"].get("digest") == broken)
-    team.bundle("production", promoteFrom=promoted_from("staging", soak="1s"))
-    until(lambda: "failed" in gate(team).get("message", "") or not_there(team))
-    stays(3, lambda: team.status("production").get("attempted", {}).get("digest") != broken)
+
+    def has_failed() -> bool:
+        attempted = team.status("dev").get("attempted", {})
+        return attempted.get("digest") == broken and attempted["outcome"] == "Failed"
+
+    until(has_failed, lambda: f"{team.status('dev')}")
+    until(
+        lambda: team.status("staging")["available"].get("rejected"),
+        lambda: f"{team.status('staging')}",
+    )
+    (rejected,) = team.status("staging")["available"]["rejected"]
+    assert rejected == {"version": "1.1.0", "reason": "NotPromoted"}
+    stays(3, lambda: all(is_without(team, name, broken) for name in ("staging", "production")))
 
 
-def not_there(team: Team) -> bool:
-    return "hasn't been deployed in Bundle" in gate(team).get("message", "")
+def is_without(team: Team, name: str, digest: str) -> bool:
+    """Whether a Bundle hasn't tried to deploy a digest."""
+    return bool(team.status(name).get("attempted", {}).get("digest") != digest)
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:

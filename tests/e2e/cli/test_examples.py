@@ -1,6 +1,6 @@
 """Every example of a rule is applied, and makes the copies that its comment promises.
 
-Those of Bundles are deployed in tests/e2e/bundles/test_examples.py.
+Those of Bundles are applied in tests/e2e/bundles/test_examples.py.
 """
 
 from pathlib import Path
