@@ -57,7 +57,8 @@ def become(connection: socket.socket) -> list[str]:
     directory, count, *words = request.split("\0")
     os.chdir(directory)
     os.environ.clear()
-    os.environ.update(word.split("=", 1) for word in words[int(count) :])
+    for word in words[int(count) :]:
+        name, _, os.environ[name] = word.partition("=")
     threading.Thread(target=heed, args=(connection,), daemon=True).start()
     return words[: int(count)]
 
