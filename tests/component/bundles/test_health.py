@@ -396,7 +396,7 @@ def deployed(bundle: Make, cluster: BundleCluster, name: str) -> None:
 async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_change(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    names = [f"shop{number}" for number in range(1000 if LONG else 200)]
+    names = [f"shop{number}" for number in range(1000 if LONG else 50)]
     for name in names:
         deployed(bundle, cluster, name)
         deployment(cluster, name, release=name)
@@ -443,6 +443,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
     assert cluster.reviews <= 8 * (5 + 1)
 
 
+MANY = 1000 if LONG else 250
 OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
 
 
@@ -453,7 +454,7 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     deployed(bundle, cluster, "shop")
     operator = await run()
     await eventually(lambda: healthy(cluster) == GOOD)
-    large = owned("shop", note="x" * 20_000)
+    large = owned("shop", note="x" * 5_000)
 
     def seen() -> health.ReleaseObjects:
         found = operator.controller._health._watches.view((TEAM, "shop"))
@@ -472,7 +473,7 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     tracemalloc.start()
     try:
         before = await grow(range(100))
-        each = (await grow(range(100, 1100)) - before) / 1000
+        each = (await grow(range(100, 100 + MANY)) - before) / MANY
     finally:
         tracemalloc.stop()
     assert 100 < each <= 600, f"{each:.0f} bytes"
