@@ -443,7 +443,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
     assert cluster.reviews <= 8 * (5 + 1)
 
 
-MANY = 1000 if LONG else 250
+MANY = 1000
 OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
 
 
