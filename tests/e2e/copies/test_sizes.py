@@ -196,13 +196,15 @@ def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_
     rule_for(user, operator, word, "Secret", source)
     user.wait_ready(operator.namespace, word)
     since = operator.cluster.audit_offset()
-    good = user.get("copyrators", operator.namespace, word)["spec"]
+    path_of_rule = user.path("copyrators", operator.namespace, word)
+    good = user.api.get(path_of_rule)["spec"]
 
     def replaced(fields):
         """Whether the API server takes it: the CRD's own schema may refuse it."""
-        group = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule"}
+        rule = user.api.get(path_of_rule)
+        kept = {part: rule[part] for part in ("apiVersion", "kind", "metadata")}
         try:
-            user.replace("copyrators", operator.namespace, word, **group, **fields)
+            user.api.replace(path_of_rule, {**kept, **fields})
         except ApiStatusError as error:
             assert error.code in (409, 422), error  # noqa: PT017 - either may say it
             return error.code
@@ -214,8 +216,11 @@ def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_
         code = until(lambda body=body: (found := replaced(body)) != 409 and found, "replaced")
 
         def says(path=path):
+            generation = user.api.get(path_of_rule)["metadata"]["generation"]
             condition = user.condition(operator.namespace, word)
-            return condition["reason"] == "InvalidSpec" and condition["message"].startswith(path)
+            is_new = condition["observedGeneration"] == generation
+            invalid = condition["reason"] == "InvalidSpec"
+            return is_new and invalid and condition["message"].startswith(path)
 
         if code == 200:
             until(says, f"{path} of {fields} is invalid")
