@@ -19,7 +19,7 @@ from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry import unpack_status
 from copyrator.bundles.entry_reader import read_entry
 
-BYTES = 4500
+BYTES = 4300
 COUNT = 1000 if LONG else 300
 SOAK = 400
 """Bytes more of a Bundle from which others are promoted."""
