@@ -12,10 +12,10 @@ from hypothesis import Phase, settings
 from tests.long import LONG
 from tests.spread import Halves, is_other
 
-# 100 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
+# 50 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
 # where no failure is shrunk: that it fails is all that counts, and shrinking takes up to minutes.
 # Deadlines measure the machine; a hang is found by pytest's time limit.
-settings.register_profile("copyrator", max_examples=2000 if LONG else 100, deadline=None)
+settings.register_profile("copyrator", max_examples=2000 if LONG else 50, deadline=None)
 settings.register_profile(
     "mutation",
     max_examples=20,

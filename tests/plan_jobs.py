@@ -10,8 +10,10 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import pytest
+from tests.long import LONG
 
 from copyrator.bundles.policy.jobs.plan_script import SealedFile
 from copyrator.bundles.policy.plans.operations import Operation, OperationType
@@ -36,6 +38,27 @@ fi
 printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
 exit "$APPLY_CODE"
 """
+
+
+def in_all_shells(metafunc: pytest.Metafunc) -> None:
+    """Run a test that has a ``pod`` in all shells.
+
+    One that has cases or examples is run so in `make test-long` only: in `make test` each of them
+    has one shell.
+    """
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    has_cases = "parametrize" in marks or hasattr(metafunc.function, "hypothesis")
+    if "pod" in metafunc.fixturenames and (LONG or not has_cases):
+        metafunc.fixturenames.append("shell")
+        metafunc.parametrize("shell", SHELLS)
+
+
+def shell_of(request: pytest.FixtureRequest) -> str:
+    """The shell of a test's ``pod``."""
+    spec = getattr(request.node, "callspec", None)
+    params: dict[str, object] = spec.params if spec else {}
+    chosen = params.get("shell") or sorted(SHELLS)[crc32(request.node.name.encode()) % len(SHELLS)]
+    return str(chosen)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class Journey:
     begin: Callable[[Stage, Werf], None]
     verdicts: tuple[str, ...]
     """Of werf, the last one first."""
-    approvals: int
+    own: tuple[int, ...] = ()
+    """Of `Journey` in crashing.py."""
 
 
 def first(stage: Stage, werf: Werf) -> None:
@@ -101,11 +102,21 @@ def reviewed(stage: Stage, werf: Werf) -> None:
 
 
 JOURNEYS = {
-    "a first deploy": Journey(17, first, (OK,), 1),
-    "a first deploy that is reviewed": Journey(18, reviewed, (OK,), 1),
-    "a deploy that fails and is tried again": Journey(25, bad_at_first, (OK, NOT), 1),
-    "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), 2),
-    "a plan that fails and is made again": Journey(26, planned_at_the_second_try, (OK,), 1),
+    "a first deploy": Journey(17, first, (OK,)),
+    # It is planned; it is reviewed.
+    "a first deploy that is reviewed": Journey(18, reviewed, (OK,), (9, 10)),
+    # The first attempt fails, its Job's TTL; the second plan, its Job, operations; the second
+    # attempt, its Job, outcome.
+    "a deploy that fails and is tried again": Journey(
+        25, bad_at_first, (OK, NOT), (10, 13, 14, 16, 18, 20, 21, 22)
+    ),
+    # The second plan waits; the second attempt, its Job.
+    "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), (20, 21, 22)),
+    # The first plan fails, its Job's TTL, its Secrets; the second plan, its Job, the first one's
+    # TTL, the second plan is made.
+    "a plan that fails and is made again": Journey(
+        26, planned_at_the_second_try, (OK,), (7, 8, 9, 10, 14, 15, 18)
+    ),
 }
 
 

@@ -29,6 +29,8 @@ class Journey:
     """Runs of werf in all, uninstalls too."""
     ends: Callable[[Stage], bool]
     """It has come to its end, and the status is true."""
+    own: tuple[int, ...] = ()
+    """Of `Journey` in crashing.py."""
 
 
 async def first(stage: Stage) -> None:
@@ -170,7 +172,7 @@ JOURNEYS = {
         5, "finalizer, attempt, Job, outcome, TTL", first, 1, is_deployed(OK)
     ),
     "a deploy that fails for good": Journey(
-        5, "finalizer, attempt, Job, outcome, TTL", bad, 1, is_quarantined
+        5, "finalizer, attempt, Job, outcome, TTL", bad, 1, is_quarantined, (4, 5)
     ),
     "a deploy that fails and is tried again": Journey(
         9,
@@ -178,12 +180,13 @@ JOURNEYS = {
         bad_at_first,
         2,
         is_deployed(OK, NOT),
+        (4, 5, 6, 7),
     ),
     "a new version that was asked for": Journey(
-        4, "attempt, Job, outcome, TTL", pushed, 2, is_deployed(OK, OK)
+        4, "attempt, Job, outcome, TTL", pushed, 2, is_deployed(OK, OK), (1, 2)
     ),
     "a forced deploy": Journey(
-        5, "attempt, Job, forceUpdate, outcome, TTL", forced, 2, is_deployed(OK, OK)
+        5, "attempt, Job, forceUpdate, outcome, TTL", forced, 2, is_deployed(OK, OK), (1, 2, 3)
     ),
     "a force that finds nothing": Journey(2, "status, forceUpdate", forced_in_vain, 1, is_answered),
     "a Job that is lost": Journey(
@@ -192,6 +195,7 @@ JOURNEYS = {
         job_lost,
         2,
         is_deployed(OK),
+        (1, 2),
     ),
     "a release of the original operator": Journey(
         3, "finalizer, baseline, status", inherited, 0, is_taken_over
@@ -203,6 +207,7 @@ JOURNEYS = {
         deleted_and_uninstalled_at_the_second_try,
         3,
         Stage.is_gone,
+        (3, 4, 5),
     ),
     "a deletion during a deploy": Journey(
         5,
@@ -210,6 +215,7 @@ JOURNEYS = {
         deleted_while_it_is_deployed,
         2,
         Stage.is_gone,
+        (1, 2),
     ),
     "a deletion that keeps the release": Journey(
         1, "finalizer", deleted_without_its_release, 1, Stage.is_gone

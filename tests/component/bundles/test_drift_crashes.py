@@ -30,6 +30,8 @@ class Journey:
     is_new: bool = False
     """It begins with the Bundle's first deploy."""
     ends: tuple[str, str] = ("False", "InSync")
+    own: tuple[int, ...] = ()
+    """Of `Journey` in crashing.py."""
 
 
 def edited(release: Release) -> None:
@@ -59,9 +61,21 @@ def worse(release: Release) -> None:
 
 JOURNEYS = {
     "a first deploy and its baseline": Journey(14, lambda _: None, 1, is_new=True),
-    "a correction": Journey(24, edited, 2),
-    "drift that recurs": Journey(41, fought, 3, ends=("True", "DriftRecurring")),
-    "a correction that isn't made": Journey(42, worse, 2),
+    # The plan that was asked for, its Job, operations; the correction, its Job, outcome, TTL; the
+    # check after it, its outcome.
+    "a correction": Journey(24, edited, 2, own=(2, 6, 7, 9, 12, 14, 17, 18, 23)),
+    # The check after the first correction, its operations, what it found; the second correction,
+    # its Job, outcome; what the last check found, the TTL of the one before.
+    "drift that recurs": Journey(
+        41,
+        fought,
+        3,
+        ends=("True", "DriftRecurring"),
+        own=(18, 22, 24, 25, 28, 30, 39, 41),
+    ),
+    # The correction that changes nothing, its Job's TTL; the check after it, what it found; the
+    # correction of all, its Job.
+    "a correction that isn't made": Journey(42, worse, 2, own=(14, 17, 18, 25, 26, 29)),
 }
 
 

@@ -32,7 +32,7 @@ from copyrator.kube.events import EventRecorder, ObjectRef
 
 pytestmark = pytest.mark.usefixtures("registry")
 
-MANY = 1_000 if LONG else 200
+MANY = 1_000 if LONG else 50
 LATE = 600 if LONG else 120
 """Seconds in which they all have written on a loaded machine."""
 

@@ -190,7 +190,7 @@ def happens(gates: frozenset[str], steps: list[Step]) -> World:
     return simulate(main)
 
 
-@settings(max_examples=3000 if LONG else 28, deadline=None)
+@settings(max_examples=3000 if LONG else 10, deadline=None)
 @given(stories())
 def test_no_job_is_made_whose_gates_do_not_pass(story: tuple[frozenset[str], list[Step]]) -> None:
     world = happens(*story)

@@ -396,7 +396,7 @@ def deployed(bundle: Make, cluster: BundleCluster, name: str) -> None:
 async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_change(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    names = [f"shop{number}" for number in range(1000 if LONG else 200)]
+    names = [f"shop{number}" for number in range(1000 if LONG else 50)]
     for name in names:
         deployed(bundle, cluster, name)
         deployment(cluster, name, release=name)

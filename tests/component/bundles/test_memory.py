@@ -13,12 +13,13 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.histories import status
+from tests.long import LONG
 
 from copyrator.bundles.entry import unpack_status
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
-FEW, MORE = 20, 100
+FEW, MORE = (20, 100) if LONG else (10, 40)
 BUNDLE = 8_500
 """Bytes that our own code may keep of a Bundle with all of its history. What the process grows by,
 10 KB at most, is measured with a thousand more (tests/e2e/bundles/test_scale.py, long form)."""
@@ -39,16 +40,20 @@ class Forgetful(Operator):
         return str(body["metadata"]["resourceVersion"])
 
 
-@pytest.mark.parametrize(
-    ("asked", "most"), [({}, BUNDLE), ({"health": "Watch"}, WATCHED)], ids=["plain", "watched"]
-)
+KINDS: dict[str, tuple[dict[str, Any], int]] = {
+    "plain": ({}, BUNDLE),
+    "watched": ({"health": "Watch"}, WATCHED),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS if LONG else ["watched"])
 async def test_a_bundle_more_keeps_at_most_eight_and_a_half_kilobytes(
     cluster: BundleCluster,
     registry: FakeRegistry,
     bundle: Callable[..., dict[str, Any]],
-    asked: dict[str, Any],
-    most: int,
+    kind: str,
 ) -> None:
+    asked, most = KINDS[kind]
     operator = Forgetful(cluster)
     await operator.start()
 

@@ -31,7 +31,7 @@ from tests.component.bundles.reviewing import (
     reviewed,
 )
 from tests.component.bundles.waiting import eventually
-from tests.component.kube.fake_api import Answer, error
+from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.plans import permission_reviews
@@ -116,31 +116,35 @@ async def test_nothing_is_claimed_where_the_operator_may_not_ask(
     await deployed(cluster)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        *(error(code, "Refused") for code in (403, 404, 422, 429, 500, 503)),
-        *map(answers, NO_REVIEW),
-    ],
-)
+FAULTS = [
+    *(error(code, "Refused") for code in (403, 404, 422, 429, 500, 503)),
+    *map(answers, NO_REVIEW),
+]
+
+
 async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
-    fault: Answer,
 ) -> None:
     """Also about a plan that waits: its operations are in its Secret."""
-    monkeypatch.setattr(permission_reviews, "FIRST_PAUSE", 1.0)
+    for name in ("FIRST_PAUSE", "LONGEST_PAUSE"):
+        monkeypatch.setattr(permission_reviews, name, 0.2)
     cluster.permits = all_but("get secrets")
-    cluster.reviews_fault = fault
+    cluster.reviews_fault = FAULTS[0]
     bundle(approval=ALWAYS)
     operator = await run(timer_interval=1.0)
     await waits(cluster)
-    await eventually(lambda: len(cluster.asked) >= 2, "tried again")
-    assert "missingPermissions" not in plan(cluster)
-    assert operator.client.outage is None
+    for number, fault in enumerate(FAULTS):
+        cluster.reviews_fault, asked = fault, len(cluster.asked)
+        await eventually(
+            lambda asked=asked: len(cluster.asked) >= asked + 2,  # type: ignore[misc]
+            f"tried again after fault {number}",
+        )
+        assert "missingPermissions" not in plan(cluster), number
+        assert operator.client.outage is None, number
     cluster.reviews_fault = None
     found = await reviewed(cluster, missingPermissions=1)
     assert found["number"] == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.plan_jobs import SHELLS, TOOLS, Ended, Pod, graph, node
+from tests.plan_jobs import TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
 
 from copyrator.bundles.policy.jobs.deploy import AUTO_ROLLBACK
 from copyrator.bundles.policy.jobs.plan_script import PlanExit, SealedFile, deploy_command
@@ -30,10 +30,14 @@ SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 DIFF = "Update ConfigMap/x\n+ password: hunter2\n"
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture
 def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
     with tempfile.TemporaryDirectory() as directory:
-        yield Pod(request.param, Path(directory))
+        yield Pod(shell_of(request), Path(directory))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    in_all_shells(metafunc)
 
 
 def approved(pod: Pod, lines: Iterable[str], revision: int = 2) -> SealedFile:

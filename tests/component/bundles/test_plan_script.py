@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.plan_jobs import NONCE, RECORDED, SHELLS, TOOLS, Ended, Pod, graph, node
+from tests.plan_jobs import (
+    NONCE,
+    RECORDED,
+    TOOLS,
+    Ended,
+    Pod,
+    graph,
+    in_all_shells,
+    node,
+    shell_of,
+)
 
 from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, block_lines, read_block
 from copyrator.bundles.policy.jobs.plan_script import PlanExit, plan_command, withheld
@@ -40,10 +50,14 @@ PIECES = (*UGLY, "x", '" [  weight=0 ];', '"noop/1/0/stage/a', '"create/1/0/::Po
 hostile_names = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture
 def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
     with tempfile.TemporaryDirectory() as directory:
-        yield Pod(request.param, Path(directory))
+        yield Pod(shell_of(request), Path(directory))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    in_all_shells(metafunc)
 
 
 def planned(ended: Ended) -> Plan:

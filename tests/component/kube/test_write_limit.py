@@ -25,7 +25,7 @@ SECONDS = 0.045
 """That an answer takes, however many are in work."""
 QUIET = 30
 """Rounds of the loop without an arrival, after which all that was sent has arrived."""
-ROUNDS = 400
+ROUNDS = 400 if LONG else 200
 """Of writes; the second half of them comes when the limit has had time to settle."""
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import encoded, restart, wait_quiet
 from tests.e2e.operator_process import until
+from tests.long import LONG
 
 from localcluster.api import ApiStatusError
 
 TYPE = "kubernetes.io/dockerconfigjson"
-COPIES = 8
+COPIES = 8 if LONG else 4
 
 
 def config(**hosts: str) -> dict[str, str]:

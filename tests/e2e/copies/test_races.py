@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 from tests.e2e.copies.conftest import wait_quiet
 from tests.e2e.operator_process import until
+from tests.long import LONG
 
-COPIES = 8
+COPIES = 8 if LONG else 4
 
 
 @contextmanager

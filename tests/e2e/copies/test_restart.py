@@ -1,49 +1,92 @@
 """What the operator does at its start: nothing where all is right, and whatever was missed."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import pytest
-from tests.e2e.copies.conftest import encoded, restart
+from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, restart
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
+from localcluster import Cluster
 
 COPIES = 6
 
 
+@pytest.fixture(scope="module")
+def stopped(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One installation for all tests of this file, each of which leaves the operator stopped."""
+    log = tmp_path_factory.mktemp("stopped") / "operator.log"
+    with deploy(cluster, log, DATA) as operator:
+        yield operator
+
+
+@pytest.fixture(autouse=True)
+def is_stopped(stopped):
+    yield
+    if stopped.process is not None:
+        stopped.stop()
+
+
+@dataclass
+class Fleet:
+    """A rule with two sources and right copies."""
+
+    user: User
+    home: str
+    word: str
+    source: str
+    targets: list[str]
+
+    def ready(self):
+        return self.user.wait_ready(self.home, self.word)
+
+    def has(self, name, value):
+        for target in self.targets:
+            self.user.wait_data("secrets", target, name, encoded(key=value))
+
+
 @pytest.fixture
-def fleet(stopped, user, namespace, word):
-    """A rule with two sources and right copies, and the operator just stopped."""
-    source = namespace("source")
-    targets = [namespace(f"{word}-{number}") for number in range(COPIES // 2)]
-    for name in ("one", "two"):
-        user.create(
-            "secrets", source, name, metadata={"labels": {"app": word}}, data=encoded(key=name)
-        )
-    spec = {
-        "source": {
-            "kind": "Secret",
-            "namespace": source,
-            "selector": {"matchLabels": {"app": word}},
-        },
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    stopped.start()
-    user.rule(stopped.namespace, word, spec)
-    status = user.wait_ready(stopped.namespace, word)
-    assert status["copies"]["ready"] == COPIES
-    assert stopped.stop() == 0
-    return source, targets
+def fleets(stopped, user, namespace, word):
+    """Makes fleets, so many, and stops the operator."""
+
+    def make(count):
+        found = []
+        for number in range(count):
+            name = f"{word}{number}"
+            source = namespace("source")
+            targets = [namespace(f"{name}-{target}") for target in range(COPIES // 2)]
+            labels = {"labels": {"app": name}}
+            for one in ("one", "two"):
+                user.create("secrets", source, one, metadata=labels, data=encoded(key=one))
+            found.append(Fleet(user, stopped.namespace, name, source, targets))
+        stopped.start()
+        for fleet in found:
+            chosen = {"matchLabels": {"app": fleet.word}}
+            spec = {
+                "source": {"kind": "Secret", "namespace": fleet.source, "selector": chosen},
+                "targets": {"namespaces": [f"{fleet.word}-*"]},
+            }
+            user.rule(fleet.home, fleet.word, spec)
+        for fleet in found:
+            assert fleet.ready()["copies"]["ready"] == COPIES
+        assert stopped.stop() == 0
+        return found
+
+    return make
 
 
 def test_a_restart_over_right_copies_writes_nothing_and_reads_only_lists(
-    stopped, user, fleet, word, namespace
+    stopped, user, fleets, namespace
 ):
-    source, targets = fleet
-    since = restart(stopped, user, word)
-    late = namespace(f"{word}-late")  # once it is served, everything else has been looked at, too
+    (fleet,) = fleets(1)
+    since = restart(stopped, user, fleet.word)
+    late = namespace(f"{fleet.word}-late")  # once it is served, all else has been looked at, too
     user.wait_data("secrets", late, "one", encoded(key="one"))
     user.wait_data("secrets", late, "two", encoded(key="two"))
     stopped.stop()
-    ours = {stopped.namespace, source, *targets, late}  # not what another test left behind
+    # Not what another test left behind.
+    ours = {stopped.namespace, fleet.source, *fleet.targets, late}
     found = stopped.writes(since, at=ours, but=("events",))
     writes = [e for e in found if not e.subresource]
     assert [(e.verb, e.resource, e.namespace) for e in writes] == [("create", "secrets", late)] * 2
@@ -59,106 +102,81 @@ def test_a_restart_over_right_copies_writes_nothing_and_reads_only_lists(
     assert gets == []
 
 
-def test_what_changed_while_the_operator_was_down_is_made_up_for(
-    stopped, user, fleet, word, namespace
-):
-    source, targets = fleet
-    user.patch("secrets", source, "one", data=encoded(key="changed"))
-    user.patch("secrets", targets[0], "two", data=encoded(key="drifted"))
-    user.delete("secrets", targets[1], "two")
-    late = namespace(f"{word}-late")
-    since = restart(stopped, user, word)
-    for target in (*targets, late):
-        user.wait_data("secrets", target, "one", encoded(key="changed"))
-        user.wait_data("secrets", target, "two", encoded(key="two"))
-    writes = stopped.writes(since, at=(source, *targets, late), but=("events",))
-    assert len(writes) == len(targets) + 2 + 2, "changed copies, drifted and deleted, late"
-
-
-def test_a_source_deleted_while_the_operator_was_down_takes_its_copies_along(
-    stopped, user, fleet, word
-):
-    source, targets = fleet
-    user.delete("secrets", source, "one")
-    restart(stopped, user, word)
-    for target in targets:
-        user.wait_gone("secrets", target, "one")
-        assert user.data("secrets", target, "two") == encoded(key="two")
-
-
-def test_a_rule_deleted_while_the_operator_was_down_waits_for_its_copies_end(
-    stopped, user, fleet, word
-):
-    source, targets = fleet
-    user.delete("copyrators", stopped.namespace, word)
-    rule = user.get("copyrators", stopped.namespace, word)
+def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, fleets, namespace):
+    """A source and copies, a source's end, a rule's end, and a rule's kind, in one outage."""
+    changed, sourceless, ruleless, other_kind = fleets(4)
+    home = stopped.namespace
+    user.patch("secrets", changed.source, "one", data=encoded(key="changed"))
+    user.patch("secrets", changed.targets[0], "two", data=encoded(key="drifted"))
+    user.delete("secrets", changed.targets[1], "two")
+    late = namespace(f"{changed.word}-late")
+    user.delete("secrets", sourceless.source, "one")
+    user.delete("copyrators", home, ruleless.word)
+    rule = user.get("copyrators", home, ruleless.word)
     assert rule["metadata"]["finalizers"] == [names.FINALIZER_RULE]
-    stopped.start()
-    user.wait_gone("copyrators", stopped.namespace, word)
-    for target in targets:
+    labels = {"labels": {"app": other_kind.word}}
+    plain = {"key": "plain"}
+    user.create("configmaps", other_kind.source, "plain", metadata=labels, data=plain)
+    user.patch("copyrators", home, other_kind.word, spec={"source": {"kind": "ConfigMap"}})
+
+    since = restart(stopped, user, changed.word)
+
+    targets = changed.targets
+    changed.targets = [*targets, late]
+    changed.has("one", "changed")
+    changed.has("two", "two")
+    writes = stopped.writes(since, at=(changed.source, *targets, late), but=("events",))
+    assert len(writes) == len(targets) + 2 + 2, "changed copies, drifted and deleted, late"
+    for target in sourceless.targets:
+        user.wait_gone("secrets", target, "one")
+    sourceless.has("two", "two")
+    user.wait_gone("copyrators", home, ruleless.word)
+    for target in ruleless.targets:
         assert user.names("secrets", target) == []
-    assert user.data("secrets", source, "one") == encoded(key="one")
-
-
-def test_a_rule_that_changed_its_kind_while_the_operator_was_down_leaves_no_orphans(
-    stopped, user, fleet, word
-):
-    source, targets = fleet
-    user.create(
-        "configmaps", source, "plain", metadata={"labels": {"app": word}}, data={"key": "plain"}
-    )
-    user.patch("copyrators", stopped.namespace, word, spec={"source": {"kind": "ConfigMap"}})
-    restart(stopped, user, word)
-    for target in targets:
-        user.wait_data("configmaps", target, "plain", {"key": "plain"})
+    assert user.data("secrets", ruleless.source, "one") == encoded(key="one")
+    for target in other_kind.targets:
+        user.wait_data("configmaps", target, "plain", plain)
         user.wait_gone("secrets", target, "one")
         user.wait_gone("secrets", target, "two")
-    assert user.data("secrets", source, "one") == encoded(key="one")
+    assert user.data("secrets", other_kind.source, "one") == encoded(key="one")
 
 
-def test_after_a_lost_hash_key_each_right_copy_is_read_once_and_written_once(
-    stopped, user, fleet, word
+def test_after_a_lost_hash_key_right_copies_are_sealed_anew_and_others_wait_for_a_reseal(
+    stopped, user, fleets
 ):
-    source, targets = fleet
+    """A right one is read once and written once."""
+    right, wrong = fleets(2)
+    user.patch("secrets", wrong.targets[0], "one", data=encoded(key="other"))
     user.delete("secrets", stopped.namespace, "copyrator-hash-key")
-    since = restart(stopped, user, word)
+    since = restart(stopped, user, right.word)
 
     def did(verb) -> int:
         events = stopped.cluster.audit_events(since)
-        ours = [e for e in events if e.user == stopped.user and e.namespace in targets]
+        ours = [e for e in events if e.user == stopped.user and e.namespace in right.targets]
         return len([e for e in ours if e.verb == verb and e.resource == "secrets" and e.name])
 
     until(lambda: did("update") >= COPIES, "every copy is written once")
-    user.wait_ready(stopped.namespace, word)
+    right.ready()
     assert (did("get"), did("update")) == (COPIES, COPIES)
-    deleted = [e for e in stopped.writes(since, at=(source, *targets)) if e.verb == "delete"]
-    assert deleted == []
-    assert stopped.stop() == 0
-    since = restart(stopped, user, word)
-    assert stopped.writes(since, at=targets) == []
-
-
-def test_a_copy_that_isnt_right_after_a_lost_hash_key_waits_for_a_reseal(
-    stopped, user, fleet, word
-):
-    _, targets = fleet
-    user.patch("secrets", targets[0], "one", data=encoded(key="other"))
-    user.delete("secrets", stopped.namespace, "copyrator-hash-key")
-    stopped.start()
+    places = (right.source, *right.targets)
+    assert [e for e in stopped.writes(since, at=places) if e.verb == "delete"] == []
 
     def conflicts() -> int:
-        rule = user.get("copyrators", stopped.namespace, word)
+        rule = user.get("copyrators", wrong.home, wrong.word)
         return rule["status"]["copies"]["conflicts"]
 
     until(lambda: conflicts() == 1, "one copy is in conflict")
-    assert user.data("secrets", targets[0], "one") == encoded(key="other")
+    assert user.data("secrets", wrong.targets[0], "one") == encoded(key="other")
     annotations = {names.ANN_RULE_RESEAL_AT: "now"}
-    user.patch("copyrators", stopped.namespace, word, metadata={"annotations": annotations})
-    user.wait_data("secrets", targets[0], "one", encoded(key="one"))
-    user.wait_ready(stopped.namespace, word)
+    user.patch("copyrators", wrong.home, wrong.word, metadata={"annotations": annotations})
+    user.wait_data("secrets", wrong.targets[0], "one", encoded(key="one"))
+    wrong.ready()
 
     def answered() -> bool:
-        metadata = user.get("copyrators", stopped.namespace, word)["metadata"]
+        metadata = user.get("copyrators", wrong.home, wrong.word)["metadata"]
         return names.ANN_RULE_RESEAL_AT not in metadata.get("annotations", {})
 
     until(answered, "the operator takes the request off")
+    assert stopped.stop() == 0
+    since = restart(stopped, user, right.word)
+    assert stopped.writes(since, at=right.targets) == []

@@ -218,7 +218,8 @@ class Simulation:
         self.stored = {job: plan for job, plan in self.stored.items() if job in kept}
 
     def step(self) -> bool:
-        entry, spec = self.entry(), self.read()
+        entry = self.entry()
+        spec = readable(entry)
         status = self.observed(entry)
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
@@ -313,9 +314,13 @@ class Simulation:
         return read_entry(body, BundleDefaults())
 
     def read(self) -> BundleSpec:
-        spec = self.entry().spec
-        assert isinstance(spec, BundleSpec), spec
-        return spec
+        return readable(self.entry())
+
+
+def readable(entry: BundleEntry) -> BundleSpec:
+    spec = entry.spec
+    assert isinstance(spec, BundleSpec), spec
+    return spec
 
 
 def made_of(plan: Any) -> tuple[Any, ...]:
@@ -323,7 +328,7 @@ def made_of(plan: Any) -> tuple[Any, ...]:
 
 
 MOST = settings.default.max_examples
-LIVES = 2 * MOST if LONG else MOST // 2 if MOST >= 100 else 4  # 4 in `make mutate`
+LIVES = 2 * MOST if LONG else 20 if MOST > 20 else 4  # 4 in `make mutate`
 
 
 @settings(max_examples=LIVES, deadline=None)
