@@ -179,8 +179,7 @@ def _touch(stage, namespace, name, patch):
     return True
 
 
-def test_describe_tells_what_the_rule_says_and_what_happened(stage, seen):
-    word, _ = seen
+def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied):
     said = plainly(stage.types(f"describe rule {stage.home}/{word}"))
     assert f"Name: {stage.home}/{word}\n" in said
     assert f"Source: Secret {word} in {stage.home}\n" in said
