@@ -199,7 +199,7 @@ def test_an_interrupted_start_leaves_nothing(
         stderr=subprocess.PIPE,
     )
     log = state / "logs" / moment
-    eventually(log.exists, f"{moment} to appear", every_seconds=0.005)
+    eventually(log.exists, f"{moment} to appear", 180, every_seconds=0.005)
 
     starter.send_signal(number)
     _, complaint = starter.communicate(timeout=30)
@@ -220,7 +220,7 @@ def test_a_killed_starter_is_cleaned_up_by_down_which_leaves_its_neighbour_alone
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server")
+    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server", 180)
     starter.kill()
     starter.wait()
     left = marked(state)
@@ -374,7 +374,7 @@ def test_a_cluster_whose_owner_was_killed_is_reaped(tmp_path: Path) -> None:
     )
     environment = hack_environment(PYTHONPATH=f"{HACK}{os.pathsep}{HACK.parent}")
     owner = subprocess.Popen([sys.executable, "-c", script, str(state)], env=environment)
-    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server")
+    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server", 180)
     owner.kill()
     owner.wait()
     left: list[ProcessId] = marked(state)

@@ -737,7 +737,7 @@ def test_a_second_node_of_the_same_name_is_refused(cluster: Cluster) -> None:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=180,
         check=False,
     )
 

@@ -22,7 +22,7 @@ from tests.long import LONG
 
 from localcluster.build import Programs
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a shell has answered on a loaded machine."""
 CASES = {
     "a command": ("desc", "describe"),
