@@ -79,14 +79,20 @@ class Api:
     Attributes:
         server: `https://127.0.0.1:PORT`.
         context: trusts the server's CA, and holds the client certificate if there is one.
+        user: whom to impersonate; nobody if empty.
     """
 
     server: str
     context: ssl.SSLContext
+    user: str = ""
     _connections: _Connections = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_connections", _Connections(self.server, self.context))
+
+    def as_user(self, user: str) -> "Api":
+        """A client that impersonates a user, as `kubectl --as` does."""
+        return Api(self.server, self.context, user)
 
     def get(self, path: str, **parameters: str) -> Any:
         """GET a path, such as `/api/v1/namespaces`."""
@@ -141,6 +147,8 @@ class Api:
         query = f"?{urlencode(parameters)}" if parameters else ""
         payload = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type, "Accept": accept}
+        if self.user:
+            headers["Impersonate-User"] = self.user
         try:
             connection.request(method, path + query, payload, headers)
             answer = connection.getresponse()

@@ -1,7 +1,7 @@
 """Starts operators as forks of a process that has imported them: 0.1 s of processor time, not 0.8.
 
 A program of its own, because pytest's process has threads. It reads a request a line, as JSON:
-`{"start": {"arguments", "environment", "log"}}` is answered with a process id, `{"poll": pid}` with
+`{"start": {"command", "environment", "log"}}` is answered with a process id, `{"poll": pid}` with
 its exit code, as `subprocess` gives it, or null while it runs.
 """
 
@@ -12,12 +12,17 @@ import sys
 import time
 from typing import Any
 
+import kopf.cli
+
 import copyrator.cli.run
 import copyrator.runtime.supervisor  # noqa: F401 - what takes the time
 from copyrator.cli import main
 
+PROGRAMS = {"copyrator": main, "kopf": kopf.cli.main}
+"""What `python -m` with these names calls."""
 
-def become(arguments: list[str], environment: dict[str, str], log: str) -> None:
+
+def become(command: list[str], environment: dict[str, str], log: str) -> None:
     """Make a fork what a process of its own would be."""
     os.setsid()
     null, output = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND)
@@ -29,7 +34,7 @@ def become(arguments: list[str], environment: dict[str, str], log: str) -> None:
     os.environ.update(environment)
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = ["copyrator", *arguments]
+    sys.argv = command
 
 
 def serve() -> bool:
@@ -62,4 +67,4 @@ def poll(pid: int, ended: dict[int, int]) -> int | None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what interrupts the tests isn't meant for it
     if serve():
-        main()
+        PROGRAMS[sys.argv[0]]()

@@ -44,10 +44,10 @@ def _ask(request: dict[str, Any]) -> Any:
 
 
 class Forked:
-    """`copyrator` with these arguments, started."""
+    """`copyrator` or `kopf` with arguments, started."""
 
-    def __init__(self, arguments: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
-        start = {"arguments": arguments, "environment": environment, "log": str(log)}
+    def __init__(self, command: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
+        start = {"command": command, "environment": environment, "log": str(log)}
         self.pid: int = _ask({"start": start})
 
     def poll(self) -> int | None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import secrets
 import signal
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,33 +26,45 @@ KINDS_SETTING = {"COPYRATOR_KINDS": ",".join(KNOWN_KINDS)}
 BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
 
 
-def apply(api: Api, manifests: Iterable[dict[str, Any]]) -> None:
+def apply(api: Api, manifests: Iterable[dict[str, Any]], **parameters: str) -> None:
     """What `kubectl apply --server-side --force-conflicts` does, without a process."""
     for manifest in manifests:
-        version, metadata = manifest["apiVersion"], manifest["metadata"]
-        kind = manifest["kind"].lower()
-        plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-        place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         api.request(
             "PATCH",
-            f"/{'apis' if '/' in version else 'api'}/{version}{place}/{plural}/{metadata['name']}",
+            f"{collection_of(manifest)}/{manifest['metadata']['name']}",
             manifest,
             content_type="application/apply-patch+yaml",
-            parameters={"fieldManager": "kubectl", "force": "true"},
+            parameters={"fieldManager": "kubectl", "force": "true", **parameters},
         )
+
+
+def collection_of(manifest: dict[str, Any]) -> str:
+    """The path of what an object is one of."""
+    version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
+    place = f"/namespaces/{namespace}" if namespace else ""
+    plural = _plural(manifest["kind"].lower())
+    return f"/{'apis' if '/' in version else 'api'}/{version}{place}/{plural}"
+
+
+def _plural(kind: str) -> str:
+    if kind == "copyratorrule":
+        return "copyrators"
+    if kind.endswith("y"):
+        return f"{kind[:-1]}ies"
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
 def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = None) -> Path:
     """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
-    chart = chart or _rendered(cluster, namespace, None)
+    chart = chart or rendered(cluster, namespace, None)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     api = cluster.api()
     apply(api, [home, *chart.crds, *chart.rights])
-    until(lambda: _serves(api), "the API server serves rules and Bundles")
+    until(lambda: serves(api), "the API server serves rules and Bundles")
     return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
 
 
-def _serves(api: Api) -> bool:
+def serves(api: Api) -> bool:
     """Right after its CRD is made, a resource may be answered with 404 or 429."""
     try:
         for path in ("flant.com/v1/copyrators", "operator.werf.dev/v1/bundles"):
@@ -136,11 +148,17 @@ _texts: dict[str, str] = {}
 PLACEHOLDER = "op-a-place"
 
 
-def _rendered(cluster: Cluster, namespace: str, values: dict[str, Any] | None) -> Rendered:
-    """The chart with some values, by helm for the first namespace."""
-    key = json.dumps(values, sort_keys=True)
+def rendered(
+    cluster: Cluster,
+    namespace: str,
+    values: Mapping[str, Any] | None = None,
+    *,
+    policy: bool = False,
+) -> Rendered:
+    """The chart with some values (see `render`), by helm for the first namespace."""
+    key = json.dumps([values, policy], sort_keys=True)
     if key not in _texts:
-        chart = render(cluster.helm, namespace=PLACEHOLDER, values=values)
+        chart = render(cluster.helm, namespace=PLACEHOLDER, values=values, policy=policy)
         _texts[key] = json.dumps([chart.crds, chart.rights, chart.deployment])
     return Rendered(*json.loads(_texts[key].replace(PLACEHOLDER, namespace)))
 
@@ -158,7 +176,7 @@ def installed(
     At the end the operator is stopped, and nothing went wrong in it unseen.
     """
     namespace = f"op-{secrets.token_hex(3)}"
-    chart = _rendered(cluster, namespace, values)
+    chart = rendered(cluster, namespace, values)
     kubeconfig = install(cluster, namespace, chart)
     user = f"system:serviceaccount:{namespace}:{chart.service_account}"
     operator = Operator(cluster, namespace, kubeconfig, user, log, settings or {}, flags)

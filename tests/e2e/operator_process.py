@@ -89,8 +89,8 @@ class OperatorProcess:
         with log.open("ab") as output:
             self._begin = output.tell()
             self._process: subprocess.Popen[bytes] | Forked
-            if command[:3] == RUN and not real:
-                self._process = Forked(command[2:], environment, log)
+            if not real:
+                self._process = Forked(command[1:], environment, log)
                 return
             self._process = subprocess.Popen(
                 [sys.executable, *command],

@@ -2,11 +2,14 @@
 
 import json
 import re
+import secrets
 from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
 
 from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import CHART, ROOT, render
@@ -95,10 +98,9 @@ FULL = {
 
 
 def test_every_right_is_explained_and_none_that_isnt_given(cluster):
-    rendered = render(cluster.helm, namespace="copyrator", values=FULL)
     given = {
         f"{verb} {resource}" + (f".{group}" if group else "")
-        for role in rendered.bound_roles
+        for role in rendered(cluster, "copyrator", FULL).bound_roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -127,45 +129,92 @@ def _as_written(right: str) -> str:
 class Rights:
     """The rights of an applied chart; asks the API server's authorizer."""
 
-    def __init__(self, cluster, namespace: str, values: dict[str, Any]) -> None:
+    def __init__(self, cluster, values: dict[str, Any]) -> None:
         self._api = cluster.api()
-        self._namespace = namespace
-        rendered = render(cluster.helm, namespace=namespace, values=values)
-        self.account = rendered.service_account
-        text = yaml.safe_dump_all(rendered.rights)
-        cluster.kubectl("apply", "--server-side", "-f", "-", input=text)
+        self.home = f"chart-{secrets.token_hex(3)}"
+        """The release's namespace."""
+        chart = rendered(cluster, self.home, values)
+        self.account = chart.service_account
+        self._clusterwide = [
+            one for one in chart.rights if one["kind"] in ("ClusterRole", "ClusterRoleBinding")
+        ]
+        self._api.create("/api/v1/namespaces", {"metadata": {"name": self.home}})
+        apply(self._api, chart.rights)
+        for binding in chart.rights:
+            if binding["kind"] in ("ClusterRoleBinding", "RoleBinding"):
+                self._wait_for(binding, chart.bound_roles)
 
-    def may(self, request, *, account: str = "", namespace: str = "", name: str = "") -> bool:
-        verb, group, resource, subresource = request
-        asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": f"system:serviceaccount:{self._namespace}:{account or self.account}",
-                "resourceAttributes": {**asked, "namespace": namespace, "name": name},
-            },
-        }
-        answer = self._api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return answer["status"]["allowed"]
+    def _wait_for(self, binding, roles) -> None:
+        """The authorizer learns of roles and bindings a moment later."""
+        namespace, name = binding["metadata"].get("namespace", ""), binding["roleRef"]["name"]
+        (rules,) = (
+            role["rules"]
+            for role in roles
+            if (role["metadata"].get("namespace", ""), role["metadata"]["name"])
+            == (namespace, name)
+        )
+        rule, (subject,) = rules[-1], binding["subjects"]
+        resource, _, subresource = rule["resources"][-1].partition("/")
+        asked = (rule["verbs"][-1], rule["apiGroups"][-1], resource, subresource)
+        where = {"namespace": namespace, "name": rule.get("resourceNames", [""])[-1]}
+        where["user"] = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+        until(lambda: self.may(asked, **where), f"{name} is in force")
+
+    def may(self, request, *, user: str = "", namespace: str = "", name: str = "") -> bool:
+        operator = f"system:serviceaccount:{self.home}:{self.account}"
+        return is_allowed(self._api, user or operator, request, namespace, name)
+
+    def remove(self) -> None:
+        """Delete what isn't in a namespace, but for people's roles: those are every release's."""
+        for one in self._clusterwide:
+            name = one["metadata"]["name"]
+            if self.home in name:
+                self._api.delete(f"{RBAC}/{one['kind'].lower()}s/{name}")
 
 
-@pytest.fixture
-def home(namespace):
-    """The release's namespace."""
-    return namespace("chart")
+def is_allowed(api, user: str, request, namespace: str = "", name: str = "") -> bool:
+    verb, group, resource, subresource = request
+    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "resourceAttributes": {**asked, "namespace": namespace, "name": name},
+        },
+    }
+    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
 
 
-@pytest.fixture
-def rights(cluster, home):
-    def apply(**values: Any) -> Rights:
-        chosen = {key.replace("__", "."): value for key, value in values.items()}
-        return Rights(cluster, home, chosen)
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
-    yield apply
-    for kind in ("clusterrole", "clusterrolebinding"):
-        for name in ("copyrator", "second"):
-            cluster.kubectl("delete", kind, f"{home}:{name}", "--ignore-not-found")
+
+@pytest.fixture(scope="module")
+def rights(cluster):
+    """Applies the chart with values, each set of values once, in a namespace of its own."""
+    made: dict[str, Rights] = {}
+
+    def apply_with(**values: Any) -> Rights:
+        key = json.dumps(values, sort_keys=True)
+        if key not in made:
+            chosen = {key.replace("__", "."): value for key, value in values.items()}
+            made[key] = Rights(cluster, chosen)
+        return made[key]
+
+    yield apply_with
+    for one in made.values():
+        one.remove()
+    vanish(cluster, [one.home for one in made.values()])
+
+
+@pytest.fixture(scope="module")
+def served(cluster):
+    """A namespace that is served."""
+    name = f"served-{secrets.token_hex(3)}"
+    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    vanish(cluster, [name])
 
 
 def test_the_operator_may_do_both_jobs_everywhere_and_nothing_else(rights):
@@ -223,20 +272,19 @@ def test_for_plans_it_may_make_secrets_and_delete_them_and_neither_edit_nor_read
     assert given(bundles__plans__enabled=False) == []
 
 
-def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, namespace):
+def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, served):
     review = ("create", "authorization.k8s.io", "subjectaccessreviews", "")
     assert rights().may(review)
     assert not rights(bundles__permissionReviews__enabled=False).may(review)
-    assert not rights(watchNamespaces=[namespace("served")]).may(review)
+    assert not rights(watchNamespaces=[served]).may(review)
 
 
-def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, namespace):
+def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, served):
     def given(**values: Any) -> list[str]:
         chart = rights(bundles__health__enabled=False, **values)
         verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
         return [verb for verb in verbs if chart.may((verb, "apps", "deployments", ""))]
 
-    served = namespace("served")
     chart = rights(rules__restart=True, watchNamespaces=[served])
     assert chart.may(("patch", "apps", "daemonsets", ""), namespace=served)
     assert not chart.may(("patch", "apps", "daemonsets", ""))
@@ -245,40 +293,40 @@ def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights
     assert given(rules__restart=True) == ["get", "list", "patch"]
 
 
-def test_it_may_watch_releases_where_the_chart_allows_it(rights, namespace):
+def test_it_may_watch_releases_where_the_chart_allows_it(rights, served):
     watch = ("watch", "apps", "statefulsets", "")
     assert rights().may(watch)
     assert not rights(bundles__health__enabled=False).may(watch)
-    served = namespace("served")
     chart = rights(watchNamespaces=[served])
     assert chart.may(watch, namespace=served)
     assert not chart.may(watch)
 
 
-def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):
+def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights):
     chart = rights(rules__kinds=["ConfigMap"], bundles__plans__enabled=False)
+    home = chart.home
     assert chart.may(("create", "", "secrets", ""), namespace=home)
     assert not chart.may(("create", "", "secrets", ""), namespace="default")
     assert not chart.may(("update", "", "secrets", ""), namespace=home)
 
 
-def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace, home):
+def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace):
     elsewhere = namespace("rules")
     values = {"rules__kinds": ["ConfigMap"], "rules__namespace": elsewhere}
     chart = rights(**values, bundles__plans__enabled=False)
     create = ("create", "", "secrets", "")
     assert chart.may(create, namespace=elsewhere)
-    assert not chart.may(create, namespace=home)
+    assert not chart.may(create, namespace=chart.home)
 
 
 def test_the_signature_policy_is_read_beside_the_rules_also_where_these_arent_served(
-    rights, namespace, home
+    rights, namespace, served
 ):
-    rules, served = namespace("rules"), namespace("served")
+    rules = namespace("rules")
     chart = rights(watchNamespaces=[served], rules__namespace=rules)
     for verb in ("get", "list", "watch"):
         assert chart.may((verb, "", "configmaps", ""), namespace=rules)
-        assert not chart.may((verb, "", "configmaps", ""), namespace=home)
+        assert not chart.may((verb, "", "configmaps", ""), namespace=chart.home)
         assert not chart.may((verb, "", "secrets", ""), namespace=rules), "keys are in ConfigMaps"
     for verb in ("create", "update", "patch", "delete"):
         assert not chart.may((verb, "", "configmaps", ""), namespace=rules)
@@ -287,8 +335,8 @@ def test_the_signature_policy_is_read_beside_the_rules_also_where_these_arent_se
 
 @pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["x", "rules"]}], ids=str)
 def test_where_the_rules_are_served_the_signature_policy_needs_no_role_of_its_own(cluster, values):
-    rendered = render(cluster.helm, namespace="x", values={"rules.namespace": "rules"} | values)
-    names = {one["metadata"]["name"] for one in rendered.rights if one["kind"] == "Role"}
+    chart = rendered(cluster, "x", {"rules.namespace": "rules"} | values)
+    names = {one["metadata"]["name"] for one in chart.rights if one["kind"] == "Role"}
     assert not any("signature" in name for name in names)
 
 
@@ -301,7 +349,7 @@ def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights
     assert chart.may(("create", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
-def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, home, namespace):
+def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, namespace):
     one, two = namespace("one"), namespace("two")
     kinds = list(KNOWN_KINDS)
     chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"], rules__kinds=kinds)
@@ -316,7 +364,7 @@ def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights,
         assert [right for right in OPERATOR_MAY if chart.may(right, namespace=place)] == []
     mark, create = ("mark", "flant.com", "copyrators", ""), ("create", "", "secrets", "")
     watch = ("watch", "", "configmaps", "")
-    assert [right for right in OPERATOR_MAY if chart.may(right, namespace=home)] == [
+    assert [right for right in OPERATOR_MAY if chart.may(right, namespace=chart.home)] == [
         mark,
         create,
         watch,
@@ -325,8 +373,9 @@ def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights,
     assert not chart.may(crds, name="copyrators.flant.com")
 
 
-def test_the_lease_is_its_own(rights, home):
+def test_the_lease_is_its_own(rights):
     chart = rights()
+    home = chart.home
     for verb in ("get", "update"):
         right = (verb, "coordination.k8s.io", "leases", "")
         assert chart.may(right, namespace=home, name="copyrator")
@@ -334,27 +383,28 @@ def test_the_lease_is_its_own(rights, home):
         assert not chart.may(right, namespace="kube-system", name="copyrator")
 
 
-def test_a_second_release_in_a_namespace_has_a_lease_of_its_own(rights, home):
+def test_a_second_release_in_a_namespace_has_a_lease_of_its_own(rights):
     chart = rights(fullnameOverride="second")
+    home = chart.home
     get = ("get", "coordination.k8s.io", "leases", "")
     assert chart.may(get, namespace=home, name="second")
     assert not chart.may(get, namespace=home, name="copyrator")
 
 
-def test_werf_may_deploy_in_its_namespace_only(rights, home):
-    chart = rights(werf__namespaces=[home])
-    here = {"account": "werf", "namespace": home}
+def test_werf_may_deploy_in_its_namespace_only(rights, served):
+    chart = rights(werf__namespaces=[served])
+    here = {"user": f"system:serviceaccount:{served}:werf", "namespace": served}
     get_namespace = WERF_MAY[-1]
     assert [one for one in WERF_MAY[:-1] if not chart.may(one, **here)] == []
-    assert chart.may(get_namespace, **here, name=home)
+    assert chart.may(get_namespace, **here, name=served)
     assert [one for one in WERF_MAY_NOT if chart.may(one, **here)] == []
     elsewhere = here | {"namespace": "default"}
     assert [one for one in WERF_MAY if chart.may(one, **elsewhere)] == []
 
 
-def test_werf_gets_the_kinds_that_are_asked_for(rights, home):
-    chart = rights(werf__namespaces=[home], werf__kinds=["DaemonSet.apps"])
-    here = {"account": "werf", "namespace": home}
+def test_werf_gets_the_kinds_that_are_asked_for(rights, served):
+    chart = rights(werf__namespaces=[served], werf__kinds=["DaemonSet.apps"])
+    here = {"user": f"system:serviceaccount:{served}:werf", "namespace": served}
     assert chart.may(("patch", "apps", "daemonsets", ""), **here)
     assert not chart.may(("patch", "apps", "deployments", ""), **here)
 
@@ -407,37 +457,33 @@ PEOPLE_MAY_NOT = {
 }
 
 
-@pytest.mark.parametrize("role", PEOPLE_MAY)
-def test_people_may_do_what_the_chart_says_in_their_namespace_only(
-    cluster, api, rights, home, namespace, role
-):
+def test_people_may_do_what_the_chart_says_in_their_namespace_only(api, rights, namespace):
     rights()
     team, other = namespace("team"), namespace("other")
-    cluster.kubectl(
-        *("create", "rolebinding", "people", "-n", team), f"--clusterrole={role}", "--user=someone"
-    )
+    for role in PEOPLE_MAY:
+        body = {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"},
+            "subjects": [{"kind": "User", "name": f"has-{role}"}],
+        }
+        body["roleRef"]["name"] = role
+        api.create(f"{RBAC}/namespaces/{team}/rolebindings", body)
 
-    def may(asked: str, where: str = team) -> bool:
+    def may(role: str, asked: str, where: str = team) -> bool:
         verb, _, rest = asked.partition(" ")
         resource, _, sub = rest.partition("/")
         groups = {"bundles": "operator.werf.dev", "jobs": "batch", "pods": ""}
-        group = groups.get(resource, "flant.com")
-        wanted = {"verb": verb, "group": group, "resource": resource, "subresource": sub}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": "someone", "resourceAttributes": {**wanted, "namespace": where}},
-        }
-        answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer["status"]["allowed"])
+        wanted = (verb, groups.get(resource, "flant.com"), resource, sub)
+        return is_allowed(api, f"has-{role}", wanted, where)
 
-    until(lambda: all(map(may, PEOPLE_MAY[role])), f"{role} is aggregated")
-    assert [asked for asked in PEOPLE_MAY_NOT[role] if may(asked)] == []
-    assert [asked for asked in PEOPLE_MAY[role] if may(asked, other)] == []
+    for role, wanted in PEOPLE_MAY.items():
+        until(lambda: all(may(role, asked) for asked in wanted), f"{role} is aggregated")  # noqa: B023
+        assert [asked for asked in PEOPLE_MAY_NOT[role] if may(role, asked)] == [], role
+        assert [asked for asked in wanted if may(role, asked, other)] == [], role
 
 
 def test_writing_rules_is_never_aggregated(cluster):
-    for role in render(cluster.helm, namespace="x").rights:
+    for role in rendered(cluster, "x", {}).rights:
         labels = role["metadata"].get("labels", {})
         if role["kind"] == "ClusterRole" and any("aggregate-to" in label for label in labels):
             for rule in role["rules"]:
@@ -452,7 +498,8 @@ def test_writing_rules_is_never_aggregated(cluster):
 def test_no_role_has_all_verbs_and_approving_is_the_approvers_alone(cluster, values):
     """The verb `*` includes approve, and every verb that will be invented."""
     printed = cluster.helm("template", "copyrator", str(CHART), *as_settings(values))
-    found = [one for one in yaml.safe_load_all(printed) if one and "rules" in one]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = [one for one in yaml.load_all(printed, loader) if one and "rules" in one]
     roles = [one for one in found if one["kind"] in ("Role", "ClusterRole")]
     verbs = {
         one["metadata"]["name"]: {v for r in one["rules"] for v in r["verbs"]} for one in roles
@@ -483,27 +530,25 @@ def as_settings(values: dict[str, Any]) -> list[str]:
     ids=str,
 )
 def test_peoples_roles_come_with_the_crds(cluster, values, roles):
-    rendered = render(cluster.helm, namespace="x", values=values)
-    bound = [role["metadata"]["name"] for role in rendered.bound_roles]
-    found = [one["metadata"]["name"] for one in rendered.rights if one["kind"] == "ClusterRole"]
+    chart = rendered(cluster, "x", values)
+    bound = [role["metadata"]["name"] for role in chart.bound_roles]
+    found = [one["metadata"]["name"] for one in chart.rights if one["kind"] == "ClusterRole"]
     assert sorted(set(found) - set(bound)) == [f"copyrator-{role}" for role in roles]
 
 
 def test_without_rbac_there_is_no_role_and_no_binding(cluster):
-    values = {"rbac.create": False, "watchNamespaces": ["x"]}
-    for chosen in ({"rbac.create": False}, values):
-        kinds = {one["kind"] for one in render(cluster.helm, namespace="x", values=chosen).rights}
-        assert not any("Role" in kind for kind in kinds), kinds
-    printed = cluster.helm("template", "x", str(CHART), "--set", "rbac.create=false")
-    assert "kind: Role" not in printed
+    for more in ((), ("--set-json", 'watchNamespaces=["x"]')):
+        printed = cluster.helm("template", "x", str(CHART), "--set", "rbac.create=false", *more)
+        assert "kind: Deployment" in printed
+        assert re.findall(r"^kind: \w*Role\w*$", printed, re.MULTILINE) == []
 
 
 def test_an_existing_service_account_is_used_and_none_created(cluster):
     values = {"serviceAccount.create": False, "serviceAccount.name": "mine"}
-    rendered = render(cluster.helm, namespace="x", values=values)
-    assert "ServiceAccount" not in {one["kind"] for one in rendered.rights}
-    subjects = [s["name"] for one in rendered.rights for s in one.get("subjects", ())]
-    assert {*subjects, rendered.service_account} == {"mine"}
+    chart = rendered(cluster, "x", values)
+    assert "ServiceAccount" not in {one["kind"] for one in chart.rights}
+    subjects = [s["name"] for one in chart.rights for s in one.get("subjects", ())]
+    assert {*subjects, chart.service_account} == {"mine"}
     with pytest.raises(
         Exception, match=r"serviceAccount\.create=false requires serviceAccount\.name"
     ):

@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "crds"
 RULES = "copyrators.flant.com"
 BUNDLES = "bundles.operator.werf.dev"
+OLD = "copyrator.flant.com"
+"""The CRD of the original in its working form."""
 RULE_API = "/apis/flant.com/v1"
 BUNDLE_API = "/apis/operator.werf.dev/v1"
 CRD_API = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -53,12 +55,20 @@ def crds(cluster: Cluster) -> Api:
     return cluster.api()
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose CRDs the tests may break."""
-    state = tmp_path_factory.mktemp("crds") / "cluster"
-    with Cluster.start(state, process_node=False, registry=False) as started:
-        yield started
+@pytest.fixture
+def alone(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster without rules and Bundles, whose CRDs a test may break."""
+    api = cluster.api()
+    apply_crds(cluster)
+    for collection in (f"{RULE_API}/copyrators", f"{BUNDLE_API}/bundles"):
+        prefix, _, plural = collection.rpartition("/")
+        for left in api.metadata(collection):
+            path = f"{prefix}/namespaces/{left['namespace']}/{plural}/{left['name']}"
+            api.delete(path)
+            api.remove_finalizers(path)
+    yield cluster
+    cluster.kubectl("delete", f"crd/{OLD}", "--ignore-not-found")
+    apply_crds(cluster)
 
 
 def rule(**fields: Any) -> Object:
@@ -650,8 +660,8 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
 def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluster) -> None:
     api = alone.api()
     alone.kubectl("delete", f"crd/{RULES}", "--ignore-not-found")
-    api.create(CRD_API, permissive("copyrator.flant.com", "CopyratorRule"))
-    wait_for(alone, "copyrator.flant.com", "Established")
+    api.create(CRD_API, permissive(OLD, "CopyratorRule"))
+    wait_for(alone, OLD, "Established")
     alone.kubectl("apply", "--server-side", "-f", str(CRDS / f"{RULES}.yaml"))
     wait_for(alone, RULES, "NamesAccepted=false")
     conditions = api.get(f"{CRD_API}/{RULES}")["status"]["conditions"]
@@ -659,6 +669,6 @@ def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluste
     assert said["Established"]["status"] == "False"
     assert "already in use" in said["NamesAccepted"]["message"]
 
-    alone.kubectl("delete", "crd/copyrator.flant.com")
+    alone.kubectl("delete", f"crd/{OLD}")
 
     alone.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")

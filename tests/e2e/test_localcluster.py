@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.owned_cluster import reap
+from tests.long import LONG
 
 from localcluster import Api, ApiStatusError, Cluster, LocalClusterError, Requests
 from localcluster.errors import ComponentFailedError
@@ -30,15 +31,29 @@ def hack_environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster that the tests here may break, and mend again."""
+    """A cluster that the tests here may break, and mend again, started as at a terminal."""
     directory = tmp_path_factory.mktemp("own") / "cluster"
-    with Cluster.start(directory, process_node=False) as started:
+    up = cluster_command("up", "--no-node", state=directory)
+    subprocess.run(up, env=hack_environment(), check=True, capture_output=True)
+    with Cluster.attach(directory) as started:
         yield started
 
 
-def test_stopping_leaves_nothing_not_even_pods_whose_node_crashed(tmp_path: Path) -> None:
+def test_a_start_after_a_failed_one_works_and_stopping_leaves_nothing_not_even_pods(
+    tmp_path: Path,
+) -> None:
     state = tmp_path / "crowded"
+    with pytest.raises(ComponentFailedError) as caught:
+        Cluster.start(state, apiserver_flags=["--no-such-flag=1"])
+
+    assert "kube-apiserver ended with exit code 1" in str(caught.value)
+    assert "unknown flag: --no-such-flag" in str(caught.value), "the end of its log is shown"
+    assert marked(state) == []
+    assert (state / "logs" / "kube-apiserver.log").exists()
+    assert not (state / "etcd").exists()
+
     cluster = Cluster.start(state, registry=False)
+    assert set(cluster.status().values()) == {True}
     cluster.kubectl("run", "sleeper", "--image=none", "--command", "--", "sleep", "600")
     pod = "/api/v1/namespaces/default/pods/sleeper"
     eventually(lambda: cluster.api().get(pod)["status"]["phase"] == "Running", "the pod to run")
@@ -156,27 +171,6 @@ def test_versions_are_those_of_the_pins(cluster: Cluster, api: Api) -> None:
     assert template == "v3.19.0"
 
 
-def test_a_component_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    state = tmp_path / "broken"
-
-    with pytest.raises(ComponentFailedError) as caught:
-        Cluster.start(state, apiserver_flags=["--no-such-flag=1"])
-
-    assert "kube-apiserver ended with exit code 1" in str(caught.value)
-    assert "unknown flag: --no-such-flag" in str(caught.value)
-    assert marked(state) == []
-    assert (state / "logs" / "kube-apiserver.log").exists()
-    assert not (state / "etcd").exists()
-
-
-def test_a_start_after_a_failed_one_works(tmp_path: Path) -> None:
-    with pytest.raises(ComponentFailedError):
-        Cluster.start(tmp_path / "again", apiserver_flags=["--no-such-flag=1"])
-
-    with Cluster.start(tmp_path / "again", process_node=False, registry=False) as cluster:
-        assert set(cluster.status().values()) == {True}
-
-
 def test_a_directory_with_other_things_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
 
@@ -186,29 +180,14 @@ def test_a_directory_with_other_things_is_refused_and_left_alone(tmp_path: Path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_down_stops_one_cluster_and_not_its_neighbour(own_cluster: Cluster, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    up = cluster_command("up", "--no-node", state=other)
-    subprocess.run(up, env=hack_environment(), check=True, capture_output=True)
-    processes = marked(other)
-
-    done = subprocess.run(
-        cluster_command("down", state=other),
-        env=hack_environment(),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert "Stopped" in done.stdout
-    assert len(processes) == 5
-    assert not any(process.alive for process in processes)
-    assert set(own_cluster.status().values()) == {True}
-    assert own_cluster.api().get("/readyz") == "ok"
+INTERRUPTED = [
+    ("etcd.log", signal.SIGTERM),
+    ("kube-controller-manager.log", signal.SIGINT),
+    *([("etcd.log", signal.SIGINT), ("kube-controller-manager.log", signal.SIGTERM)] * LONG),
+]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
-@pytest.mark.parametrize("moment", ["etcd.log", "kube-controller-manager.log"])
+@pytest.mark.parametrize(("moment", "number"), INTERRUPTED)
 def test_an_interrupted_start_leaves_nothing(
     tmp_path: Path, moment: str, number: signal.Signals
 ) -> None:
@@ -220,7 +199,7 @@ def test_an_interrupted_start_leaves_nothing(
         stderr=subprocess.PIPE,
     )
     log = state / "logs" / moment
-    eventually(log.exists, f"{moment} to appear", every_seconds=0.005)
+    eventually(log.exists, f"{moment} to appear", 180, every_seconds=0.005)
 
     starter.send_signal(number)
     _, complaint = starter.communicate(timeout=30)
@@ -231,7 +210,9 @@ def test_an_interrupted_start_leaves_nothing(
     assert not state.exists()
 
 
-def test_a_killed_starter_is_cleaned_up_by_down(tmp_path: Path) -> None:
+def test_a_killed_starter_is_cleaned_up_by_down_which_leaves_its_neighbour_alone(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
     state = tmp_path / "orphaned"
     starter = subprocess.Popen(
         cluster_command("up", "--no-node", state=state),
@@ -239,21 +220,28 @@ def test_a_killed_starter_is_cleaned_up_by_down(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server")
+    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server", 180)
     starter.kill()
     starter.wait()
     left = marked(state)
 
-    subprocess.run(
-        cluster_command("down", state=state), env=hack_environment(), check=True, timeout=60
+    done = subprocess.run(
+        cluster_command("down", state=state),
+        env=hack_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
     )
 
     assert left
+    assert "Stopped" in done.stdout
     assert marked(state) == []
     assert not state.exists()
+    assert set(own_cluster.status().values()) == {True}
+    assert own_cluster.api().get("/readyz") == "ok"
 
 
-@pytest.mark.parametrize("component", ["etcd", "kube-apiserver"])
+@pytest.mark.parametrize("component", ["etcd", "kube-apiserver"] if LONG else ["etcd"])
 def test_a_crashed_component_can_be_started_again(own_cluster: Cluster, component: str) -> None:
     api = own_cluster.api()
     survivor = f"survives-{component}"
@@ -323,22 +311,6 @@ def test_other_options_for_a_running_cluster_are_refused(own_cluster: Cluster) -
     assert own_cluster.api().get("/readyz") == "ok"
 
 
-def test_env_points_a_shell_at_the_cluster(own_cluster: Cluster) -> None:
-    command = " ".join(cluster_command("env", state=own_cluster.state_dir))
-    script = f'eval "$({command})" && kubectl get namespaces -o name && echo $COPYRATOR_REGISTRY'
-
-    shell = subprocess.run(
-        ["/bin/sh", "-c", script],
-        env=hack_environment(),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert "namespace/kube-system" in shell.stdout
-    assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
-
-
 def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_path: Path) -> None:
     up = [*cluster_command("up", state=own_cluster.state_dir), "--no-node"]
     said = subprocess.run(
@@ -350,10 +322,14 @@ def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_
     assert stop
     looked = stop[1].replace(" down", " status")  # the others need the cluster still
     assert looked != stop[1]
+    script = (
+        f"cd {tmp_path}\ncopyrator version --client\n"
+        "kubectl get namespaces -o name\necho $COPYRATOR_REGISTRY"
+    )
     clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
 
     shell = subprocess.run(
-        ["/bin/sh", "-ec", f"{use[1]}\n{looked}\ncd {tmp_path}\ncopyrator version --client"],
+        ["/bin/sh", "-ec", f"{use[1]}\n{looked}\n{script}"],
         cwd=HACK.parent,
         env={**clean, **own_cluster_variables()},
         check=False,
@@ -363,6 +339,8 @@ def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_
 
     assert shell.returncode == 0, shell.stdout + shell.stderr
     assert "client:" in shell.stdout
+    assert "namespace/kube-system" in shell.stdout
+    assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
 
 
 def own_cluster_variables() -> dict[str, str]:
@@ -391,19 +369,19 @@ def test_status_says_what_is_down(own_cluster: Cluster, request: pytest.FixtureR
 def test_a_cluster_whose_owner_was_killed_is_reaped(tmp_path: Path) -> None:
     state = tmp_path / "e2e-dead"
     script = (
-        "import sys, pathlib, os; from tests.e2e.owned_cluster import owned_cluster\n"
-        "with owned_cluster(pathlib.Path(sys.argv[1])) as c:\n"
-        "    os.kill(os.getpid(), 9)\n"
+        "import sys, pathlib; from tests.e2e.owned_cluster import owned_cluster\n"
+        "with owned_cluster(pathlib.Path(sys.argv[1])): pass\n"
     )
     environment = hack_environment(PYTHONPATH=f"{HACK}{os.pathsep}{HACK.parent}")
-    subprocess.run(
-        [sys.executable, "-c", script, str(state)], env=environment, check=False, timeout=60
-    )
+    owner = subprocess.Popen([sys.executable, "-c", script, str(state)], env=environment)
+    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server", 180)
+    owner.kill()
+    owner.wait()
     left: list[ProcessId] = marked(state)
 
     stopped = reap(tmp_path, "e2e-")
 
-    assert len(left) >= 5
+    assert len(left) >= 2
     assert stopped == [state]
     assert marked(state) == []
     assert list(tmp_path.iterdir()) == []

@@ -4,15 +4,16 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.e2e.faults.proxy import FaultProxy, holds, only
-from tests.e2e.installation import install
+from tests.e2e.installation import apply, install, serves
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
+from tests.long import LONG
 
 from demo.chart import ROOT
 from localcluster import Cluster
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.timeout(180)
 
 BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
 CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")
+OLD = "copyrator.flant.com"
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture(scope="module")
@@ -50,30 +53,9 @@ def complaints(process: OperatorProcess) -> list[str]:
 
 
 @BOTH
-def test_it_gets_ready_under_the_charts_rights_and_serves_metrics(kubeconfig, log, command):
-    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
-        process.wait_ready()
-        assert process.get("/healthz") == (200, "ok\n")
-        status, metrics = process.get("/metrics")
-        assert status == 200
-        for name in ("build_info{", "queue_depth ", "watches{", 'api_requests_total{code="200"'):
-            assert f"\ncopyrator_{name}" in metrics
-        assert "\ncopyrator_event_loop_stall_seconds_count " in metrics
-        assert complaints(process) == []
-
-
-@BOTH
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_code_0(kubeconfig, log, command, number):
-    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
-        process.wait_ready()
-        assert process.stop(number) == 0
-        assert complaints(process) == []
-        assert process.log.rstrip().endswith("Stopped")
-
-
-@BOTH
-def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig, log, command):
+def test_both_ways_it_gets_ready_copies_leaving_nothing_of_kopfs_and_ends_with_code_0(
+    own, kubeconfig, log, command
+):
     name = "run" if command is RUN else "kopf-run"
     api, path = own.api(), "/apis/flant.com/v1/namespaces/copyrator/copyrators"
     secret = {"metadata": {"name": name, "labels": {"copy": name}}, "stringData": {"a": "b"}}
@@ -88,6 +70,12 @@ def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig,
     settings = {"NAMESPACE": "copyrator"}
     with OperatorProcess(kubeconfig, log, command=command, settings=settings, real=True) as process:
         process.wait_ready()
+        assert process.get("/healthz") == (200, "ok\n")
+        status, metrics = process.get("/metrics")
+        assert status == 200
+        for part in ("build_info{", "queue_depth ", "watches{", 'api_requests_total{code="200"'):
+            assert f"\ncopyrator_{part}" in metrics
+        assert "\ncopyrator_event_loop_stall_seconds_count " in metrics
         api.create(path, rule)
         listing = "/api/v1/namespaces/default/secrets"
         names = lambda: [item["metadata"]["name"] for item in api.get(listing)["items"]]  # noqa: E731
@@ -97,12 +85,23 @@ def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig,
         api.delete(f"{path}/{name}")
         rules = lambda: [item["metadata"]["name"] for item in api.get(path)["items"]]  # noqa: E731
         until(lambda: name not in names() + rules(), lambda: process.log)
+        assert process.stop() == 0
         assert complaints(process) == []
+        assert process.log.rstrip().endswith("Stopped")
+
+
+@BOTH
+def test_sigint_ends_it_with_code_0(kubeconfig, log, command):
+    with OperatorProcess(kubeconfig, log, command=command) as process:
+        process.wait_ready()
+        assert process.stop(signal.SIGINT) == 0
+        assert complaints(process) == []
+        assert process.log.rstrip().endswith("Stopped")
 
 
 @BOTH
 def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, log, command):
-    with OperatorProcess(tmp_path / "nothing", log, command=command, real=True) as process:
+    with OperatorProcess(tmp_path / "nothing", log, command=command) as process:
         assert process.wait() == 2
         (message,) = complaints(process)
         assert str(tmp_path / "nothing") in message
@@ -113,7 +112,7 @@ def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, lo
 @BOTH
 def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
-    with OperatorProcess(kubeconfig, log, command=command, settings=settings, real=True) as process:
+    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
         assert process.wait() == 2
         (message,) = complaints(process)
         assert "WERF_OPERATOR_TIMER_INTERVAL" in message
@@ -124,9 +123,7 @@ def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         settings = {"COPYRATOR_HEALTH_PORT": port}
-        with OperatorProcess(
-            kubeconfig, log, command=command, settings=settings, real=True
-        ) as process:
+        with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
             assert process.wait() == 1
             (message,) = complaints(process)
             assert f"127.0.0.1:{port}" in message
@@ -144,7 +141,7 @@ def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
     config["clusters"][0]["cluster"]["server"] = nowhere
     absent = tmp_path / "absent"
     absent.write_text(yaml.safe_dump(config))
-    with OperatorProcess(absent, log, command=command, real=True) as process:
+    with OperatorProcess(absent, log, command=command) as process:
         body = process.wait_says("can't be reached")
         assert nowhere in body
         assert process.get("/healthz") == (200, "ok\n")
@@ -167,40 +164,75 @@ def attempts(process: OperatorProcess) -> float:
     return sum(map(float, counted))
 
 
+def delete_crds(own: Cluster, *names: str) -> None:
+    """Delete them, and wait until they are gone."""
+    for name in names:
+        own.api().delete(f"{CRD_PATH}/{name}")
+    until(lambda: not {one["name"] for one in own.api().metadata(CRD_PATH)} & {*names}, "gone")
+
+
+def make_crds(own: Cluster) -> None:
+    apply(own.api(), [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")])
+
+
 @pytest.fixture
 def crds_come_back(own: Cluster) -> Iterator[None]:
     """Whatever becomes of a test that deletes CRDs, the next one finds them."""
     yield
-    own.kubectl("delete", "crd", "copyrator.flant.com", "--ignore-not-found")
-    own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    names = [f"crd/{name}" for name in CRDS]
-    own.kubectl("wait", "--for=condition=Established", *names)
+    if OLD in {one["name"] for one in own.api().metadata(CRD_PATH)}:
+        delete_crds(own, OLD)
+    make_crds(own)
+    until(lambda: serves(own.api()), "the API server serves rules and Bundles")
 
 
 @pytest.mark.usefixtures("crds_come_back")
-@BOTH
-def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, log, command):
-    own.kubectl("delete", "crd", *CRDS)
-    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(RUN, id="copyrator run"),
+        pytest.param(
+            KOPF_RUN, id="kopf run", marks=pytest.mark.skipif(not LONG, reason="the long form")
+        ),
+    ],
+)
+def test_missing_crds_are_named_with_the_remedy_and_waited_for_also_in_the_same_process(
+    own, kubeconfig, log, command
+):
+    delete_crds(own, *CRDS)
+    with OperatorProcess(kubeconfig, log, command=command) as process:
         body = process.wait_says("is missing")
         assert all(crd in body for crd in CRDS)
         assert "kubectl apply" in body
         assert process.get("/healthz") == (200, "ok\n")
-        own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+        make_crds(own)
         process.wait_ready()
-        assert process.stop() == 0
+        starts_again(own, process)
+
+
+def starts_again(
+    own: Cluster, process: OperatorProcess, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """A CRD is deleted under a ready operator, and comes back."""
+    delete_crds(own, "bundles.operator.werf.dev")
+    process.wait_says("bundles.operator.werf.dev is missing")
+    meanwhile()
+    make_crds(own)
+    process.wait_ready()
+    assert process.code is None, "it started again in the same process"
+    assert "Traceback" not in process.log
+    assert process.stop() == 0
 
 
 @pytest.mark.usefixtures("crds_come_back")
 def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log):
     # The original's CRD in its working form: another plural, the same kind (docs/adoption.md).
-    own.kubectl("delete", "crd", "copyrators.flant.com")
+    delete_crds(own, "copyrators.flant.com")
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     old = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "copyrator.flant.com"},
+        "metadata": {"name": OLD},
         "spec": {
             "group": "flant.com",
             "scope": "Namespaced",
@@ -208,19 +240,24 @@ def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log)
             "versions": [version],
         },
     }
-    own.kubectl("apply", "-f", "-", input=yaml.safe_dump(old))
-    own.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com")
-    own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    with OperatorProcess(kubeconfig, log, real=True) as process:
+    own.api().create(CRD_PATH, old)
+    until(lambda: established(own, OLD), f"{OLD} is established")
+    make_crds(own)
+    with OperatorProcess(kubeconfig, log) as process:
         body = process.wait_says("its names are taken")
         assert "copyrators.flant.com" in body
         assert "export its objects" in body
-        own.kubectl("delete", "crd", "copyrator.flant.com")
+        delete_crds(own, OLD)
         process.wait_ready()
 
 
+def established(own: Cluster, name: str) -> bool:
+    conditions = own.api().get(f"{CRD_PATH}/{name}").get("status", {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
+
+
 def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log):
-    with OperatorProcess(kubeconfig, log, real=True) as process:
+    with OperatorProcess(kubeconfig, log) as process:
         process.wait_ready()
         own.kill("kube-apiserver")
         try:
@@ -247,9 +284,8 @@ def watches(process: OperatorProcess) -> float:
 
 
 @pytest.mark.usefixtures("crds_come_back")
-@pytest.mark.parametrize("held", ["nothing", "the other watch"])
-def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(
-    own, kubeconfig, log, tmp_path, held
+def test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened(
+    own, kubeconfig, log, tmp_path
 ):
     # Where kopf waits for an answer it takes the end for a pause, and once went on for ever.
     answer = threading.Event()
@@ -259,15 +295,7 @@ def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(
         ExitStack() as stack,
     ):
         process.wait_ready()
-        if held == "the other watch":
-            stack.callback(answer.set)
-            stack.enter_context(proxy.fault(holds(answer), only("watch", of=("copyrators",))))
-            until(lambda: proxy.met(0), "the watch of rules is to be opened again")
-        own.kubectl("delete", "crd", "bundles.operator.werf.dev")
-        process.wait_says("bundles.operator.werf.dev is missing")
-        answer.set()
-        own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-        process.wait_ready()
-        assert process.code is None
-        assert "Traceback" not in process.log
-        assert process.stop() == 0
+        stack.callback(answer.set)
+        stack.enter_context(proxy.fault(holds(answer), only("watch", of=("copyrators",))))
+        until(lambda: proxy.met(0), "the watch of rules is to be opened again")
+        starts_again(own, process, answer.set)

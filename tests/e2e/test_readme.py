@@ -71,13 +71,19 @@ def test_the_settings_are_the_ones_that_the_operator_has():
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("document", WALKED)
-def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(document, tmp_path):
+def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(tmp_path):
+    """The quick start goes on where the README ends: what both say is typed once."""
+    typed: set[str] = set()
     with Cluster.start(tmp_path / "cluster") as cluster, Reader(cluster, tmp_path) as reader:
-        for command in commands(document):
-            if not command.startswith("make "):
-                reader.types(command)
-        assert reader.operator is not None, "the document never installs the operator"
+        for document in WALKED:
+            said = [" ".join(command.split()) for command in commands(document)]
+            assert any(command.startswith("helm install ") for command in said), (
+                f"{document} never installs the operator"
+            )
+            for command in said:
+                if command not in typed and not command.startswith("make "):
+                    reader.types(command)
+                typed.add(command)
 
 
 class Reader:

@@ -1,63 +1,49 @@
-"""The chart with its approval policy on a control plane of its own, and users with kubectl."""
+"""The chart with its approval policy, and users with different rights."""
 
-import json
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e import person
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.installation import BUNDLES, install
+from tests.e2e.installation import BUNDLES, collection_of, install, rendered, uninstall
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
 
 from copyrator.api import names
-from demo.chart import Rendered, render
+from demo.chart import Rendered
 from localcluster import Api, Cluster
-from localcluster.errors import CommandFailedError
 
 PLAN = "0123456789abcdef"
+WRITES_STATUS = "writes-status"
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
 
-class RefusedError(Exception):
-    """The API server denied a request."""
+class Person(person.Person):
+    """A user who has to do with Bundles, each `where` its namespace and name."""
 
+    def patch(self, where: str, body: Any, sub: str = "", **options: str) -> Any:
+        return self.merge(f"{path_of(where)}{sub}", body, **options)
 
-@dataclass
-class Person:
-    """A user with a kubeconfig of their own."""
-
-    cluster: Cluster
-    user: str
-    kubeconfig: Path
-
-    def kubectl(self, *arguments: str, **more: Any) -> str:
-        try:
-            return self.cluster.kubectl(*arguments, f"--kubeconfig={self.kubeconfig}", **more)
-        except CommandFailedError as error:
-            raise RefusedError(str(error)) from None
-
-    def create(self, body: dict[str, Any]) -> str:
-        return self.kubectl("create", "-f", "-", input=json.dumps(body))
-
-    def patch(self, where: str, body: Any, *options: str, kind: str = "merge") -> str:
-        namespace, name = where.split("/")
-        arguments = ("patch", "bundle", name, "-n", namespace, f"--type={kind}", *options)
-        return self.kubectl(*arguments, "-p", json.dumps(body))
-
-    def annotate(self, where: str, **annotations: str | None) -> str:
+    def annotate(self, where: str, **annotations: str | None) -> Any:
         return self.patch(where, {"metadata": {"annotations": decision(**annotations)}})
 
-    def approves(self, where: str, plan: str = PLAN) -> str:
+    def approves(self, where: str, plan: str = PLAN) -> Any:
         return self.annotate(where, approved_plan=plan, approved_by=self.user)
 
-    def sets_mode(self, where: str, mode: str | None) -> str:
+    def sets_mode(self, where: str, mode: str | None) -> Any:
         return self.patch(where, {"spec": {"approval": {"mode": mode}}})
 
-    def writes_status(self, where: str, **status: Any) -> str:
-        return self.patch(where, {"status": status}, "--subresource=status")
+    def writes_status(self, where: str, **status: Any) -> Any:
+        return self.patch(where, {"status": status}, "/status")
+
+
+def path_of(where: str) -> str:
+    namespace, name = where.split("/")
+    return f"{BUNDLES.format(namespace)}/{name}"
 
 
 def decision(**annotations: str | None) -> dict[str, str | None]:
@@ -91,9 +77,14 @@ class Guarded:
     api: Api
     home: str
     rendered: Rendered
+    kubeconfig: Path
+    """The operator's."""
     operator: Person
     """The operator's account."""
     admin: Person
+    made: list[str] = field(default_factory=list)
+    """Namespaces of tests."""
+    made_roles: list[str] = field(default_factory=list)
 
     @property
     def policy(self) -> str:
@@ -113,7 +104,12 @@ class Guarded:
         for role in roles:
             for rule in self.api.get(f"{RIGHTS}/clusterroles/{role}")["rules"]:
                 self._wait_for(user, namespace, rule)
-        return Person(self.cluster, user, self.cluster.kubeconfig_for_user(user))
+        return Person(self.api.as_user(user), user)
+
+    def role(self, name: str, *rules: dict[str, Any]) -> None:
+        """A ClusterRole."""
+        self.api.create(f"{RIGHTS}/clusterroles", {"metadata": {"name": name}, "rules": [*rules]})
+        self.made_roles.append(name)
 
     def _wait_for(self, user: str, namespace: str, rule: dict[str, Any]) -> None:
         resource, _, sub = rule["resources"][0].partition("/")
@@ -125,8 +121,7 @@ class Guarded:
         until(lambda: self.api.create(path, review)["status"]["allowed"], f"{user} may {asked}")
 
     def get(self, where: str) -> dict[str, Any]:
-        namespace, name = where.split("/")
-        found: dict[str, Any] = self.api.get(f"{BUNDLES.format(namespace)}/{name}")
+        found: dict[str, Any] = self.api.get(path_of(where))
         return found
 
     def annotations(self, where: str) -> dict[str, str]:
@@ -146,67 +141,67 @@ def policies_of(rendered: Rendered) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def guarded(disposable: Cluster) -> Guarded:
+def guarded(cluster: Cluster) -> Iterator[Guarded]:
     """The policy is in force; the operator doesn't run."""
-    api = disposable.api()
+    api = cluster.api()
     skip_before_1_30(api, POLICIES_ARE_BETA)
     home = f"approval-{secrets.token_hex(3)}"
-    rendered = render(disposable.helm, namespace=home, policy=True)
-    kubeconfig = install(disposable, home, rendered)
-    operator = f"system:serviceaccount:{home}:{rendered.service_account}"
-    status = {
-        "metadata": {"name": "writes-status"},
-        "rules": [
-            {
-                "apiGroups": ["operator.werf.dev"],
-                "resources": ["bundles/status"],
-                "verbs": ["get", "patch", "update"],
-            }
-        ],
-    }
-    api.create(f"{RIGHTS}/clusterroles", status)
-    # kubectl reads what it patches; the operator doesn't.
-    subject = {"kind": "ServiceAccount", "namespace": home, "name": rendered.service_account}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
-    binding = {"metadata": {"name": "operator"}, "subjects": [subject]}
-    binding["roleRef"] = {**reference, "name": "writes-status"}
-    api.create(f"{RIGHTS}/clusterrolebindings", binding)
-    masters = disposable.kubeconfig_for_user("root", ["system:masters"])
+    chart = rendered(cluster, home, policy=True)
+    kubeconfig = install(cluster, home, chart)
+    for left in api.metadata("/apis/operator.werf.dev/v1/bundles"):  # by other files
+        path = path_of(f"{left['namespace']}/{left['name']}")
+        api.delete(path)
+        api.remove_finalizers(path)
+    operator = f"system:serviceaccount:{home}:{chart.service_account}"
     guarded = Guarded(
-        disposable,
+        cluster,
         api,
         home,
-        rendered,
-        Person(disposable, operator, kubeconfig),
-        Person(disposable, "root", masters),
+        chart,
+        kubeconfig,
+        Person(api.as_user(operator), operator),
+        Person(api, "admin"),
     )
+    rule = {
+        "apiGroups": ["operator.werf.dev"],
+        "resources": ["bundles/status"],
+        "verbs": ["get", "patch", "update"],
+    }
+    guarded.role(WRITES_STATUS, rule)
     _wait_in_force(guarded)
-    return guarded
+    yield guarded
+    for one in chart.rights:
+        if one["kind"].startswith("ValidatingAdmission"):
+            api.delete(f"{collection_of(one)}/{one['metadata']['name']}")
+    # Others write Bundles' status as administrators: with the next test's policy gone, too.
+    until(lambda: not _is_in_force(guarded), "the policy is gone")
+    for role in guarded.made_roles:
+        api.delete(f"{RIGHTS}/clusterroles/{role}")
+    vanish(cluster, guarded.made)
+    uninstall(cluster, home)
 
 
 def _wait_in_force(guarded: Guarded) -> None:
-    """A policy takes effect a moment after it was created.
+    """A policy takes effect a moment after it was created."""
+    guarded.api.create(BUNDLES.format(guarded.home), bundle(f"{guarded.home}/probe"))
+    until(lambda: _is_in_force(guarded), f"{guarded.policy} is in force")
 
-    The probe is a dry run: what it wrote would have to be undone, which the policy refuses as well.
-    """
-    where = f"{guarded.home}/probe"
-    guarded.api.create(BUNDLES.format(guarded.home), bundle(where))
-    status = {"status": {"ready": 1}}
 
-    def refused() -> bool:
-        try:
-            guarded.admin.patch(where, status, "--subresource=status", "--dry-run=server")
-        except RefusedError as error:
-            return guarded.policy in str(error)
-        return False
-
-    until(refused, f"{guarded.policy} is in force")
+def _is_in_force(guarded: Guarded) -> bool:
+    """A dry run: what it wrote would have to be undone, which the policy refuses as well."""
+    try:
+        status = {"status": {"ready": 1}}
+        guarded.admin.patch(f"{guarded.home}/probe", status, "/status", dryRun="All")
+    except person.RefusedError as error:
+        return guarded.policy in str(error)
+    return False
 
 
 @pytest.fixture
 def team(guarded: Guarded) -> str:
     """A namespace of its own for a test."""
     name = f"team-{secrets.token_hex(3)}"
+    guarded.made.append(name)
     guarded.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     return name
 
@@ -226,7 +221,7 @@ def approver(guarded: Guarded, team: str) -> Person:
 @pytest.fixture
 def forger(guarded: Guarded, team: str) -> Person:
     """May edit Bundles and write their status."""
-    return guarded.person("forger", team, "copyrator-deployer", "writes-status")
+    return guarded.person("forger", team, "copyrator-deployer", WRITES_STATUS)
 
 
 @pytest.fixture

@@ -2,20 +2,19 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.approval_policy.conftest import (
     PLAN,
-    RIGHTS,
     Guarded,
     Person,
-    RefusedError,
     bundle,
     decision,
+    path_of,
 )
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.person import RefusedError
 from tests.e2e.rights.conftest import settings
 
 App = Callable[..., str]
@@ -78,8 +77,7 @@ def test_the_verb_can_be_given_for_one_bundle(guarded: Guarded, team: str, edito
     for name in ("one", "two"):
         editor.create(bundle(f"{team}/{name}", "Always"))
     rule = {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["approve"]}
-    role = {"metadata": {"name": f"one-{team}"}, "rules": [rule | {"resourceNames": ["one"]}]}
-    guarded.api.create(f"{RIGHTS}/clusterroles", role)
+    guarded.role(f"one-{team}", rule | {"resourceNames": ["one"]})
     guarded.person("editor", team, f"one-{team}")
     editor.approves(f"{team}/one")
     with pytest.raises(RefusedError, match="editor may not approve or reject"):
@@ -131,17 +129,16 @@ def test_a_gitops_account_applies_its_manifest_again(guarded: Guarded, team: str
     """Server-side apply leaves other managers' annotations; a replace takes them away."""
     gitops = guarded.person("gitops", team, "copyrator-deployer")
     where = f"{team}/app"
-    apply = ("apply", "--server-side", "--field-manager=argocd", "-f", "-")
-    manifest = json.dumps(bundle(where, "Always"))
-    gitops.kubectl(*apply, input=manifest)
+    manifest = bundle(where, "Always")
+    gitops.apply(manifest, manager="argocd")
     approver.approves(where)
-    gitops.kubectl(*apply, input=manifest)
+    gitops.apply(manifest, manager="argocd")
     assert guarded.annotations(where) == decision(approved_plan=PLAN, approved_by="approver")
-    gitops.kubectl("replace", "-f", "-", input=manifest)
+    gitops.replace(manifest)
     assert guarded.annotations(where) == {}
     deciding = bundle(where, "Always", approved_plan=PLAN, approved_by="gitops")
     with pytest.raises(RefusedError, match="gitops may not approve or reject"):
-        gitops.kubectl(*apply, "--force-conflicts", input=json.dumps(deciding))
+        gitops.apply(deciding, manager="argocd", force="true")
 
 
 # --- lowering or removing spec.approval.mode needs the verb approve -------------------------------
@@ -159,7 +156,7 @@ def test_lowering_the_mode_needs_the_verb_approve(
     with pytest.raises(RefusedError, match=f"{said}{after or 'Never'}: leave it at {before}, or"):
         forger.sets_mode(where, after)
     with pytest.raises(RefusedError, match=said):
-        forger.kubectl("replace", "-f", "-", input=json.dumps(bundle(where, after)))
+        forger.replace(bundle(where, after))
     assert guarded.get(where)["spec"]["approval"]["mode"] == before
     approver.sets_mode(where, after)
 
@@ -176,8 +173,7 @@ def test_raising_it_needs_nothing_nor_does_another_field(app: App, editor, befor
 def test_a_new_bundle_may_have_any_mode_also_in_place_of_another_one(app: App, editor: Person):
     """Therefore only bundles.requireApproval binds everybody."""
     where = app("Always")
-    namespace, name = where.split("/")
-    editor.kubectl("delete", "bundle", name, "-n", namespace)
+    editor.delete(path_of(where))
     editor.create(bundle(where))
 
 
@@ -208,12 +204,11 @@ def test_a_status_cant_be_removed(app: App, forger: Person, guarded: Guarded):
     where = app()
     remove = [{"op": "remove", "path": "/status"}]
     with pytest.raises(RefusedError, match=r"\(here (plan, ready|ready, plan)\)"):
-        forger.patch(where, remove, "--subresource=status", kind="json")
+        forger.ask("PATCH", f"{path_of(where)}/status", remove, kind="json-patch+json")
     body = guarded.get(where)
     del body["status"]
-    replace = ("replace", "--subresource=status", "-f", "-")
     with pytest.raises(RefusedError, match="only the operator may change its status"):
-        forger.kubectl(*replace, input=json.dumps(body))
+        forger.replace(body, "/status")
 
 
 def test_force_update_is_everybodys_who_may_write_the_status(app: App, forger, editor, team):
@@ -227,15 +222,11 @@ def test_force_update_is_everybodys_who_may_write_the_status(app: App, forger, e
 
 
 def test_a_status_of_a_megabyte_is_compared_within_the_budget_of_the_expressions(
-    app: App, forger: Person, guarded: Guarded, tmp_path: Path
+    app: App, forger: Person, guarded: Guarded
 ):
     where = app()
     history = [{"digest": f"sha256:{n:064}", "plan": f"{n:0100000}"} for n in range(10)]
-    file = tmp_path / "status.json"
-    file.write_text(json.dumps({"status": {"history": history}}))
-    namespace, name = where.split("/")
-    large = ("patch", "bundle", name, "-n", namespace, "--type=merge", "--subresource=status")
-    guarded.operator.kubectl(*large, f"--patch-file={file}")
+    guarded.operator.writes_status(where, history=history)
     assert len(json.dumps(guarded.get(where))) > 1_000_000
     forger.writes_status(where, forceUpdate=1)
     with pytest.raises(RefusedError, match=r"\(here ready\)"):
@@ -256,8 +247,7 @@ def test_a_status_sent_with_the_main_resource_is_dropped(team: str, editor, guar
 def test_the_operator_serves_bundles_under_the_policy(guarded: Guarded, decided: str, tmp_path):
     log = tmp_path / "operator.log"
     variables = settings(guarded.rendered)
-    kubeconfig = guarded.operator.kubeconfig
-    with OperatorProcess(kubeconfig, log, settings=variables) as operator:
+    with OperatorProcess(guarded.kubeconfig, log, settings=variables) as operator:
         operator.wait_ready()
 
         def served() -> bool:
@@ -266,8 +256,9 @@ def test_the_operator_serves_bundles_under_the_policy(guarded: Guarded, decided:
             return bool(conditions)
 
         until(served, lambda: str(guarded.get(decided)))
-        namespace, name = decided.split("/")
-        guarded.admin.kubectl("delete", "bundle", name, "-n", namespace, "--timeout=60s")
+        guarded.admin.delete(path_of(decided))
+        there = lambda: guarded.api.metadata(path_of(decided).rpartition("/")[0])  # noqa: E731
+        until(lambda: not there(), lambda: f"it is deleted\n{operator.log}")
         assert operator.stop() == 0
     assert "may not" not in log.read_text()
 

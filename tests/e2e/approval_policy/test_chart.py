@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.approval_policy.conftest import policies_of
+from tests.e2e.installation import rendered
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode
@@ -11,13 +12,13 @@ from copyrator.settings.config import Settings
 from demo.chart import CHART, render
 
 
-def rendered(cluster, **values: Any) -> list[dict[str, Any]]:
+def policies(cluster, **values: Any) -> list[dict[str, Any]]:
     chosen = {key.replace("__", "."): value for key, value in values.items()}
-    return policies_of(render(cluster.helm, namespace="x", values=chosen, policy=True))
+    return policies_of(rendered(cluster, "x", chosen, policy=True))
 
 
 def test_it_is_there_by_default_and_denies_what_it_cant_evaluate(cluster):
-    policy, binding = rendered(cluster)
+    policy, binding = policies(cluster)
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
     assert binding["spec"]["validationActions"] == ["Deny"]
@@ -25,12 +26,12 @@ def test_it_is_there_by_default_and_denies_what_it_cant_evaluate(cluster):
 
 
 def test_it_can_be_switched_off_and_is_left_out_where_it_isnt_served(cluster):
-    assert rendered(cluster, bundles__approvalPolicy__enabled=False) == []
-    assert policies_of(render(cluster.helm, namespace="x")) == []
+    assert policies(cluster, bundles__approvalPolicy__enabled=False) == []
+    assert policies_of(rendered(cluster, "x", {})) == []
 
 
 def test_it_knows_the_operators_annotations_and_modes(cluster):
-    (policy, _) = rendered(cluster)
+    (policy, _) = policies(cluster)
     expressions = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
     assert all(repr(key) in expressions["decisions"] for key in names.DECISION_ANNOTATIONS)
     modes = ", ".join(f"'{mode}': {rank}" for rank, mode in enumerate(ApprovalMode))
@@ -47,14 +48,14 @@ def test_it_knows_the_operators_annotations_and_modes(cluster):
     ids=str,
 )
 def test_it_lets_the_status_be_written_by_this_installations_account(cluster, values, account):
-    (policy, _) = rendered(cluster, **values)
+    (policy, _) = policies(cluster, **values)
     (condition,) = policy["spec"]["matchConditions"]
     assert f"== 'system:serviceaccount:x:{account}'" in condition["expression"]
 
 
 def test_in_some_namespaces_it_guards_these_only(cluster):
     """The operator of another installation, with an account of its own, serves the others."""
-    (_, binding) = rendered(cluster, watchNamespaces=["one", "two"])
+    (_, binding) = policies(cluster, watchNamespaces=["one", "two"])
     (chosen,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
     assert (chosen["operator"], chosen["values"]) == ("In", ["one", "two"])
 
@@ -62,7 +63,7 @@ def test_in_some_namespaces_it_guards_these_only(cluster):
 def test_what_the_operator_requires_is_what_the_values_say(cluster):
     def said(**values: Any) -> dict[str, str]:
         chosen = {f"bundles.{key}": value for key, value in values.items()}
-        container = render(cluster.helm, namespace="x", values=chosen).container
+        container = rendered(cluster, "x", chosen).container
         return {one["name"]: one["value"] for one in container["env"] if "value" in one}
 
     floors = {"prod-*": "Always", "*": "OnRisk"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, policies_of
-from tests.e2e.installation import apply
+from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, path_of, policies_of
+from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
 
 from copyrator.cli import cli
-from demo.chart import Rendered, render
+from demo.chart import Rendered
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 Doctor = Callable[..., list[str]]
@@ -25,7 +25,7 @@ def doctor(guarded: Guarded) -> Iterator[Doctor]:
     deployment["spec"]["replicas"] = 0
     apply(guarded.api, [deployment])
     environment = {
-        "KUBECONFIG": str(guarded.admin.kubeconfig),
+        "KUBECONFIG": str(guarded.cluster.admin_kubeconfig),
         "COPYRATOR_OPERATOR_NAMESPACE": guarded.home,
         "COLUMNS": "300",
     }
@@ -72,7 +72,7 @@ def test_it_names_the_permissions_that_plans_lack(
     guarded: Guarded, team: str, editor: Person, doctor: Doctor
 ):
     values = {"bundles.plans.enabled": False, "rules.kinds": ["ConfigMap"]}
-    less = render(guarded.cluster.helm, namespace=guarded.home, values=values)
+    less = rendered(guarded.cluster, guarded.home, values)
     granted = f"all required permissions are granted to {guarded.operator.user}"
     editor.create(bundle(f"{team}/gated", "Always"))
     assert doctor("Permissions") == [f"ok   Permissions: {granted}"]
@@ -85,7 +85,7 @@ def test_it_names_the_permissions_that_plans_lack(
     try:
         until(lambda: doctor("Permissions") == missing, "they are missed")
     finally:
-        guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)
+        guarded.admin.delete(path_of(f"{team}/gated"))
         apply(guarded.api, cluster_roles(guarded.rendered))
 
 
@@ -93,7 +93,7 @@ def test_it_says_whether_the_operator_may_review_accounts(
     guarded: Guarded, team: str, editor: Person, doctor: Doctor
 ):
     values = {"bundles.permissionReviews.enabled": False}
-    less = render(guarded.cluster.helm, namespace=guarded.home, values=values)
+    less = rendered(guarded.cluster, guarded.home, values)
     editor.create(bundle(f"{team}/gated", "Always"))
     granted = "plans name the permissions that their service account lacks"
     assert doctor("Permission reviews") == [f"ok   Permission reviews: {granted}"]
@@ -104,9 +104,9 @@ def test_it_says_whether_the_operator_may_review_accounts(
         until(lambda: doctor("Permission reviews")[0].startswith(missing), "missed")
         assert doctor("Permissions")[0].startswith("ok"), "it is optional"
     finally:
-        guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)
+        guarded.admin.delete(path_of(f"{team}/gated"))
         apply(guarded.api, cluster_roles(guarded.rendered))
 
 
-def cluster_roles(rendered: Rendered) -> list[dict[str, Any]]:
-    return [one for one in rendered.bound_roles if one["kind"] == "ClusterRole"]
+def cluster_roles(chart: Rendered) -> list[dict[str, Any]]:
+    return [one for one in chart.bound_roles if one["kind"] == "ClusterRole"]

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
-from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, RULES, apply, install, uninstall
+from tests.e2e.installation import (
+    BUNDLES,
+    KINDS,
+    KINDS_SETTING,
+    RULES,
+    apply,
+    install,
+    rendered,
+    uninstall,
+)
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.vanishing import vanish
 
 from copyrator.cli import cli
-from demo.chart import ROOT, render
+from demo.chart import ROOT
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 
@@ -59,7 +68,11 @@ class Stage:
 
     def apply(self, *documents: dict[str, Any]) -> None:
         """Apply manifests as an administrator."""
-        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
+        apply(self.api, documents)
+
+    def delete_rule(self, name: str, namespace: str = "") -> None:
+        """Delete a rule; not waited for."""
+        self.api.delete(f"{RULES.format(namespace or self.home)}/{name}")
 
     def ready(self, path: str, name: str) -> dict[str, Any]:
         """The Ready condition of a rule or Bundle; empty where there is none."""
@@ -106,7 +119,7 @@ def synced_and_failing(stage: Stage, word: str) -> Iterator[None]:
     stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
     yield
     for name in (word, f"{word}-no"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
+        stage.delete_rule(name)
 
 
 def plainly(output: str) -> str:
@@ -132,9 +145,7 @@ def staged(
     home, apps = names or (f"home-{word}", f"apps-{word}")
     api = cluster.api()
     api.create("/api/v1/namespaces", {"metadata": {"name": apps}})
-    chart = render(
-        cluster.helm, namespace=home, values={**KINDS, "werf.namespaces": [apps], **values}
-    )
+    chart = rendered(cluster, home, {**KINDS, "werf.namespaces": [apps], **values})
     chart.deployment["spec"]["replicas"] = 0
     kubeconfig = install(cluster, home, chart)
     apply(api, [chart.deployment])
@@ -144,10 +155,9 @@ def staged(
         admin = Path(cluster.environment()["KUBECONFIG"])
         yield Stage(cluster, api, home, apps, operator, admin)
         if operator.code is None:
-            cluster.kubectl("delete", "bundles", "--all", "-n", apps, "--timeout=120s")
             assert operator.stop() == 0
     uninstall(cluster, home)
-    cluster.kubectl("delete", "namespace", apps, "--wait=false")
+    vanish(cluster, [apps])
 
 
 @pytest.fixture(scope="module")

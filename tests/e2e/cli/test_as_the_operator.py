@@ -42,7 +42,7 @@ def denied(stage, word, spaces):
         "all four have failed",
     )
     yield spaces[0]
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+    stage.delete_rule(word)
 
 
 @pytest.fixture

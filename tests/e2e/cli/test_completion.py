@@ -10,36 +10,44 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 
 import pytest
+import yaml
 from tests.e2e.cli.conftest import ROOT, rule
+from tests.e2e.installation import apply, serves
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
+from tests.long import LONG
 
 from localcluster.build import Programs
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a shell has answered on a loaded machine."""
 CASES = {
     "a command": ("desc", "describe"),
-    "a word": ("get bun", "bundles"),
-    "an object": ("describe rule -n {home} compl", "completed"),
     "an object with its namespace": ("describe rule {home}/compl", "{home}/completed"),
     "a file": ("validate -f manif", "manifest.yaml"),
 }
+if LONG:
+    CASES |= {
+        "a word": ("get bun", "bundles"),
+        "an object": ("describe rule -n {home} compl", "completed"),
+    }
 
 
 @pytest.fixture(scope="module")
 def home(cluster):
     """A namespace with a rule in it, which no operator serves."""
     name = f"completion-{secrets.token_hex(3)}"
-    crds = str(ROOT / "crds")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", crds)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
+    crds = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
+    apply(cluster.api(), crds)
+    until(lambda: serves(cluster.api()), "the API server serves rules")
     cluster.api().create("/api/v1/namespaces", {"metadata": {"name": name}})
     path = f"/apis/flant.com/v1/namespaces/{name}/copyrators"
     cluster.api().create(path, rule(name, "completed", source={"kind": "Secret", "name": "none"}))
     yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    vanish(cluster, [name])
 
 
 @pytest.fixture
@@ -65,6 +73,7 @@ def environment(cluster, tmp_path):
     }
 
 
+@cache
 def script(shell):
     command = (sys.executable, "-m", "copyrator", "completion", shell)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}

@@ -67,7 +67,7 @@ def copied(stage, word, there):
     )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+    stage.delete_rule(word)
 
 
 def test_a_copy_of_a_rule_that_may_not_be_read_is_explained(stage, dev, word, there, copied):

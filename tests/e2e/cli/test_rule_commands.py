@@ -1,19 +1,19 @@
 """Commands about rules and copies, on a cluster where the operator runs."""
 
-import itertools
 import json
 import re
+import secrets
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import yaml
 from tests.e2e.cli.conftest import in_environment, plainly, rule, secret
+from tests.e2e.forked import Forked
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
 
 from copyrator.cli import _COMMANDS
 
@@ -33,10 +33,33 @@ def copied(stage, word, namespace):
     )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield targets
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+    stage.delete_rule(word)
 
 
-def test_get_shows_rules_and_copies_in_every_shape(stage, word, copied):
+@pytest.fixture(scope="module")
+def seen(stage):
+    """A rule whose Secret stands in two namespaces, and these; tests leave it as they found it."""
+    word = f"t{secrets.token_hex(3)}"
+    targets = [f"{word}-{name}" for name in ("one", "two")]
+    for name in targets:
+        stage.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    stage.apply(
+        secret(stage.home, word, "user", "password"),
+        rule(
+            stage.home,
+            word,
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [f"{word}-*"]},
+        ),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    yield word, targets
+    stage.delete_rule(word)
+    vanish(stage.cluster, targets)
+
+
+def test_get_shows_rules_and_copies_in_every_shape(stage, seen):
+    word, copied = seen
     home = stage.home
     assert plainly(stage.types(f"get rules -n {home} {word}")) == (
         f"NAME READY REASON SINCE COPIES MESSAGE\n{word} True Synced AGE 2/2\n"
@@ -52,14 +75,16 @@ def test_get_shows_rules_and_copies_in_every_shape(stage, word, copied):
     assert "SOURCES" in stage.types(f"get rules -n {home} {word} -o wide")
 
 
-def test_the_names_that_get_prints_are_kubectls(stage, word, copied):
+def test_the_names_that_get_prints_are_kubectls(stage, seen):
+    word, copied = seen
     kubectl = stage.cluster.kubectl
     for what, there in (("rules", stage.home), ("copies", copied[0])):
         printed = stage.types(f"get {what} -n {there} {word} -o name").strip()
         assert kubectl("get", printed, "-n", there, "-o", "name").strip() == printed
 
 
-def test_what_people_do_is_answered_in_the_shapes_that_kubectl_has(stage, word, copied):
+def test_what_people_do_is_answered_in_the_shapes_that_kubectl_has(stage, seen):
+    word, _ = seen
     shown = f"rule {stage.home}/{word}"
     name = f"copyratorrule.flant.com/{word}\n"
     assert stage.types(f"suspend {shown} -o name") == name
@@ -70,7 +95,8 @@ def test_what_people_do_is_answered_in_the_shapes_that_kubectl_has(stage, word, 
     assert stage.types(f"reconcile {shown} -o name") == name
 
 
-def test_why_is_answered_for_programs_too(stage, word, copied):
+def test_why_is_answered_for_programs_too(stage, seen):
+    word, copied = seen
     said = json.loads(stage.types(f"why {copied[0]}/{word} --kind secret -o json"))
     owner = f"{stage.home}/{word}"
     (answer,) = (one["answer"] for one in said.pop("rules") if one["rule"] == owner)
@@ -93,7 +119,8 @@ def test_where_the_operator_is_can_be_said_as_everywhere(stage):
     assert "no Deployment found" in stage.types("version -n default")
 
 
-def test_get_says_where_a_rule_is_that_isnt_here(stage, word, copied):
+def test_get_says_where_a_rule_is_that_isnt_here(stage, seen):
+    word, _ = seen
     said = stage.types(f"get rules {word} -n default", code=1)
     assert said == (
         f"Error: there is no CopyratorRule {word} in the namespace default; "
@@ -102,31 +129,29 @@ def test_get_says_where_a_rule_is_that_isnt_here(stage, word, copied):
 
 
 @contextmanager
-def watching(stage, *command):
-    """A command that goes on until Ctrl-C, and its lines."""
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "copyrator", *command, "--watch", "-o", "name"],
-        env=in_environment(stage),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def watching(stage, log, *command):
+    """A command that goes on until Ctrl-C; gives its lines so far."""
+    log.touch()
+    typed = ("copyrator", *command, "--watch", "-o", "name")
+    process = Forked(typed, in_environment(stage), log)
     try:
-        yield process
+        yield lambda: log.read_text().splitlines()
     finally:
         process.send_signal(signal.SIGINT)
-        process.stdout.close()
         assert process.wait(60) == 130
 
 
-def test_get_watch_goes_on_with_what_changes(stage, word, copied):
-    with watching(stage, "get", "copies", "-n", copied[0]) as process:
-        assert process.stdout.readline() == f"secret/{word}\n"
+def test_get_watch_goes_on_with_what_changes(stage, seen, tmp_path):
+    word, copied = seen
+    with watching(stage, tmp_path / "log", "get", "copies", "-n", copied[0]) as lines:
+        until(lines, "the copy")
         patch = {"metadata": {"labels": {"seen": "yes"}}}
-        until(lambda: _touch(stage, copied[0], word, patch) and _readable(process), "a change")
-        assert process.stdout.readline() == f"secret/{word}\n"
+        until(lambda: _touch(stage, copied[0], word, patch) and len(lines()) > 1, "a change")
+    assert set(lines()) == {f"secret/{word}"}
 
 
-def test_events_watch_goes_on_with_what_happens_and_not_with_what_expires(stage, word, copied):
+def test_events_watch_goes_on_with_what_happens_and_not_with_what_expires(stage, seen, tmp_path):
+    word, _ = seen
     path = f"/api/v1/namespaces/{stage.home}/events"
     metadata = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]
     ours = {"kind": "CopyratorRule", **{k: metadata[k] for k in ("name", "namespace", "uid")}}
@@ -136,15 +161,15 @@ def test_events_watch_goes_on_with_what_happens_and_not_with_what_expires(stage,
         stage.api.create(path, {"metadata": metadata, "involvedObject": {**ours, **involved}})
 
     happens("old")
-    with watching(stage, "events", "rule", f"{stage.home}/{word}") as process:
-        seen = iter(process.stdout.readline, "")
-        lines = [next(line for line in seen if line == f"event/{word}.old\n")]
+    old, new, others = (f"event/{word}.{name}" for name in ("old", "new", "others"))
+    with watching(stage, tmp_path / "log", "events", "rule", f"{stage.home}/{word}") as lines:
+        until(lambda: old in lines(), "the old Event")
         stage.api.delete(f"{path}/{word}.old")
         happens("others", uid="another")
         happens("new")
-        lines += itertools.takewhile(lambda line: line != f"event/{word}.new\n", seen)
-    assert lines.count(f"event/{word}.old\n") == 1
-    assert f"event/{word}.others\n" not in lines
+        until(lambda: new in lines(), "the new Event")
+    assert lines().count(old) == 1
+    assert others not in lines()
 
 
 def _touch(stage, namespace, name, patch):
@@ -152,12 +177,6 @@ def _touch(stage, namespace, name, patch):
     patch["metadata"]["labels"]["seen"] += "s"
     stage.api.patch(f"/api/v1/namespaces/{namespace}/secrets/{name}", patch)
     return True
-
-
-def _readable(process):
-    import select  # noqa: PLC0415
-
-    return bool(select.select([process.stdout], [], [], 0.5)[0])
 
 
 def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied):
@@ -169,7 +188,8 @@ def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied
     until(lambda: "Synced: 2 copies" in stage.types(f"describe rule {stage.home}/{word}"), "Events")
 
 
-def test_plan_finds_nothing_to_do_where_all_is_right(stage, word, copied):
+def test_plan_finds_nothing_to_do_where_all_is_right(stage, seen):
+    word, _ = seen
     assert stage.types(f"plan rule {stage.home}/{word}") == (
         "No changes: 2 copies are up to date.\n"
     )
@@ -375,8 +395,9 @@ def without_deployments(stage, user):
 
 
 def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
-    stage, word, copied, monkeypatch
+    stage, seen, monkeypatch
 ):
+    word, copied = seen
     user = without_deployments(stage, f"reader-{word}")
     typed = f"why {copied[0]}/{word} --kind secret --as {user}"
     monkeypatch.setitem(stage.variables, "COPYRATOR_OPERATOR_NAMESPACE", "")
@@ -417,7 +438,8 @@ def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace)
     assert f"The rule {stage.home}/{word} requires it, but the write fails: QuotaExceeded: " in said
 
 
-def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
+def test_suspend_and_resume_wait_for_the_operator(stage, seen):
+    word, _ = seen
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"suspend rule {stage.home}/{word}")
     assert said == f"{shown} suspended; status Suspended: spec.suspend is true\n"
@@ -450,9 +472,8 @@ def test_an_operator_that_doesnt_answer_is_said_to_be_silent(stage, word):
         stage.cluster.kubectl("delete", "copyrator", word, "-n", "default")
 
 
-def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_marks(
-    stage, word, copied
-):
+def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_marks(stage, seen):
+    word, _ = seen
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
         f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )
@@ -485,12 +506,14 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     assert left == {stage.home, spaces[0]}
 
 
-def test_resuming_what_isnt_suspended_says_so(stage, word, copied):
+def test_resuming_what_isnt_suspended_says_so(stage, seen):
+    word, _ = seen
     shown = f"rule {stage.home}/{word}"
     assert stage.types(f"resume {shown}") == f"{shown} isn't suspended.\n"
 
 
-def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, word, copied):
+def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, seen):
+    word, copied = seen
     home = stage.home
     here = stage.types(f"get rules -n {home} {word} -o name")
     assert stage.types(f"get rule {home}/{word} -o name") == here
@@ -501,14 +524,16 @@ def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, word, c
     assert f"there is no CopyratorRule nope in the namespace {home}" in said
 
 
-def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, word, copied):
+def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, seen):
+    word, _ = seen
     for typed in (f"{stage.home}/nope", "nope"):
         said = stage.types(f"get copies -A --rule {typed}", code=1)
         assert "there is no CopyratorRule nope in " in said
     assert "No copies found" in stage.types(f"get copies -n default --rule {stage.home}/{word}")
 
 
-def test_lists_are_selected_by_labels_and_printed_without_heads(stage, word, copied):
+def test_lists_are_selected_by_labels_and_printed_without_heads(stage, seen):
+    word, _ = seen
     path = f"{RULES.format(stage.home)}/{word}"
     stage.api.patch(path, {"metadata": {"labels": {"team": word}}})
     typed = f"get rules -n {stage.home} -l team={word}"
@@ -518,7 +543,8 @@ def test_lists_are_selected_by_labels_and_printed_without_heads(stage, word, cop
     assert "No copies found" in stage.types(f"get copies -A -l team=none{word}")
 
 
-def test_get_all_lists_every_kind(stage, word, copied):
+def test_get_all_lists_every_kind(stage, seen):
+    word, copied = seen
     names = stage.types("get all -A -o name").split()
     assert {f"copyratorrule.flant.com/{word}", f"secret/{word}"} <= set(names)
     assert json.loads(stage.types("get all -A -o json"))["kind"] == "List"
@@ -532,8 +558,8 @@ def test_a_suspended_rule_isnt_reconciled_and_that_is_said_at_once(stage, word, 
     assert stage.types(f"reconcile {shown}", code=1) == (
         f"Error: {shown} is suspended; resume it: copyrator resume {shown}\n"
     )
-    annotations = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["annotations"]
-    assert "copyrator.flant.com/requestedAt" not in annotations
+    metadata = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]
+    assert "copyrator.flant.com/requestedAt" not in metadata.get("annotations", {})
     stage.types(f"resume {shown}")
 
 
@@ -648,7 +674,8 @@ def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, w
             stage.cluster.kubectl("delete", "copyrator", f"{word}-{name}", "-n", home)
 
 
-def test_why_on_a_source_says_that_it_is_one(stage, word, copied):
+def test_why_on_a_source_says_that_it_is_one(stage, seen):
+    word, _ = seen
     source, owner = f"{stage.home}/{word}", f"{stage.home}/{word}"
     said = stage.types(f"why {source} --kind secret")
     assert f"It is the source of the rule {owner} (2 copies).\n" in said
@@ -657,7 +684,8 @@ def test_why_on_a_source_says_that_it_is_one(stage, word, copied):
     assert found["sourceOf"] == [{"rule": owner, "copies": 2}]
 
 
-def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, word, copied):
+def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, seen):
+    word, copied = seen
     shown = f"rule {stage.home}/{word}"
     found = json.loads(stage.types(f"describe {shown} -o json"))
     assert found["object"]["metadata"]["name"] == word
@@ -671,7 +699,8 @@ def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, word, copie
     ]
 
 
-def test_events_are_those_of_rules_and_bundles(stage, word, copied):
+def test_events_are_those_of_rules_and_bundles(stage, seen):
+    word, _ = seen
     until(lambda: "Synced" in stage.types(f"events rule {stage.home}/{word}"), "an Event")
     said = plainly(stage.types(f"events -n {stage.home}"))
     assert said.startswith("LAST SEEN TYPE REASON OBJECT MESSAGE\n")
@@ -690,7 +719,7 @@ def test_what_create_exports_can_be_created(stage, word, namespace):
     made = stage.api.get(f"{RULES.format(stage.home)}/{word}")
     assert made["spec"]["source"]["name"] == exported["spec"]["source"]["name"] == word
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+    stage.delete_rule(word)
 
 
 def advised(said):
@@ -699,7 +728,8 @@ def advised(said):
     return re.findall(rf"copyrator ((?:{'|'.join(_COMMANDS)})\b.*?){end}", said)
 
 
-def test_every_advised_command_works_when_it_is_pasted(stage, word, copied):
+def test_every_advised_command_works_when_it_is_pasted(stage, seen):
+    word, copied = seen
     owner = f"{stage.home}/{word}"
     stage.types(f"suspend rule {owner}")
     outputs = [

@@ -16,7 +16,7 @@ def copied(stage, word, namespace):
     stage.apply(secret(stage.home, word, "user"), by_name(stage, word, [f"{word}-*"]))
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield there
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+    stage.delete_rule(word)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
-"""Installations of the chart with its admission policy, and people with kubectl."""
+"""Installations of the chart with its admission policy, and people who may edit."""
 
-import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.installation import install, uninstall
+from tests.e2e.installation import collection_of, install, rendered, uninstall
 from tests.e2e.operator_process import until
+from tests.e2e.person import Person, RefusedError
 
 from copyrator.api import names
-from demo.chart import Rendered, render
+from demo.chart import Rendered
 from localcluster import Api, Cluster
-from localcluster.errors import CommandFailedError
 
 LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
 MARKS = {
@@ -25,33 +23,9 @@ MARKS = {
     names.ANN_SOURCE: "home/app",
     names.ANN_HASH: "v1:0123456789abcdef",
 }
-OURS = f"--field-manager={names.FIELD_MANAGER}"
-
-
-class RefusedError(Exception):
-    """The API server said no."""
-
-
-@dataclass
-class Person:
-    """Somebody with kubectl."""
-
-    cluster: Cluster
-    user: str
-
-    def kubectl(self, *arguments: str, **more: Any) -> str:
-        try:
-            return self.cluster.kubectl(*arguments, f"--as={self.user}", **more)
-        except CommandFailedError as error:
-            raise RefusedError(str(error)) from None
-
-    def create(self, *manifests: dict[str, Any], options: tuple[str, ...] = ()) -> str:
-        return self.kubectl("create", *options, "-f", "-", input=yaml.safe_dump_all(manifests))
-
-    def patch(self, kind: str, where: str, body: dict[str, Any], *options: str) -> str:
-        namespace, name = where.split("/")
-        arguments = ("patch", kind, name, "-n", namespace, "--type=merge", *options)
-        return self.kubectl(*arguments, "-p", json.dumps(body))
+OURS = names.FIELD_MANAGER
+"""The operator's field manager."""
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @dataclass
@@ -69,11 +43,21 @@ class Guarded:
     def person(self, name: str, *namespaces: str) -> Person:
         """Somebody with Kubernetes' own role `edit` in these namespaces, and `mark` nowhere."""
         for namespace in namespaces:
-            self.cluster.kubectl(
-                *("create", "rolebinding", f"edit-{name}", "-n", namespace),
-                *("--clusterrole=edit", f"--user={name}"),
-            )
-        return Person(self.cluster, name)
+            may_edit(self.api, name, namespace)
+        return Person(self.api.as_user(name), name)
+
+
+def may_edit(api: Api, user: str, namespace: str) -> None:
+    """Give somebody Kubernetes' own role `edit`."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    binding = {"metadata": {"name": "edit"}, "roleRef": role}
+    binding["metadata"]["name"] = f"edit-{user.replace(':', '-')}"
+    binding["subjects"] = [{"kind": "User", "name": user}]
+    api.create(f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
+    asked = {"verb": "create", "resource": "configmaps", "namespace": namespace}
+    review = {"spec": {"user": user, "resourceAttributes": asked}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    until(lambda: api.create(path, review)["status"]["allowed"], f"{user} may edit")
 
 
 def config_map(namespace: str, name: str, *, marked: bool = False, **data: str) -> dict[str, Any]:
@@ -83,11 +67,11 @@ def config_map(namespace: str, name: str, *, marked: bool = False, **data: str) 
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def policies_of(rendered: Rendered) -> list[dict[str, Any]]:
+def policies_of(chart: Rendered) -> list[dict[str, Any]]:
     """The policy about marks and its binding."""
     return [
         one
-        for one in rendered.rights
+        for one in chart.rights
         if one["kind"].startswith("ValidatingAdmission")
         and one["metadata"]["name"].endswith(".copyrator.flant.com")
     ]
@@ -111,33 +95,38 @@ def installed(cluster: Cluster, api: Api, *, alone: bool = True) -> Iterator[Gua
     home = f"marks-{secrets.token_hex(3)}"
     # Other tests of this cluster write Bundles' status as administrators.
     values = {"bundles.approvalPolicy.enabled": False}
-    rendered = render(cluster.helm, namespace=home, values=values, policy=True)
-    install(cluster, home, rendered)
+    chart = rendered(cluster, home, values, policy=True)
+    install(cluster, home, chart)
     if alone:
-        wait_in_force(cluster, home, policies_of(rendered)[0]["metadata"]["name"])
-    account = f"system:serviceaccount:{home}:{rendered.service_account}"
-    admin = Path(cluster.environment()["KUBECONFIG"])
-    yield Guarded(cluster, api, home, rendered, Person(cluster, account), admin)
-    for manifest in policies_of(rendered):
-        cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"])
+        wait_in_force(api, home, policies_of(chart)[0]["metadata"]["name"])
+    account = f"system:serviceaccount:{home}:{chart.service_account}"
+    ours = Person(api.as_user(account), account)
+    yield Guarded(cluster, api, home, chart, ours, cluster.admin_kubeconfig)
+    for manifest in policies_of(chart):
+        api.delete(f"{collection_of(manifest)}/{manifest['metadata']['name']}")
     uninstall(cluster, home)
 
 
-def wait_in_force(cluster: Cluster, namespace: str, name: str) -> None:
+def wait_in_force(api: Api, namespace: str, name: str) -> None:
     """A policy takes effect a moment after it was made."""
-    prober = f"prober-{namespace}"
-    bind = ("create", "rolebinding", "prober", "-n", namespace, "--clusterrole=edit")
-    cluster.kubectl(*bind, f"--user={prober}")
+    may_edit(api, "prober", namespace)
+    prober = Person(api.as_user("prober"), "prober")
 
     def refused() -> bool:
         try:
-            Person(cluster, prober).create(config_map(namespace, "probe", marked=True))
+            prober.create(config_map(namespace, "probe", marked=True))
         except RefusedError as error:
             return name in str(error)
-        cluster.kubectl("delete", "configmap", "probe", "-n", namespace)
+        api.delete(f"{path_of('configmaps', f'{namespace}/probe')}")
         return False
 
     until(refused, f"the policy {name} is in force")
+
+
+def path_of(plural: str, where: str) -> str:
+    """Of an object of the core group; `where` is its namespace and name."""
+    namespace, name = where.split("/")
+    return f"/api/v1/namespaces/{namespace}/{plural}/{name}"
 
 
 @pytest.fixture
@@ -150,4 +139,4 @@ def place(guarded: Guarded, namespace: Callable[..., str]) -> str:
 
 @pytest.fixture
 def alice(guarded: Guarded, place: str) -> Person:
-    return Person(guarded.cluster, "alice")
+    return Person(guarded.api.as_user("alice"), "alice")

@@ -1,22 +1,22 @@
 """The policy and the copies that an operator makes."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-import yaml
 from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     MARKS,
     OURS,
+    RBAC,
     Guarded,
-    RefusedError,
     config_map,
     installed,
     passes,
+    path_of,
 )
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.person import RefusedError
 from tests.e2e.rights.conftest import settings
 from tests.e2e.rights.roles import Roles
 
@@ -59,72 +59,78 @@ def copied(guarded: Guarded, place: str, namespace: Callable[..., str]) -> Itera
 def test_an_exported_copy_cant_be_applied_elsewhere(guarded, alice, place, copied, namespace):
     elsewhere = namespace("elsewhere")
     guarded.person("alice", elsewhere)
-    exported = yaml.safe_load(alice.kubectl("get", "secret", "app", "-n", place, "-o", "yaml"))
+    exported = alice.get(path_of("secrets", f"{place}/app"))
     metadata = exported["metadata"]
     metadata["namespace"] = elsewhere
-    for key in ("resourceVersion", "uid", "creationTimestamp"):
+    for key in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
         del metadata[key]
     with pytest.raises(RefusedError) as error:
-        alice.kubectl("apply", "-f", "-", input=yaml.safe_dump(exported))
+        alice.create(exported)
     said = str(error.value)
     assert f"Secret {elsewhere}/app must not have the marks" in said
     assert "Remove these annotations and the label app.kubernetes.io/managed-by: copyrator;" in said
     del metadata["labels"][names.LABEL_MANAGED_BY]
     metadata["annotations"] = {}
-    assert "created" in alice.kubectl("apply", "-f", "-", input=yaml.safe_dump(exported))
+    alice.create(exported)
 
 
 def test_a_backup_cant_be_restored_without_the_verb_and_can_be_with_it(
     guarded, alice, place, copied
 ):
-    show = ("get", "secret", "app", "-n", place, "-o", "yaml", "--show-managed-fields")
-    stored = yaml.safe_load(alice.kubectl(*show))
+    stored = alice.get(path_of("secrets", f"{place}/app"))
     for key in ("resourceVersion", "uid"):
         del stored["metadata"][key]
     stored["metadata"]["name"] = "restored"
     with pytest.raises(RefusedError, match="to restore backups, a user needs the verb mark"):
         alice.create(stored)
-    cluster = guarded.cluster
-    role = ("create", "role", "restores", "-n", place, "--verb=mark")
-    cluster.kubectl(*role, "--resource=copyrators.flant.com")
-    bind = ("create", "rolebinding", "restores", "-n", place, "--role=restores", "--user=alice")
-    cluster.kubectl(*bind)
+    rule = {"apiGroups": ["flant.com"], "resources": ["copyrators"], "verbs": ["mark"]}
+    rights, named = f"{RBAC}/namespaces/{place}", {"metadata": {"name": "restores"}}
+    guarded.api.create(f"{rights}/roles", {**named, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "restores"}
+    subjects = [{"kind": "User", "name": "alice"}]
+    guarded.api.create(f"{rights}/rolebindings", {**named, "roleRef": role, "subjects": subjects})
     until(lambda: passes(lambda: alice.create(stored)), "alice may restore")
 
 
 def test_an_edit_in_the_operators_name_is_refused(alice, place, copied):
     with pytest.raises(RefusedError, match="choose another --field-manager") as error:
-        alice.patch("secret", f"{place}/app", {"data": {"password": "ZXZpbA=="}}, OURS)
+        alice.merge(
+            path_of("secrets", f"{place}/app"), {"data": {"password": "ZXZpbA=="}}, manager=OURS
+        )
     assert f"Secret {place}/app" in str(error.value)
     alice.create(config_map(place, "plain", a="1"))
     with pytest.raises(RefusedError, match="choose another --field-manager"):
-        alice.patch("configmap", f"{place}/plain", {"data": {"a": "2"}}, OURS)
+        alice.merge(path_of("configmaps", f"{place}/plain"), {"data": {"a": "2"}}, manager=OURS)
     with pytest.raises(RefusedError, match="choose another --field-manager"):
-        alice.create(config_map(place, "another", a="1"), options=(OURS,))
+        alice.create(config_map(place, "another", a="1"), manager=OURS)
 
 
 @pytest.mark.parametrize("key", sorted(MARKS))
 def test_a_mark_of_a_copy_cant_be_changed(alice, place, copied, key):
     with pytest.raises(RefusedError, match="must not have the marks"):
-        alice.patch("secret", f"{place}/app", {"metadata": {"annotations": {key: "other/rule"}}})
+        alice.merge(
+            path_of("secrets", f"{place}/app"), {"metadata": {"annotations": {key: "other/rule"}}}
+        )
 
 
 def test_an_ordinary_edit_of_a_copy_passes_and_is_healed(guarded, alice, place, copied):
     def password() -> str:
-        said = alice.kubectl("get", "secret", "app", "-n", place, "-o", "json")
-        return str(json.loads(said)["data"]["password"])
+        return str(alice.get(path_of("secrets", f"{place}/app"))["data"]["password"])
 
     right = password()
-    alice.patch("secret", f"{place}/app", {"data": {"password": "ZXZpbA==", "more": "eA=="}})
+    alice.merge(
+        path_of("secrets", f"{place}/app"), {"data": {"password": "ZXZpbA==", "more": "eA=="}}
+    )
     until(lambda: password() == right, "the copy is healed")
 
 
 def test_marks_may_be_taken_off_and_copies_deleted(alice, place, copied):
     for _ in range(2):
         off = {"metadata": {"annotations": {names.ANN_HASH: None}}}
-        alice.patch("secret", f"{place}/app", off)
-    alice.kubectl("label", "secret", "app", "-n", place, f"{names.LABEL_MANAGED_BY}-")
-    alice.kubectl("delete", "secret", "app", "-n", place)
+        alice.merge(path_of("secrets", f"{place}/app"), off)
+    unlabelled = {"metadata": {"labels": {names.LABEL_MANAGED_BY: None}}}
+    alice.merge(path_of("secrets", f"{place}/app"), unlabelled)
+    alice.delete(path_of("secrets", f"{place}/app"))
 
 
 @contextmanager

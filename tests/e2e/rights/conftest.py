@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
-from tests.e2e.installation import KINDS, install, uninstall
+from tests.e2e.installation import KINDS, install, rendered, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.bundle_cases import FAILS
 from tests.e2e.rights.roles import Roles
 from tests.e2e.rights.stage import Stage
 from tests.e2e.vanishing import vanish
 
-from demo.chart import Rendered, render
+from demo.chart import Rendered
 from localcluster import Api, Cluster
 
 VALUES: dict[str, Any] = {**KINDS, "rules.bindClusterRoles": ["edit"]}
 
 
-def settings(rendered: Rendered) -> dict[str, str]:
+def settings(chart: Rendered) -> dict[str, str]:
     """The variables that the chart's Deployment gives the operator."""
-    return {one["name"]: one["value"] for one in rendered.container["env"] if "value" in one}
+    return {one["name"]: one["value"] for one in chart.container["env"] if "value" in one}
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
     """One operator for all cases; it runs on while its rights come and go."""
     folder = tmp_path_factory.mktemp("rights")
     home = f"op-{secrets.token_hex(3)}"
-    rendered = render(cluster.helm, namespace=home, values=VALUES)
-    kubeconfig = install(cluster, home, rendered)
+    chart = rendered(cluster, home, VALUES)
+    kubeconfig = install(cluster, home, chart)
     word = secrets.token_hex(3)
     places = {role: f"{role}-{word}" for role in ("source", "first", "second", "team", "bare")}
     for name in places.values():
@@ -40,9 +40,9 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
     log = folder / "operator.log"
     with FaultProxy(cluster) as proxy, contextlib.ExitStack() as stack:
         led = proxy.kubeconfig(kubeconfig, folder / "kubeconfig.yaml")
-        process = OperatorProcess(led, log, settings=settings(rendered))
+        process = OperatorProcess(led, log, settings=settings(chart))
         operator = stack.enter_context(process)
-        roles = Roles(api, rendered, home)
+        roles = Roles(api, chart, home)
         stage = Stage(cluster, User(api), operator, proxy, roles, home, **places)
         prepare(stage, folder)
         operator.wait_ready()
