@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER
 from copyrator.bundles.policy.observation import Ending, ending_of
 from localcluster import Api, Cluster
 from localcluster.bundle import push
+from localcluster.node.stand_in import StandIn
 
 STAND_IN = Path(__file__).parents[3] / "hack" / "localcluster" / "standin" / "werf"
 PROGRAM = os.environ.get("WERF") or str(STAND_IN)
@@ -161,9 +162,21 @@ def charts(cluster: Cluster, namespace: MakeNamespace, tmp_path: Path) -> Charts
     return Charts(cluster.registry, f"test/{namespace('repo')}", tmp_path)
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    """Runs the stand-in, as for the containers of a process node."""
+    with StandIn(tmp_path_factory.mktemp("w") / "s") as server:
+        yield server
+
+
 @pytest.fixture
 def werf(
-    cluster: Cluster, api: Api, charts: Charts, namespace: MakeNamespace, tmp_path: Path
+    cluster: Cluster,
+    api: Api,
+    charts: Charts,
+    namespace: MakeNamespace,
+    tmp_path: Path,
+    server: StandIn,
 ) -> Werf:
     target = namespace("target")
     home = tmp_path / "home"
@@ -187,6 +200,7 @@ def werf(
             "WERF_LOG_PRETTY": "0",
             "WERF_SAVE_DEPLOY_REPORT": "1",
             "WERF_DEPLOY_REPORT_PATH": str(tmp_path / "report.json"),
+            **server.variables(),
         },
     )
 
