@@ -262,6 +262,8 @@ class Runs:
 
         A Job whose namespace is frozen before its pod has started is ended.
         """
+        if job.given_up:
+            return  # the Job controller is ending it: that it has no pod says nothing
         if await self._is_frozen(entry, spec, job):
             return
         now = self._context.clock()
@@ -287,8 +289,6 @@ class Runs:
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that is frozen before its pod has started; returns whether it ends."""
-        if job.given_up:
-            return job.frozen  # the Job controller is ending it
         if not self._freezes.of(spec, entry.attempted_namespace):
             return False
         if has_started(await self._jobs.pods(job)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
@@ -70,3 +72,26 @@ async def test_a_job_that_may_have_no_pod_says_where_to_look(
     cluster.drop(path_of("serviceaccounts", "werf"))
     cluster.change("bundles", "shop", metadata={"labels": {"any": "event"}})
     await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
+
+
+async def test_a_job_that_is_ended_for_an_edited_spec_is_not_reported_without_a_pod(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    bundle(values="values")
+    await run()
+    await eventually(lambda: cluster.runs)
+    cluster.drop(path_of("configmaps", "values"))
+    await eventually(lambda: cluster.reason() == "ValuesMissing", cluster.message())
+    cluster.change("bundles", "shop", spec={"values": None})
+    await eventually(lambda: cluster.jobs()[0]["spec"]["activeDeadlineSeconds"] == 1)
+    reasons = set()
+
+    cluster.drop(path_of("pods", f"{cluster.runs[0]}-pod"))
+    for number in range(20):
+        cluster.change("bundles", "shop", metadata={"labels": {"any": f"event-{number}"}})
+        await asyncio.sleep(0.05)
+        reasons.add(cluster.reason())
+
+    assert reasons == {"ValuesMissing"}
