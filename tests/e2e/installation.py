@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.e2e.operator_process import HOME, RUN, OperatorProcess, until
 from tests.e2e.vanishing import vanish

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from demo.chart import ROOT
 from localcluster.paths import state_root
@@ -15,22 +16,21 @@ from localcluster.waiting import eventually
 FIGURES = {"create_ratio", "update_ratio", "writes_a_copy", "reads_a_copy", "peak_mb"}
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def bench(monkeypatch):
+    """`python -m bench` in this process."""
+    from bench.__main__ import main  # noqa: PLC0415 - every worker would import kopf for it
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return lambda *arguments: CliRunner().invoke(main, arguments)
 
 
 @pytest.mark.timeout(600)
-def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(tmp_path):
+def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(bench, tmp_path):
     figures = tmp_path / "figures.json"
     size = ("--size", "20", "--runs", "1", "--rest", "0")
     done = bench("fan-out", *size, "--json", str(figures))
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     (result,) = json.loads(figures.read_text())["results"]
     assert result["size"] == 20
     assert result["figures"].keys() >= FIGURES
@@ -65,16 +65,16 @@ def test_a_run_that_is_ended_leaves_nothing_behind():
     assert not state.exists()
 
 
-def test_an_unknown_scenario_or_commit_is_named():
+def test_an_unknown_scenario_or_commit_is_named(bench):
     done = bench("fanout")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "no such scenario: fanout; --list names them" in done.stderr
     done = bench("base", "--against", "no-such-commit")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "no-such-commit" in done.stderr
 
 
-def test_the_scenarios_are_listed():
+def test_the_scenarios_are_listed(bench):
     done = bench("--list")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {"fan-out", "restart", "push"}
