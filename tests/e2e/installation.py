@@ -32,7 +32,7 @@ def apply(api: Api, manifests: Iterable[dict[str, Any]], **parameters: str) -> N
     for manifest in manifests:
         api.request(
             "PATCH",
-            f"{collection_of(manifest)}/{manifest['metadata']['name']}",
+            f"{collection_of(manifest)}/{quote(manifest['metadata']['name'])}",
             manifest,
             content_type="application/apply-patch+yaml",
             parameters={"fieldManager": "kubectl", "force": "true", **parameters},
