@@ -10,8 +10,8 @@
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 8
-OTHERS ?= 3
+WORKERS ?= 10
+OTHERS ?= 5
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON

@@ -64,7 +64,10 @@ def logging_in(
             with connection:
                 connection.settimeout(HANG)
                 assert connection.recv(1)
-                yield login, connection
+                try:
+                    yield login, connection
+                finally:
+                    login.kill()
 
 
 def is_ended(connection: socket.socket) -> bool:
