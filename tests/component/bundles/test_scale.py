@@ -89,6 +89,7 @@ async def test_without_a_webhook_a_push_is_found_after_half_an_interval_as_a_rul
         registry.put(name, "1.0.0", "two")
     await eventually(all_have_a_job)
 
-    # As ratios to the last: a loaded machine makes all of them later.
-    assert statistics.median(waits) <= 0.75 * waits[-1], waits
+    # As ratios to the last: a loaded machine makes all of them later. Of 20 moments at random one
+    # set in 200,000 is over it; where all wait for the interval's end, it is 1.
+    assert statistics.median(waits) <= 0.9 * waits[-1], waits
     assert waits[0] < waits[-1] / 3, waits  # they are spread
