@@ -1,8 +1,4 @@
-"""Every example of a Bundle is applied, and comes to the state that its comment promises.
-
-In `make test` those of DEPLOYED are deployed; in the others' namespaces is no service account, so
-that each stops at the version that it would deploy.
-"""
+"""Every example of a Bundle is applied, and comes to the state that its comment promises."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from tests.e2e.bundles.conftest import ROOT, Operator, Team, make_team
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
-from tests.long import LONG
 
 from copyrator.api.names import ANN_PROMOTE_TO
 from localcluster import Api, Cluster
@@ -134,18 +129,6 @@ PROMISES = {
     ),
 }
 
-DEPLOYED = (
-    tuple(PROMISES)
-    if LONG
-    else (
-        "bundles/hello.yaml",
-        "bundles/production.yaml",
-        "bundles/values-from-secret.yaml",
-        "migration/from-werf-operator.yaml",
-    )
-)
-"""Those whose charts are given values; what else a deploy does has tests of its own."""
-
 
 @dataclass
 class Stage:
@@ -156,16 +139,12 @@ class Stage:
     make: Callable[..., str]
     charts: Path
     private: str
-    deploys: bool
     teams: dict[str, Team] = field(default_factory=dict)
     key: Key = field(default_factory=new_key)
 
     def team(self, name: str) -> Team:
         if name not in self.teams:
-            team = Team(self.api, self.cluster, self.make(name), self.charts)
-            if self.deploys:
-                make_team(self.cluster, self.api, team.namespace, self.charts)
-            self.teams[name] = team
+            self.teams[name] = make_team(self.cluster, self.api, self.make(name), self.charts)
         return self.teams[name]
 
     def publish(self, tags: tuple[str, ...], signed: tuple[str, ...]) -> None:
@@ -244,10 +223,7 @@ def stages(
         return made[-1]
 
     charts = tmp_path_factory.mktemp("charts")
-    stages = {
-        example: Stage(cluster, api, make, charts, private, example in DEPLOYED)
-        for example in PROMISES
-    }
+    stages = {example: Stage(cluster, api, make, charts, private) for example in PROMISES}
     documents = [one for example, stage in stages.items() for one in stage.prepare(example)]
     cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
     yield stages
@@ -268,8 +244,7 @@ def wait_window(team: Team, name: str) -> None:
     windows = (team.get("bundles", name) or {})["spec"].get("windows")
     if not windows:
         return
-    reasons = ("Deployed", "OutsideWindow", "ServiceAccountMissing")
-    until(lambda: team.condition(name).get("reason") in reasons)
+    until(lambda: team.condition(name).get("reason") in ("Deployed", "OutsideWindow"))
     if team.condition(name)["reason"] == "OutsideWindow":
         (gate,) = team.status(name)["gates"]
         assert (gate["name"], gate["until"] > now()) == ("window", True)
@@ -288,27 +263,18 @@ def test_an_example_does_what_its_comment_says(stages: dict[str, Stage], example
         home, name = place.split("/")
         team = stage.team(home)
         wait_window(team, name)
-        if stage.deploys:
-            is_deployed(team, name, version, promise.values)
-            continue
-        waits = "dependsOn" in (team.get("bundles", name) or {})["spec"]
-        team.wait_reason(name, "DependencyNotReady" if waits else "ServiceAccountMissing")
-        assert team.status(name)["target"]["version"] == version, json.dumps(team.status(name))
+        team.wait_reason(name, "Deployed")
+        status = team.status(name)
+        assert status["deployed"]["version"] == version, json.dumps(status)
+        bundle = team.get("bundles", name) or {}
+        where = bundle["spec"].get("project_namespace", team.namespace)
+        data = stage.api.get(f"/api/v1/namespaces/{where}/configmaps/{name}-app")["data"]
+        assert data["text"] == version
+        values = json.loads(data["values"])
+        assert {key: values.get(key) for key in promise.values} == promise.values
     for place, reason in promise.reasons.items():
         home, name = place.split("/")
         team = stage.team(home)
         team.wait_reason(name, reason)
         assert not team.jobs(name)
         assert team.status(name).get("available", {}).get("version") == promise.available[place]
-
-
-def is_deployed(team: Team, name: str, version: str, values: dict[str, Any]) -> None:
-    team.wait_reason(name, "Deployed")
-    status = team.status(name)
-    assert status["deployed"]["version"] == version, json.dumps(status)
-    bundle = team.get("bundles", name) or {}
-    where = bundle["spec"].get("project_namespace", team.namespace)
-    data = team.api.get(f"/api/v1/namespaces/{where}/configmaps/{name}-app")["data"]
-    assert data["text"] == version
-    given = json.loads(data["values"])
-    assert {key: given.get(key) for key in values} == values
