@@ -26,13 +26,14 @@ def run(path: str, arguments: Sequence[str]) -> int | None:
             server.connect(path)
         except OSError:
             return None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: server.send(bytes([number])))
         variables = [f"{name}={value}" for name, value in os.environ.items()]
         directory = os.getcwd()  # noqa: PTH109 - pathlib's import takes longer than all the rest
         words = [directory, str(len(arguments)), *arguments, *variables]
         request = os.fsencode("\0".join(words))
         socket.send_fds(server, [len(request).to_bytes(8)], [0, 1, 2])
         server.sendall(request)
+        # Not before: a signal's number must not come into the middle of the request.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: server.send(bytes([number])))
         code = server.recv(1)
     return code[0] if code else 128 + signal.SIGKILL

@@ -1,7 +1,7 @@
 """Runs the stand-in in forks of a process that has imported it: a fifth of the processor time.
 
-`python -m standin.server SOCKET` serves until its standard input ends. A fork dies with the process
-that asked for it, as one that process had become.
+`python -m localcluster.standin.server SOCKET` serves until its standard input ends. A fork dies
+with the process that asked for it, as one that process had become.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def become(connection: socket.socket) -> list[str]:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, files, _, _ = socket.recv_fds(connection, 8, 3)
-    if not size:
+    with connection.makefile("rb") as stream:
+        body = stream.read(int.from_bytes(size))
+    if not body or len(body) < int.from_bytes(size):
         sys.exit()
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    with connection.makefile("rb") as stream:
-        request = os.fsdecode(stream.read(int.from_bytes(size)))
-    directory, count, *words = request.split("\0")
+    directory, count, *words = os.fsdecode(body).split("\0")
     os.chdir(directory)
     os.environ.clear()
     for word in words[int(count) :]:

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from localcluster.node.stand_in import StandIn
 from localcluster.standin.served import SERVER
+from localcluster.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 WERF = ROOT / "hack" / "localcluster" / "standin" / "werf"
@@ -27,12 +27,12 @@ def server(
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "hack"))
     with StandIn(tmp_path_factory.mktemp("w") / "s") as stand_in:
         variables = stand_in.variables()
-        deadline = time.monotonic() + HANG
-        while time.monotonic() < deadline:
+
+        def answers() -> bool:
             with socket.socket(socket.AF_UNIX) as client:
-                if client.connect_ex(variables[SERVER]) == 0:
-                    break
-            time.sleep(0.05)
+                return client.connect_ex(variables[SERVER]) == 0
+
+        eventually(answers, "the server to answer", HANG)
         yield variables
 
 
