@@ -32,11 +32,16 @@ def apply(api: Api, manifests: Iterable[dict[str, Any]], **parameters: str) -> N
     for manifest in manifests:
         api.request(
             "PATCH",
-            f"{collection_of(manifest)}/{quote(manifest['metadata']['name'])}",
+            object_path(manifest),
             manifest,
             content_type="application/apply-patch+yaml",
             parameters={"fieldManager": "kubectl", "force": "true", **parameters},
         )
+
+
+def object_path(manifest: dict[str, Any]) -> str:
+    """The path of an object."""
+    return f"{collection_of(manifest)}/{quote(manifest['metadata']['name'])}"
 
 
 def collection_of(manifest: dict[str, Any]) -> str:

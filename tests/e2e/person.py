@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.installation import collection_of
+from tests.e2e.installation import collection_of, object_path
 
 from localcluster import Api
 from localcluster.api import ApiStatusError
@@ -51,7 +51,7 @@ class Person:
 
     def replace(self, manifest: dict[str, Any], sub: str = "", **options: str) -> Any:
         """As `kubectl replace` does: also what has changed since it was read."""
-        path = f"{collection_of(manifest)}/{manifest['metadata']['name']}"
+        path = object_path(manifest)
         metadata = dict(manifest["metadata"])
         if "resourceVersion" not in metadata:
             metadata["resourceVersion"] = self.get(path)["metadata"]["resourceVersion"]
@@ -59,7 +59,7 @@ class Person:
 
     def apply(self, manifest: dict[str, Any], **options: str) -> Any:
         """As `kubectl apply --server-side` does."""
-        path = f"{collection_of(manifest)}/{manifest['metadata']['name']}"
+        path = object_path(manifest)
         return self.ask("PATCH", path, manifest, kind="apply-patch+yaml", **options)
 
     def merge(self, path: str, body: Any, **options: str) -> Any:

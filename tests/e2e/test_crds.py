@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.conftest import skip_before_1_30
+from tests.e2e.installation import collection_of, object_path
 
 from localcluster import Api, ApiStatusError, Cluster
 from localcluster.errors import CommandFailedError
@@ -106,16 +107,9 @@ def bundle(name: str = "x", **spec: Any) -> Object:
     }
 
 
-def path_of(body: Object) -> str:
-    prefix, plural = (
-        (RULE_API, "copyrators") if body["kind"] == "CopyratorRule" else (BUNDLE_API, "bundles")
-    )
-    return f"{prefix}/namespaces/{body['metadata']['namespace']}/{plural}"
-
-
 def dry_run(api: Api, body: Object) -> Object:
     """What the API server would store, with unknown fields refused."""
-    made: Object = api.create(f"{path_of(body)}?dryRun=All&fieldValidation=Strict", body)
+    made: Object = api.create(f"{collection_of(body)}?dryRun=All&fieldValidation=Strict", body)
     return made
 
 
@@ -461,7 +455,7 @@ def test_short_names_and_the_category_reach_both_kinds(
     home = namespace("names")
     for body in (good(), bundle()):
         body["metadata"]["namespace"] = home
-        crds.create(path_of(body), body)
+        crds.create(collection_of(body), body)
     for short, name in (
         ("copyr", "copyratorrule.flant.com/x"),
         ("bndl", "bundle.operator.werf.dev/x"),
@@ -493,13 +487,13 @@ def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
 ) -> None:
     body = bundle()
     body["metadata"]["namespace"] = home = namespace("columns")
-    crds.create(path_of(body), body)
+    crds.create(collection_of(body), body)
     status = {
         "target": {"version": "1.1.0", "digest": "sha256:aa"},
         "deploy": {"version": "1.0.0", "digest": "sha256:bb"},
         "conditions": [CONDITION],
     }
-    crds.patch(f"{path_of(body)}/x/status", {"status": status})
+    crds.patch(f"{collection_of(body)}/x/status", {"status": status})
     shown = columns(cluster, "bndl", home)
     age = shown.pop("AGE")
     assert age.endswith("s")
@@ -520,9 +514,9 @@ def test_the_columns_of_a_rule_show_how_many_copies_stand(
 ) -> None:
     body = good()
     body["metadata"]["namespace"] = home = namespace("columns")
-    crds.create(path_of(body), body)
+    crds.create(collection_of(body), body)
     status = {"copies": {"desired": 5, "ready": 3, "failed": 2}, "conditions": [CONDITION]}
-    crds.patch(f"{path_of(body)}/x/status", {"status": status})
+    crds.patch(f"{collection_of(body)}/x/status", {"status": status})
     shown = columns(cluster, "copyr", home)
     del shown["AGE"]
     assert shown == {
@@ -541,8 +535,8 @@ def test_the_columns_of_a_rule_show_how_many_copies_stand(
 def test_force_update_takes_the_status_subresource(crds: Api, namespace: Any) -> None:
     body = bundle()
     body["metadata"]["namespace"] = namespace("status")
-    path = f"{path_of(body)}/x"
-    crds.create(path_of(body), body)
+    path = f"{collection_of(body)}/x"
+    crds.create(collection_of(body), body)
     force = {"status": {"forceUpdate": 1}}
     assert "status" not in crds.patch(path, force)
     patched = crds.patch(f"{path}/status", force)
@@ -555,23 +549,23 @@ def test_a_spec_change_raises_the_generation_and_leaves_the_status(
 ) -> None:
     body = good()
     body["metadata"]["namespace"] = namespace("status")
-    path = f"{path_of(body)}/x"
-    crds.create(path_of(body), body)
+    path = f"{collection_of(body)}/x"
+    crds.create(collection_of(body), body)
     crds.patch(f"{path}/status", {"status": {"sources": 1}})
     after = crds.patch(path, {"spec": {"suspend": True}, "status": {"sources": 9}})
     assert after["metadata"]["generation"] == 2
     assert after["status"] == {"sources": 1}
     old_form = old()
     old_form["metadata"] = {"name": "y", "namespace": body["metadata"]["namespace"]}
-    crds.create(path_of(old_form), old_form)
-    after = crds.patch(f"{path_of(old_form)}/y", {"selector": "c=d"})
+    crds.create(collection_of(old_form), old_form)
+    after = crds.patch(object_path(old_form), {"selector": "c=d"})
     assert after["metadata"]["generation"] == 2
 
 
 def test_conditions_are_merged_by_type(crds: Api, namespace: Any) -> None:
     body = bundle()
     body["metadata"]["namespace"] = home = namespace("status")
-    crds.create(path_of(body), body)
+    crds.create(collection_of(body), body)
     for manager, kind in (("one", "Ready"), ("two", "Other")):
         part = {
             **{name: body[name] for name in ("apiVersion", "kind")},
@@ -580,17 +574,17 @@ def test_conditions_are_merged_by_type(crds: Api, namespace: Any) -> None:
         }
         crds.request(  # kubectl apply has no --subresource in 1.29
             "PATCH",
-            f"{path_of(body)}/x/status?fieldManager={manager}",
+            f"{collection_of(body)}/x/status?fieldManager={manager}",
             part,
             content_type="application/apply-patch+yaml",
         )
-    found = crds.get(f"{path_of(body)}/x")["status"]["conditions"]
+    found = crds.get(f"{collection_of(body)}/x")["status"]["conditions"]
     assert {item["type"] for item in found} == {"Ready", "Other"}
 
 
 def test_unknown_fields_are_pruned(crds: Api) -> None:
     body = bundle(later="x")
-    made = crds.create(f"{path_of(body)}?dryRun=All", body)
+    made = crds.create(f"{collection_of(body)}?dryRun=All", body)
     assert "later" not in made["spec"]
 
 
@@ -639,12 +633,12 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
     }
     for body in bodies:
         body["metadata"]["finalizers"] = [finalizer]
-        api.create(path_of(body), {**body, "status": status})
+        api.create(collection_of(body), {**body, "status": status})
 
     apply_crds(alone)
 
     for body in bodies:
-        path = f"{path_of(body)}/{body['metadata']['name']}"
+        path = object_path(body)
         found = api.get(path)
         assert found["status"] == status
         assert_contains(found["spec"], body["spec"])

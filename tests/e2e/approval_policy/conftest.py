@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.e2e import person
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.installation import BUNDLES, collection_of, install, rendered, uninstall
+from tests.e2e.installation import BUNDLES, install, object_path, rendered, uninstall
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
@@ -172,7 +172,7 @@ def guarded(cluster: Cluster) -> Iterator[Guarded]:
     yield guarded
     for one in chart.rights:
         if one["kind"].startswith("ValidatingAdmission"):
-            api.delete(f"{collection_of(one)}/{one['metadata']['name']}")
+            api.delete(object_path(one))
     # Others write Bundles' status as administrators: with the next test's policy gone, too.
     until(lambda: not _is_in_force(guarded), "the policy is gone")
     for role in guarded.made_roles:

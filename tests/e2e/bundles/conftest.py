@@ -32,6 +32,26 @@ data:
   text: TEXT
   greeting: {{ .Values.greeting | default "none" | quote }}
 """
+SERVICE = """\
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .Release.Name }}-app
+spec:
+  ports: [{port: 80}]
+"""
+HOOK = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations:
+    helm.sh/hook: pre-install,pre-upgrade
+    helm.sh/hook-delete-policy: before-hook-creation
+data: {text: TEXT}
+"""
 
 
 def is_gone(api: Api, path: str) -> bool:

@@ -8,22 +8,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
+from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team
 from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
 
 ALWAYS = {"mode": "Always"}
 ON_RISK = {"mode": "OnRisk"}
-SERVICE = """\
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: {{ .Release.Name }}-app
-spec:
-  ports: [{port: 80}]
-"""
 RANDOM = """\
 ---
 apiVersion: v1
@@ -31,17 +22,6 @@ kind: ConfigMap
 metadata:
   name: {{ .Release.Name }}-random
 data: {word: {{ randAlphaNum 12 | quote }}}
-"""
-HOOK = f"""\
-{TEMPLATE}---
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{{{ .Release.Name }}}}-hook
-  annotations:
-    helm.sh/hook: pre-install,pre-upgrade
-    helm.sh/hook-delete-policy: before-hook-creation
-data: {{text: TEXT}}
 """
 CHART = f"{TEMPLATE}{SERVICE}{RANDOM}"
 """Each of its plans has other contents, so contents can't be bound; operations are."""
@@ -209,7 +189,7 @@ def test_an_edit_of_the_values_is_planned_and_waits(shop: Team) -> None:
 
 def test_a_risky_plan_waits_and_another_one_does_not(team: Team) -> None:
     """What a chart does every time isn't risky: its hook is in the baseline."""
-    first = team.publish("1.0.0", "first", template=f"{HOOK}{SERVICE}")
+    first = team.publish("1.0.0", "first", template=f"{TEMPLATE}{HOOK}{SERVICE}")
     team.bundle("shop", version="1.*", approval=ON_RISK)
     team.wait_deployed("shop", first)  # creates only
     until(
@@ -220,7 +200,7 @@ def test_a_risky_plan_waits_and_another_one_does_not(team: Team) -> None:
     check = team.status("shop")["drift"]["check"]
     assert (check["job"], check["operations"]) == (base["job"], 1)
     assert team.condition("shop")["reason"] == "Deployed"
-    second = team.publish("1.1.0", "second", template=HOOK)  # the Service goes
+    second = team.publish("1.1.0", "second", template=f"{TEMPLATE}{HOOK}")  # the Service goes
     found = wait_planned(team, "1.1.0")
     assert found["risky"] == ["delete ::Service:shop-app"]
     assert found["counts"]["recreate"] == 1, "the hook"

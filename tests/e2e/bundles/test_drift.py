@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating
+from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team, operating
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
 from tests.long import LONG
@@ -48,16 +48,7 @@ kind: ConfigMap
 metadata:
   name: {{{{ .Release.Name }}}}-random
 data: {{text: {{{{ randAlphaNum 8 | quote }}}}}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{{{ .Release.Name }}}}-hook
-  annotations:
-    helm.sh/hook: pre-install,pre-upgrade
-    helm.sh/hook-delete-policy: before-hook-creation
-data: {{text: TEXT}}
-"""
+{HOOK}"""
 WEB = "/apis/apps/v1/namespaces/{}/deployments/shop-web"
 AUTOSCALED = [{"kind": "Deployment", "name": "*-web"}]
 EDITED = "update ::ConfigMap:shop-app"

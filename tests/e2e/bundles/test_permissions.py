@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
+from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team, operating, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
 from tests.e2e.operator_process import until
 from tests.long import long_form
@@ -30,15 +30,6 @@ RELEASE = 20
 """Reviews of what every release needs."""
 ROUNDS = 5
 """A plan that can't read the release, or a kind of its objects, names only that."""
-SERVICE = """\
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: {{ .Release.Name }}-app
-spec:
-  ports: [{port: 80}]
-"""
 POLICY = """\
 ---
 apiVersion: networking.k8s.io/v1

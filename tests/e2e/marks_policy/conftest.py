@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.installation import collection_of, install, rendered, uninstall
+from tests.e2e.installation import install, object_path, rendered, uninstall
 from tests.e2e.operator_process import until
 from tests.e2e.person import Person, RefusedError
 
@@ -103,7 +103,7 @@ def installed(cluster: Cluster, api: Api, *, alone: bool = True) -> Iterator[Gua
     ours = Person(api.as_user(account), account)
     yield Guarded(cluster, api, home, chart, ours, cluster.admin_kubeconfig)
     for manifest in policies_of(chart):
-        api.delete(f"{collection_of(manifest)}/{manifest['metadata']['name']}")
+        api.delete(object_path(manifest))
     uninstall(cluster, home)
 
 
