@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiohttp import web
@@ -33,9 +33,15 @@ SECOND = 1.0
 
 
 class Operator:
-    """A CopyController with its queue, its workers and its own eyes on rules."""
+    """A CopyController with its queue, its workers and its own eyes on rules.
+
+    One that a failed test left running is stopped with its cluster.
+    """
+
+    left: ClassVar[set["Operator"]] = set()
 
     def __init__(self, cluster: FakeCluster, **settings: Any) -> None:
+        self.left.add(self)
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
@@ -73,6 +79,7 @@ class Operator:
         self.controller.rule_event(new or old, deleted=new is None)
 
     async def stop(self) -> None:
+        self.left.discard(self)
         await self.workers.drain(5)
         await self.controller.stop()
         await self.pool.close()
@@ -82,6 +89,10 @@ class Operator:
         """How many claims there are, of all rules."""
         return len(list(self.controller._context.index.all()))
 
+    async def sees(self, *namespaces: str) -> None:
+        """Wait until these namespaces are known; a rule that is made then is right at once."""
+        await until(lambda: all(map(self.namespaces.get, namespaces)), "the namespaces are known")
+
     async def idle(self) -> None:
         """Wait until nothing is in work, and nothing but what waits on purpose is to come."""
         await until(lambda: not len(self.queue) and not self.queue.working, "the queue is idle")
@@ -90,18 +101,19 @@ class Operator:
         """Wait until the operator has written nothing for a while: `seconds`, else a second.
 
         Where no key of the queue is at work or due within that second, a third of it is enough:
-        for events that are on their way.
+        for events that are on their way. Rounds are counted: by the clock, a process that had to
+        wait for a core may have had none.
         """
-        loop = asyncio.get_running_loop()
-        count, since = -1, loop.time()
-        while (quiet := loop.time() - since) < (seconds or SECOND):
+        count, quiet, pause = -1, 0.0, 0.02
+        while quiet < (seconds or SECOND):
             if seconds is None and quiet > SECOND / 3 and not self._has_work():
                 return
             writes = [s for s in self.cluster.seen if s.verb not in ("get", "list", "watch")]
             if len(writes) != count:
-                count, since = len(writes), loop.time()
-            await asyncio.sleep(0.02)
+                count, quiet = len(writes), 0.0
+            await asyncio.sleep(pause)
             await turns()
+            quiet += pause
 
     def _has_work(self) -> bool:
         """Whether a key of the queue is ready, at work, or due within a second."""
@@ -136,6 +148,9 @@ async def serving(fake: FakeCluster) -> AsyncIterator[FakeCluster]:
     fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     fake.namespace(HOME)
     yield fake
+    for operator in [each for each in Operator.left if each.cluster is fake]:
+        with suppress(Exception):
+            await operator.stop()
     await runner.cleanup()
 
 
@@ -146,13 +161,11 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 
 @pytest.fixture
-async def operator(cluster: FakeCluster) -> AsyncIterator[Operator]:
+async def operator(cluster: FakeCluster) -> Operator:
     """A running operator; a test may stop it."""
     running = Operator(cluster)
     await running.start()
-    yield running
-    with suppress(Exception):
-        await running.stop()
+    return running
 
 
 def reason(cluster: FakeCluster, name: str) -> str:

@@ -60,6 +60,7 @@ async def test_a_settled_rule_is_never_written_again(cluster, operator):
 async def test_the_status_is_written_once_for_a_small_rule(cluster, operator):
     teams(cluster, TARGETS[:3])
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    await operator.sees(*TARGETS[:3])
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: reason(cluster, "rule") == "Synced")
     await operator.settled()
