@@ -3,15 +3,14 @@
 # Every recipe goes through hack/run, which makes the locked Python environment where it is missing.
 # Variables: PYTHON (the interpreter to build on), COPYRATOR_CACHE (where environments and the
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
-# WORKERS (tests side by side: more than two cores, since they mostly wait; each but OTHERS of them
-# has a control plane and takes about 1 GB of memory), OTHERS (those that run all but the e2e
-# tests), TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and
-# options of the benchmarks), NAME (of the cluster that cluster-up and cluster-down mean),
+# WORKERS (tests side by side, for tests/e2e, tests/component and tests/unit: more than two cores,
+# since they mostly wait; each of the first has a control plane and takes about 1 GB of memory),
+# TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and options
+# of the benchmarks), NAME (of the cluster that cluster-up and cluster-down mean),
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 10
-OTHERS ?= 5
+WORKERS ?= 5,4,2
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON
@@ -38,7 +37,7 @@ test: export GOGC := 400
 test: check ## Run check, then all tests but those of test-node and test-ui (first time: builds, minutes).
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql referrers
-	@GOMAXPROCS=1 $(RUN) pytest -n $(WORKERS) --others $(OTHERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@GOMAXPROCS=1 $(RUN) pytest -n auto --parts $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-node: ## Test image and chart on a real kubelet: requires root and Debian, else skips (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node

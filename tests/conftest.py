@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 from tests.long import LONG
-from tests.spread import Halves, is_other
+from tests.spread import FOLDERS, Parts, part_of
 
 # 50 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
 # where no failure is shrunk: that it fails is all that counts, and shrinking takes up to minutes.
@@ -53,19 +53,31 @@ SLOWEST = (
     "e2e/bundles/test_drift.py",
     "component/bundles/test_health.py",
 )
-"""A minute and a half and more each, eight side by side."""
+"""A minute and a half and more each, eleven side by side."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of tests/spread.py."""
-    about = "so many of the workers run all but tests/e2e, and the others that; 0: no difference"
-    parser.addoption("--others", type=int, default=0, help=about)
+    about = "workers for tests/e2e, tests/component and tests/unit: 5,4,2; use with -n auto"
+    parser.addoption("--parts", type=_sizes, help=about)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(map(int, text.split(",")))
+    if len(sizes) != len(FOLDERS) or min(sizes) < 1:
+        raise ValueError(text)
+    return sizes
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """As many as the parts have together."""
+    return sum(config.getoption("parts") or ()) or None
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves | None:
-    """Workers of two kinds, if they are asked for."""
-    return Halves(config, log) if config.getoption("others") else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Parts | None:
+    """Workers of three kinds, if they are asked for."""
+    return Parts(config, log) if config.getoption("parts") else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -74,34 +86,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_anothers(path: Path, config: pytest.Config) -> bool:
-    """Whether tests of a path are for workers of the other kind."""
+    """Whether tests of a path are for workers of another kind."""
     given: dict[str, Any] = getattr(config, "workerinput", {})
-    others: int = config.getoption("others")
-    if not given or not others or HERE not in path.parents:
+    parts = config.getoption("parts")
+    if not given or not parts or HERE not in path.parents:
         return False
-    is_e2e = path.relative_to(HERE).parts[0] == "e2e"
-    return is_e2e == is_other(given["workerid"], given["workercount"], others)
+    folder = path.relative_to(HERE).parts[0]
+    return FOLDERS[part_of(given["workerid"], parts)] != (folder if folder in FOLDERS else "unit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is alone with it at the end.
-
-    Then all kinds in turn, files of each spread evenly: component tests mostly wait, unit tests
-    never do.
-    """
+    """Begin with what takes longest, so that no worker is alone with it at the end."""
     # A file that is named on the command line is collected all the same.
     items[:] = [item for item in items if not _is_anothers(item.path, config)]
     files = {item.path: item.path.relative_to(HERE).as_posix() for item in items}
-    parts: dict[str, list[str]] = {}
-    for file in files.values():
-        parts.setdefault(file.partition("/")[0], []).append(file)
 
-    def rank(item: pytest.Item) -> tuple[int, float, str]:
+    def rank(item: pytest.Item) -> int:
         file = files[item.path]
-        part = file.partition("/")[0]
-        if file in SLOWEST:
-            return (0, SLOWEST.index(file), file)
-        return (1, parts[part].index(file) / len(parts[part]), file)
+        return SLOWEST.index(file) if file in SLOWEST else len(SLOWEST)
 
     items.sort(key=rank)
 

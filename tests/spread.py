@@ -1,8 +1,8 @@
 """How the tests of `make test` are spread over workers of pytest-xdist.
 
 To collect all tests takes a worker five times as long as to collect those of tests/e2e, and every
-worker collects for itself. So with `--others=N` the last N workers collect and run all but
-tests/e2e, and the others, which have a control plane each, tests/e2e only.
+worker collects for itself. So with `--parts=5,4,2` the first five workers, which have a control
+plane each, collect and run tests/e2e, the next four tests/component, and the last two tests/unit.
 """
 
 from __future__ import annotations
@@ -14,25 +14,29 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-
-def is_other(worker: str, workers: int, others: int) -> bool:
-    """Whether a worker, such as gw3, is one of the last; also one that takes a dead one's place."""
-    return int(worker.removeprefix("gw")) >= workers - others
+FOLDERS = ("e2e", "component", "unit")
+"""Below tests, in the order of the workers."""
 
 
-class Halves:
-    """xdist's scheduler of files, once for each of the two kinds of workers."""
+def part_of(worker: str, parts: Sequence[int]) -> int:
+    """The index in FOLDERS for a worker, such as gw3; also one that takes a dead one's place."""
+    number = int(worker.removeprefix("gw"))
+    firsts = [sum(parts[:part]) for part in range(len(parts))]
+    return max(part for part, first in enumerate(firsts) if number >= first)
+
+
+class Parts:
+    """xdist's scheduler of files, once for each of the kinds of workers."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         self._session: pytest.Session = config.pluginmanager.getplugin("session")
-        self._workers: int = config.getoption("numprocesses")
-        self._others: int = config.getoption("others")
-        self._parts = [LoadFileScheduling(config, log) for _ in range(2)]
-        self._parts[False].numnodes = self._workers - self._others
-        self._parts[True].numnodes = self._others
+        self._sizes: tuple[int, ...] = config.getoption("parts")
+        self._parts = [LoadFileScheduling(config, log) for _ in self._sizes]
+        for part, size in zip(self._parts, self._sizes, strict=True):
+            part.numnodes = size
 
     def _of(self, node: WorkerController) -> LoadFileScheduling:
-        return self._parts[is_other(node.gateway.id, self._workers, self._others)]
+        return self._parts[part_of(node.gateway.id, self._sizes)]
 
     @property
     def nodes(self) -> list[WorkerController]:
