@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
-from tests.e2e.installation import KINDS, KINDS_SETTING, install
+from tests.e2e.installation import KINDS, KINDS_SETTING, apply, install, rendered
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.vanishing import vanish
 
-from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 from localcluster.locks import file_lock
@@ -117,17 +115,27 @@ def registry(cluster: Cluster) -> Iterator[None]:
 
 def prepare(cluster: Cluster) -> Path:
     """Make the namespaces, the chart's rights and what a deploy needs; return a kubeconfig."""
-    kubeconfig = install(cluster, HOME, render(cluster.helm, namespace=HOME, values=KINDS))
+    api = cluster.api()
+    kubeconfig = install(cluster, HOME, rendered(cluster, HOME, KINDS))
     for name in NAMESPACES:
         labels = {"upgrade": "target"} if name in TARGETS else {}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         body["metadata"]["labels"] = labels
-        cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
+        apply(api, [body])
     push(CHART, cluster.registry, REPOSITORY, "1.0.0")
-    cluster.kubectl("-n", APPS, "create", "serviceaccount", "werf")
-    cluster.kubectl(
-        *("-n", APPS, "create", "rolebinding", "werf"),
-        *("--clusterrole=admin", f"--serviceaccount={APPS}:werf"),
+    account = {"kind": "ServiceAccount", "name": "werf", "namespace": APPS}
+    api.create(f"/api/v1/namespaces/{APPS}/serviceaccounts", {"metadata": {"name": "werf"}})
+    api.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{APPS}/rolebindings",
+        {
+            "metadata": {"name": "werf"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "admin",
+            },
+            "subjects": [account],
+        },
     )
     return kubeconfig
 

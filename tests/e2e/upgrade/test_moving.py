@@ -1,21 +1,32 @@
-"""The commands of docs/adoption.md, with everything as both originals left it."""
+"""What was there before: an earlier chart, another version of a CRD, and both originals.
+
+With the commands of docs/installation.md and docs/adoption.md, on one cluster, one after the other.
+"""
 
 import json
+import shlex
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
+from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
 from tests.e2e.test_readme import Reader
 
-from demo.chart import ROOT
+from demo.chart import CHART, ROOT
 from localcluster import Cluster
+from localcluster.api import ApiStatusError
 from localcluster.bundle import build, push
 from localcluster.errors import CommandFailedError
 from localcluster.waiting import eventually
 
 HELLO = ROOT / "examples" / "charts" / "hello"
 LABELS = {"copyrator": "true"}
+EARLIER = Path(__file__).parent / "recorded" / "chart-before-monitoring.tgz"
+"""Packed from the history."""
+HOME = ("--namespace", "copyrator")
 OTHER_VERSIONS = "A CRD of our name with other versions"
 """A section of docs/adoption.md for which there is a test of its own."""
 
@@ -96,23 +107,151 @@ def bundle(cluster: Cluster) -> dict:
 
 
 @pytest.fixture
-def as_left(tmp_path):
+def fresh(disposable: Cluster) -> Iterator[Cluster]:
+    """A cluster that nobody has installed anything on, and that is so again afterwards."""
+    yield disposable
+    disposable.helm("uninstall", "copyrator", *HOME, "--no-hooks", "--ignore-not-found")
+    disposable.kubectl("delete", "crd", "--all")
+
+
+@pytest.fixture
+def upgraded(fresh):
+    """Installed with values of its own by the earlier chart, then upgraded to this one."""
+    skip_before_1_30(fresh.api(), "that chart's CRD can't be applied")
+    chosen = ("--set=image.repository=registry.example.com/copyrator,log.level=debug,replicas=3",)
+    fresh.helm("install", "copyrator", str(EARLIER), *HOME, "--create-namespace", *chosen)
+    rule = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": "main-rule", "namespace": "copyrator"},
+        "ruleType": "secret",
+        "selector": {"copy": "me"},
+    }
+    fresh.kubectl("apply", "-f", "-", input=yaml.safe_dump(rule))
+    before = uid(fresh)
+    (told,) = commands("docs/installation.md")
+    fresh.helm(*shlex.split(told.replace("charts/copyrator", str(CHART)))[1:])
+    assert uid(fresh) == before, "the Deployment was made anew"
+    return fresh
+
+
+def uid(cluster: Cluster) -> str:
+    path = "/apis/apps/v1/namespaces/copyrator/deployments/copyrator"
+    found: str = cluster.api().get(path)["metadata"]["uid"]
+    return found
+
+
+def test_a_release_of_an_earlier_chart_is_upgraded_in_place(upgraded):
+    api = upgraded.api()
+    deployment = api.get("/apis/apps/v1/namespaces/copyrator/deployments/copyrator")
+    assert deployment["spec"]["replicas"] == 3, "the chosen values stay"
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("registry.example.com/copyrator:")
+    budget = "/apis/policy/v1/namespaces/copyrator/poddisruptionbudgets/copyrator"
+    assert api.get(budget)["spec"]["maxUnavailable"] == 1, "what is new is there"
+    rule = api.get("/apis/flant.com/v1/namespaces/copyrator/copyrators/main-rule")
+    assert rule["selector"] == {"copy": "me"}
+    for crd in (CHART / "files" / "crds").glob("*.yaml"):
+        wanted = yaml.safe_load(crd.read_text())
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.stem}"
+        versions = api.get(path)["spec"]["versions"]
+        assert set(fields(versions)) == set(fields(wanted["spec"]["versions"]))
+
+
+def fields(versions: list[dict]) -> list[str]:
+    """The path of every property of a CRD's schemas."""
+
+    def below(schema: dict, path: str) -> list[str]:
+        found = [path]
+        for name, inner in schema.get("properties", {}).items():
+            found += below(inner, f"{path}.{name}")
+        for kind in ("items", "additionalProperties"):
+            if isinstance(schema.get(kind), dict):
+                found += below(schema[kind], f"{path}.{kind}")
+        return found
+
+    return [
+        path
+        for version in versions
+        for path in below(version["schema"]["openAPIV3Schema"], version["name"])
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_a_crd_of_our_name_with_another_version_gets_ours_without_losing_an_object(fresh):
+    cluster = fresh
+    old = crd("bundles", "operator.werf.dev", "Bundle")
+    old["spec"]["versions"][0]["name"] = "v1alpha1"
+    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(old))
+    cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
+    body = {
+        "apiVersion": "operator.werf.dev/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": "hello", "namespace": "default"},
+        "spec": {"registry": "registry.example.com", "repo": "team/hello"},
+        "status": {"ready": 1},
+    }
+    eventually(lambda: _created(cluster, body), "the old version is served", 30)
+    uid = _bundle(cluster, "v1alpha1")["metadata"]["uid"]
+    ours = (ROOT / "crds" / "bundles.operator.werf.dev.yaml").read_text()
+    with pytest.raises(CommandFailedError, match="storedVersions"):
+        cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=ours)
+
+    for command in commands("docs/adoption.md", OTHER_VERSIONS):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    cluster.helm(
+        *("install", "copyrator", str(ROOT / "charts" / "copyrator"), "--take-ownership"),
+        *("--namespace", "copyrator", "--create-namespace"),
+        *("--set", "image.repository=registry.example.com/copyrator"),
+    )
+
+    there = cluster.api().get(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundles.operator.werf.dev"
+    )
+    assert [version["name"] for version in there["spec"]["versions"]] == ["v1"]
+    assert there["status"]["storedVersions"] == ["v1"]
+    found = _bundle(cluster, "v1")
+    assert found["metadata"]["uid"] == uid
+    assert found["spec"]["repo"] == "team/hello"
+    assert found["status"] == {"ready": 1}
+
+
+def _created(cluster: Cluster, body: dict) -> bool:
+    """False while the API server doesn't serve a kind that it has just been told of."""
+    try:
+        cluster.api().create("/apis/operator.werf.dev/v1alpha1/namespaces/default/bundles", body)
+    except ApiStatusError:
+        return False
+    return True
+
+
+def _bundle(cluster: Cluster, version: str) -> dict:
+    path = f"/apis/operator.werf.dev/{version}/namespaces/default/bundles/hello"
+    return cluster.api().get(path)
+
+
+@pytest.fixture
+def as_left(disposable: Cluster) -> Cluster:
     """A cluster on which both originals have worked."""
-    with Cluster.start(tmp_path / "cluster") as cluster:
-        crds = [
-            crd("copyrator", "flant.com", "CopyratorRule"),
-            crd("bundles", "operator.werf.dev", "Bundle"),
-        ]
-        cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(crds))
-        cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
-        for name in ("team-a", "apps", "werf-operator"):
-            cluster.kubectl("create", "namespace", name)
-        programs = [program("default", "copyrator"), program("werf-operator", "werf-operator")]
-        push(HELLO, cluster.registry, "team/hello", "1.0.0")
-        cluster.helm("install", "hello", str(HELLO), "--namespace", "apps")
-        left = [*programs, RULE, secret("default"), secret("team-a"), bundle(cluster)]
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(left))
-        yield cluster
+    cluster = disposable
+    crds = [
+        crd("copyrator", "flant.com", "CopyratorRule"),
+        crd("bundles", "operator.werf.dev", "Bundle"),
+    ]
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(crds))
+    cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
+    for name in ("team-a", "apps", "werf-operator"):
+        cluster.kubectl("create", "namespace", name)
+    programs = [program("default", "copyrator"), program("werf-operator", "werf-operator")]
+    push(HELLO, cluster.registry, "team/hello", "1.0.0")
+    cluster.helm("install", "hello", str(HELLO), "--namespace", "apps")
+    left = [*programs, RULE, secret("default"), secret("team-a"), bundle(cluster)]
+    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(left))
+    return cluster
 
 
 @pytest.mark.timeout(600)
@@ -145,60 +284,3 @@ def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
         assert taken["status"]["deployed"]["verified"] is False
         assert api.get("/apis/batch/v1/namespaces/apps/jobs")["items"] == []
         assert "hello" in as_left.helm("list", "--namespace", "apps", "--short")
-
-
-@pytest.mark.timeout(300)
-def test_a_crd_of_our_name_with_another_version_gets_ours_without_losing_an_object(tmp_path):
-    with Cluster.start(tmp_path / "cluster", process_node=False, registry=False) as cluster:
-        old = crd("bundles", "operator.werf.dev", "Bundle")
-        old["spec"]["versions"][0]["name"] = "v1alpha1"
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(old))
-        cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
-        body = {
-            "apiVersion": "operator.werf.dev/v1alpha1",
-            "kind": "Bundle",
-            "metadata": {"name": "hello", "namespace": "default"},
-            "spec": {"registry": "registry.example.com", "repo": "team/hello"},
-            "status": {"ready": 1},
-        }
-        eventually(lambda: _created(cluster, body), "the old version is served", 30)
-        uid = _bundle(cluster, "v1alpha1")["metadata"]["uid"]
-        ours = (ROOT / "crds" / "bundles.operator.werf.dev.yaml").read_text()
-        with pytest.raises(CommandFailedError, match="storedVersions"):
-            cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=ours)
-
-        for command in commands("docs/adoption.md", OTHER_VERSIONS):
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", command],
-                env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        cluster.helm(
-            *("install", "copyrator", str(ROOT / "charts" / "copyrator"), "--take-ownership"),
-            *("--namespace", "copyrator", "--create-namespace"),
-            *("--set", "image.repository=registry.example.com/copyrator"),
-        )
-
-        there = cluster.api().get(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundles.operator.werf.dev"
-        )
-        assert [version["name"] for version in there["spec"]["versions"]] == ["v1"]
-        assert there["status"]["storedVersions"] == ["v1"]
-        found = _bundle(cluster, "v1")
-        assert found["metadata"]["uid"] == uid
-        assert found["spec"]["repo"] == "team/hello"
-        assert found["status"] == {"ready": 1}
-
-
-def _created(cluster: Cluster, body: dict) -> bool:
-    """False while the API server doesn't serve a kind that it has just been told of."""
-    try:
-        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(body))
-    except CommandFailedError:
-        return False
-    return True
-
-
-def _bundle(cluster: Cluster, version: str) -> dict:
-    path = f"/apis/operator.werf.dev/{version}/namespaces/default/bundles/hello"
-    return cluster.api().get(path)

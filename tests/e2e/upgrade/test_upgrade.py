@@ -6,6 +6,7 @@ A rolling upgrade has both versions at once, so each must also bear what the oth
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.operator_process import OperatorProcess, until
@@ -63,35 +64,37 @@ def wait_polled(cluster: Cluster, operator: OperatorProcess, times: int) -> None
     until(lambda: polls() >= times, lambda: f"{times} polls\n{operator.log}")
 
 
-def test_an_upgrade_writes_nothing_and_deploys_nothing(left_behind, cluster, tmp_path) -> None:
+def test_versions_write_nothing_over_each_others_work_and_go_on_with_both_jobs(
+    left_behind, cluster, api, tmp_path
+) -> None:
+    """What the recorded one left, what a newer one adds to that, and then an edit of a user's."""
+    assert serve_unchanged(left_behind, cluster, tmp_path / "upgraded") == [], "an upgrade"
+    newer = write_as_a_newer_version(api)
     since = cluster.audit_offset()
     with OperatorProcess(left_behind, tmp_path / "log", settings=SETTINGS) as operator:
         operator.wait_ready()
         wait_polled(cluster, operator, POLLS)
+        assert writes(cluster, since) == [], "an older version beside a newer one"
+        for path in (BUNDLE, RULE):
+            assert api.get(path)["status"]["newer"] == newer["newer"]
+        edit_and_wait(api, operator)
         assert operator.stop() == 0
         assert "Traceback" not in operator.log
-    assert writes(cluster, since) == []
 
 
-def test_after_an_upgrade_both_jobs_go_on(left_behind, cluster, api, tmp_path) -> None:
-    with OperatorProcess(left_behind, tmp_path / "log", settings=SETTINGS) as operator:
+def serve_unchanged(kubeconfig: Path, cluster: Cluster, log: Path) -> list[tuple[str, ...]]:
+    """What the operator writes while nobody changes anything."""
+    since = cluster.audit_offset()
+    with OperatorProcess(kubeconfig, log, settings=SETTINGS) as operator:
         operator.wait_ready()
-        source = f"{PATHS['secrets'].format(SOURCE)}/registry-login"
-        api.patch(source, {"data": {"password": "bmV3"}})
-        values = f"{PATHS['configmaps'].format(APPS)}/hello-values"
-        api.patch(values, {"data": {"values.yaml": "greeting: Ahoj"}})
-        for target in TARGETS:
-            copy = f"{PATHS['secrets'].format(target)}/registry-login"
-            until(lambda path=copy: api.get(path)["data"] == {"password": "bmV3"}, copy)
-        release = f"{PATHS['configmaps'].format(APPS)}/hello"
-        until(lambda: api.get(release)["data"]["greeting"] == "Ahoj", lambda: operator.log)
-        until(lambda: len(api.get(BUNDLE)["status"]["history"]) == 2, lambda: operator.log)
+        wait_polled(cluster, operator, POLLS)
         assert operator.stop() == 0
+        assert "Traceback" not in operator.log
+    return writes(cluster, since)
 
 
-def test_what_a_newer_version_wrote_does_an_older_one_no_harm(
-    left_behind, cluster, api, tmp_path
-) -> None:
+def write_as_a_newer_version(api: Api) -> dict[str, Any]:
+    """Fields that this version doesn't know: in the status of each, and on the copies."""
     # A newer CRD keeps fields that this version doesn't know; here the status keeps them as well.
     for crd in ("bundles.operator.werf.dev", "copyrators.flant.com"):
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}"
@@ -109,15 +112,21 @@ def test_what_a_newer_version_wrote_does_an_older_one_no_harm(
             content_type="application/merge-patch+json",
             parameters={"fieldManager": names.FIELD_MANAGER},
         )
-    since = cluster.audit_offset()
-    with OperatorProcess(left_behind, tmp_path / "log", settings=SETTINGS) as operator:
-        operator.wait_ready()
-        wait_polled(cluster, operator, POLLS)
-        assert operator.stop() == 0
-        assert "Traceback" not in operator.log
-    assert writes(cluster, since) == []
-    for path in (BUNDLE, RULE):
-        assert api.get(path)["status"]["newer"] == newer["newer"]
+    return newer
+
+
+def edit_and_wait(api: Api, operator: OperatorProcess) -> None:
+    """Both jobs go on: a source is copied, and values are deployed."""
+    source = f"{PATHS['secrets'].format(SOURCE)}/registry-login"
+    api.patch(source, {"data": {"password": "bmV3"}})
+    values = f"{PATHS['configmaps'].format(APPS)}/hello-values"
+    api.patch(values, {"data": {"values.yaml": "greeting: Ahoj"}})
+    for target in TARGETS:
+        copy = f"{PATHS['secrets'].format(target)}/registry-login"
+        until(lambda path=copy: api.get(path)["data"] == {"password": "bmV3"}, copy)
+    release = f"{PATHS['configmaps'].format(APPS)}/hello"
+    until(lambda: api.get(release)["data"]["greeting"] == "Ahoj", lambda: operator.log)
+    until(lambda: len(api.get(BUNDLE)["status"]["history"]) == 2, lambda: operator.log)
 
 
 def keeps(api: Api, path: str, fields) -> bool:
