@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e import stalls
 from tests.e2e.installation import Operator, installed
 from tests.e2e.operator_process import HANG, until
 from tests.e2e.vanishing import vanish
@@ -204,6 +205,10 @@ class Team:
         until(lambda: self.get(plural, name) is None, f"{plural} {name} is gone", seconds)
 
 
+_lasting: list[Operator] = []
+"""The operator that serves one file after the other; at most one."""
+
+
 @contextlib.contextmanager
 def operating(
     cluster: Cluster,
@@ -211,7 +216,13 @@ def operating(
     settings: dict[str, str] | None = None,
     values: dict[str, Any] | None = None,
 ) -> Iterator[Operator]:
-    """An operator for the tests of a module, with variables and values of the chart."""
+    """An operator for the tests of a module, with variables and values of the chart.
+
+    The lasting one is stopped: both would serve every Bundle.
+    """
+    for other in _lasting:
+        if other.process is not None:
+            assert other.stop() == 0
     often = {
         "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
         "WERF_OPERATOR_TIMER_IDLE": "0",
@@ -222,12 +233,31 @@ def operating(
         yield operator
 
 
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One operator for all tests of a module; each test has a namespace of its own."""
+@pytest.fixture(scope="package")
+def lasting_operator(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """An operator for all files of this folder that a worker runs one after the other."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with operating(cluster, log) as operator:
-        yield operator
+        _lasting.append(operator)
+        try:
+            yield operator
+        finally:
+            _lasting.remove(operator)
+
+
+@pytest.fixture(scope="module")
+def operator(lasting_operator: Operator) -> Iterator[Operator]:
+    """One operator for all tests of a module; each test has a namespace of its own."""
+    process = lasting_operator.process
+    if process is None or process.code is not None:  # stopped by a file with one of its own
+        lasting_operator.start()
+    stalls.follow(lasting_operator.log)
+    begin = lasting_operator.log.stat().st_size
+    yield lasting_operator
+    said = lasting_operator.log.read_bytes()[begin:].decode(errors="replace")
+    assert "Traceback" not in said, said
 
 
 def make_team(cluster: Cluster, api: Api, namespace: str, charts: Path) -> Team:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team
 from tests.e2e.operator_process import until
+from tests.long import LONG, long_form
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -129,6 +130,9 @@ def test_a_rejected_plan_is_not_deployed_and_the_next_version_is_planned(shop: T
     assert len(team.jobs("shop")) == 1
 
 
+@long_form(
+    "tests/component/bundles/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
+)
 def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
     team = shop
     version = str(plan(team)["version"])
@@ -207,6 +211,8 @@ def test_a_risky_plan_waits_and_another_one_does_not(team: Team) -> None:
     team.wait_reason("shop", "Deployed")  # what runs is what was deployed last
     assert team.condition("shop", "UpdatePending")["reason"] == "AwaitingApproval"
     assert team.get("services", "shop-app") is not None
+    if not LONG:  # The rest is in tests/component/bundles/test_drift.py, too:
+        return  # test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_none
     approve(team, found)
     team.wait_deployed("shop", second)
     assert team.get("services", "shop-app") is None

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.bundles.conftest import NOWHERE, TEMPLATE, Team
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, secrets, wait_planned
 from tests.e2e.operator_process import until
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 from localcluster import Api
 
@@ -40,7 +40,8 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", list(NAMES) if LONG else ["forged end"])
+@long_form("tests/e2e/standin/test_plan_scripts.py::test_a_name_with_quotes_is_a_failure")
+@pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_would_forge_the_graph_is_a_failed_plan(team: Team, name: str) -> None:
     team.publish("1.0.0", "first", template=UNREADABLE)
     values = json.dumps({"name": NAMES[name]})
@@ -54,6 +55,9 @@ def test_a_name_that_would_forge_the_graph_is_a_failed_plan(team: Team, name: st
     assert "id" not in found
 
 
+@long_form(
+    "tests/component/bundles/test_approved_deploys.py::test_a_first_install_into_a_missing_namespace_creates_it_as_approved"
+)
 def test_a_first_install_into_a_namespace_that_is_not_there_names_it(team: Team, api: Api) -> None:
     there = f"{team.namespace}-new"
     account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}

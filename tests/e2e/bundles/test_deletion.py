@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 NOWHERE = {"nodeSelector": {"no": "where"}}
 
 
+@long_form("tests/component/bundles/test_deletion.py::test_lets_go_without_uninstalling")
 def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Operator) -> None:
     """By its policy; by an annotation: tests/component/bundles/test_deletion.py."""
     digest = team.publish("1.0.0", "first")
@@ -26,6 +27,7 @@ def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Opera
     assert f"Release {team.namespace}/shop" in operator.log.read_text()
 
 
+@long_form("tests/component/bundles/test_deletion.py::test_waits_for_a_deploy_that_runs")
 def test_a_deletion_during_a_deploy_waits_for_it_and_uninstalls(team: Team) -> None:
     team.publish("1.0.0", "first")
     team.bundle("shop", interval="1h")

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.faults.recorder import Recorder
 from tests.e2e.operator_process import until
-from tests.long import LONG
+from tests.long import long_form
 
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.drift.due import next_slot
-from localcluster import Cluster
 
-FLEET = 300 if LONG else 3
+FLEET = 300
 EVERY = 900.0
 """Seconds: the shortest interval that may be set."""
 LATE = 60.0
@@ -32,13 +30,6 @@ EACH = 20.0
 REQUESTS = 15
 """The operator's for a check."""
 Body = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 def checked_at(body: Body) -> datetime | None:
@@ -89,7 +80,8 @@ def lateness(body: Body) -> float:
     return (began - due).total_seconds()
 
 
-@pytest.mark.timeout(7200 if LONG else 300)
+@long_form("tests/component/bundles/test_drift_queue.py::test_half_of_the_places_are_for_checks")
+@pytest.mark.timeout(7200)
 def test_a_fleet_is_checked_each_quarter_of_an_hour(team: Team, operator: Operator) -> None:
     team.publish("1.0.0", "first")
     begin = datetime.now(UTC) - timedelta(seconds=1)
@@ -106,8 +98,7 @@ def test_a_fleet_is_checked_each_quarter_of_an_hour(team: Team, operator: Operat
                     "each has its baseline",
                     EACH * TOGETHER,
                 )
-        if LONG:
-            checked(team, operator, bundles)
+        checked(team, operator, bundles)
         assert jobs.whole()
         assert bundles.whole()
         assert 0 < at_once(jobs) <= PLACES

@@ -199,6 +199,9 @@ def test_a_foreground_deletion_uninstalls_the_release(shop: Shop) -> None:
     assert "ownerReferences" not in job["metadata"]
 
 
+@long_form(
+    "tests/e2e/faults/test_two_replicas.py::test_after_sigkill_it_does_so_too_and_sees_a_running_deploy_to_its_end"
+)
 def test_a_restart_in_mid_job_goes_on_where_it_was_and_catches_up_with_what_happened_meanwhile(
     team: Team, operator: Operator
 ) -> None:
@@ -262,6 +265,9 @@ def test_what_is_wrong_is_said_in_one_condition_and_what_never_deployed_goes_at_
         assert team.jobs(name, "uninstall") == [], name
 
 
+@long_form(
+    "tests/component/bundles/test_missing_accounts.py::test_all_bundles_of_an_account_deploy_when_it_has_come"
+)
 def test_missing_values_and_a_missing_service_account_are_waited_for(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.delete("serviceaccounts", "werf")

@@ -2,14 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, operating
+from tests.e2e.bundles.conftest import NOWHERE, Operator, Team
 from tests.e2e.operator_process import until
-
-from localcluster import Cluster
 
 POD = """\
     metadata: {labels: {app: LABEL}}
@@ -63,13 +60,6 @@ spec:
 """
 APPS = "/apis/apps/v1/namespaces/{}/{}"
 MISSING = "missing.invalid/web"
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 def wait_health(team: Team, name: str, status: str, reason: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e.bundles.conftest import Operator, Team, operating
 from tests.e2e.bundles.test_health import wait_health
+from tests.long import long_form
 
 from localcluster import Cluster
 
@@ -19,6 +20,9 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield operator
 
 
+@long_form(
+    "tests/component/bundles/test_health.py::test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted"
+)
 def test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted(
     operator: Operator, team: Team
 ):

@@ -14,7 +14,7 @@ from localcluster import Api, Cluster
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
 
-SECRETS = 8 if LONG else 3
+SECRETS = 8 if LONG else 2
 """Of almost a megabyte each."""
 MOST_MEMORY = 300
 """Megabytes of the operator's process: the chart's limit is 512."""

@@ -200,6 +200,7 @@ def test_a_quarantined_version_is_freed_by_a_request_and_by_values(team: Team) -
 # --- values ---
 
 
+@long_form("tests/e2e/bundles/test_examples.py::test_an_example_does_what_its_comment_says")
 def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.create("configmaps", "base", data={"a.yaml": "greeting: base"})
@@ -268,6 +269,9 @@ def shop(lasting_team: Team, operator: Operator) -> Team:
 # --- one release, one Bundle; one namespace ---
 
 
+@long_form(
+    "tests/component/bundles/test_ownership.py::test_who_does_not_own_the_release_uninstalls_nothing"
+)
 def test_a_second_bundle_of_a_release_conflicts_and_uninstalls_nothing(
     shop: Team, namespace: Callable[..., str], api: Api
 ) -> None:
@@ -285,6 +289,9 @@ def test_a_second_bundle_of_a_release_conflicts_and_uninstalls_nothing(
     assert shop.jobs("shop", "uninstall") == []
 
 
+@long_form(
+    "tests/component/bundles/test_deploys.py::test_a_changed_project_namespace_is_refused_until_it_is_set_back"
+)
 def test_a_changed_project_namespace_stalls_a_live_bundle(shop: Team) -> None:
     digest = shop.status("shop")["deploy"]["digest"]
     shop.patch("bundles", "shop", spec={"project_namespace": "elsewhere"})

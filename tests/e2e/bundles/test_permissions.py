@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team, operating, stays
+from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
 from tests.e2e.operator_process import until
 from tests.long import long_form
@@ -48,13 +48,6 @@ metadata:
 value: 1
 """
 OBJECTS = TEMPLATE + SERVICE + POLICY
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 @pytest.fixture
@@ -177,6 +170,9 @@ def only_read(team: Team, api: Api) -> dict[str, Any]:
     return account
 
 
+@long_form(
+    "tests/component/bundles/test_permission_reviews.py::test_each_permission_is_asked_about_once_for_a_plan"
+)
 def test_what_a_plan_that_could_be_made_lacks_is_asked_once_shown_and_granted(
     bare: Team, operator: Operator, api: Api
 ) -> None:
@@ -279,6 +275,9 @@ def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
         until(lambda: asks(api, operator), "the right is back")
 
 
+@long_form(
+    "tests/component/bundles/test_permission_reviews.py::test_nothing_is_claimed_where_the_operator_may_not_ask"
+)
 @pytest.mark.refused("create subjectaccessreviews")
 def test_without_the_right_to_ask_nothing_is_claimed_and_the_words_of_blind_applies_are_used(
     team: Team, operator: Operator, cluster: Cluster, api: Api

@@ -10,6 +10,7 @@ from tests.e2e.bundles.private_registry import front
 from tests.e2e.bundles.test_approval import ALWAYS, plan, secrets, wait_planned
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -72,6 +73,7 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     until(lambda: len(secrets(team)) == 1, "what failed plans left is gone")
 
 
+@long_form("tests/component/bundles/test_plan_faults.py::test_a_plan_whose_pod_was_evicted_says_so")
 def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
     team.publish("1.0.0", "first")
     stalling = threading.Event()

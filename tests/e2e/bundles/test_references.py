@@ -21,7 +21,7 @@ from tests.e2e.bundles.bad_registry import serving
 from tests.e2e.bundles.conftest import Operator, make_team, operating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import sweep
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 from copyrator.cli import cli
 from copyrator.settings import limits
@@ -275,6 +275,10 @@ def test_one_edit_among_many_is_seen_alone(crowd: Crowd) -> None:
     assert all(len(moments) == 1 for moments in reads.values())
 
 
+@long_form(
+    "tests/component/bundles/test_reference_watches.py"
+    "::test_a_name_that_comes_late_is_known_by_what_was_read"
+)
 @pytest.mark.usefixtures("grown")
 def test_an_edit_of_a_bundle_that_came_late_is_deployed_at_once(
     crowd: Crowd, namespace: Callable[..., str], tmp_path: Path
@@ -295,6 +299,9 @@ def test_an_edit_of_a_bundle_that_came_late_is_deployed_at_once(
         team.wait_gone("bundles", "shop")
 
 
+@long_form(
+    "tests/component/bundles/test_reference_watches.py::test_what_was_deleted_while_no_watch_stood_is_noticed_though_no_watch_ever_showed_it"
+)
 @pytest.mark.usefixtures("grown")
 def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> None:
     assert crowd.operator.stop() == 0
@@ -365,6 +372,10 @@ def typed(crowd: Crowd, command: str) -> str:
     return " ".join(result.output.split())
 
 
+@long_form(
+    "tests/component/bundles/test_reference_watches.py"
+    "::test_where_only_names_are_granted_they_are_shared_until_more_is_granted"
+)
 @pytest.mark.usefixtures("by_name")
 def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_granted(
     crowd: Crowd, many: str
@@ -390,8 +401,6 @@ def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_
     assert many not in crowd.reads(since.all(), "secrets")
     assert crowd.sockets() <= CONNECTIONS
 
-    if not LONG:  # It takes a minute or two, and is in tests/component/bundles, too:
-        return  # test_reference_watches.py::test_where_only_names_are_granted_...
     grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=KINDS))
 
     until(lambda: many in crowd.reads(since.all(), "secrets"), "what was edited is read", 300)

@@ -27,8 +27,7 @@ from localcluster import Api, Cluster
 
 log = logging.getLogger(__name__)
 
-COUNT = 1000 if LONG else 40
-INTERVAL = 60 if LONG else 10
+COUNT, INTERVAL = (1000, 60) if LONG else (20, 10)
 LATE = 2.0
 """Seconds that a poll may be late, but for one in a hundred."""
 BUNDLE = 10_000

@@ -6,23 +6,16 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import Operator, Team, operating, stays
+from tests.e2e.bundles.conftest import Operator, Team, stays
 from tests.e2e.bundles.test_signatures import KEYS, Signer, trust, verified
 from tests.e2e.operator_process import until
 
-from localcluster import Api, Cluster
+from localcluster import Api
 from localcluster.signing import public_key
 
 pytestmark = pytest.mark.usefixtures("operator")
 
 NAME = "copyrator-signature-policy"
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 class Admin:

@@ -2,29 +2,20 @@
 
 import json
 import secrets
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.e2e.bundles.conftest import Operator, Team, operating, stays
+from tests.e2e.bundles.conftest import Operator, Team, stays
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
-from localcluster import Cluster
 from localcluster.api import ApiStatusError
 from localcluster.signing import attach, new_key, public_key, sign
 
 pytestmark = pytest.mark.usefixtures("operator")
 
 KEYS = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 class Signer:

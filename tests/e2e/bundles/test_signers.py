@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.bundles.conftest import Team
 from tests.unit.signatures.making import statement
 from tests.unit.signatures.making_keyless import ISSUER, Sigstore
 from tests.unit.signatures.notary import make_certificate, make_envelope, make_payload
 
 from copyrator.cli import cli
 from copyrator.signatures.model import Artifact
-from localcluster import Cluster
 from localcluster.bundle import MANIFEST_TYPE, Target
 from localcluster.signing import BUNDLE_TYPE, refer
 
@@ -27,13 +26,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 COMPANY = "O=example.com,ST=WA,C=US"
 NAME = f"CN=releases,{COMPANY}"
 PATTERN = r"https://git\.example/team/app/.*"
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        yield operator
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import shlex
 from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster.bundle import build, push
 
@@ -28,6 +29,7 @@ def left_by_the_original(team: Team, name: str) -> str:
     return digest
 
 
+@long_form("tests/e2e/upgrade/test_moving.py::test_the_move_from_both_originals_step_by_step")
 def test_releases_are_taken_over_as_they_stand(team: Team, operator: Operator) -> None:
     operator.stop()  # the original served these until now
     digest = left_by_the_original(team, "shop")

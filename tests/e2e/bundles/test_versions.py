@@ -28,6 +28,9 @@ def rejected(team: Team, name: str = "shop") -> dict[str, str]:
     return {one["version"]: one["reason"] for one in found}
 
 
+@long_form(
+    "tests/component/bundles/test_ranges.py::test_a_wildcard_takes_what_is_pushed_into_it_and_says_what_it_passes_over"
+)
 def test_a_wildcard_takes_what_is_pushed_into_it_and_prereleases_when_they_are_asked_for(
     team: Team,
 ) -> None:
