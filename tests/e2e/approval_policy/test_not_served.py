@@ -16,6 +16,7 @@ from tests.e2e.approval_policy.conftest import Person
 from tests.e2e.bundles.conftest import Operator, Team, make_team, operating
 from tests.e2e.conftest import directory_of
 from tests.e2e.owned_cluster import owned_cluster
+from tests.long import long_form
 
 from copyrator.cli import cli
 from demo.chart import CHART
@@ -60,6 +61,9 @@ def run(bare: Bare, kubeconfig: Path, *command: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@long_form(
+    "tests/e2e/bundles/test_approval.py::test_nothing_is_deployed_until_its_plan_is_approved"
+)
 def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
     team = bare.team
     digest = team.publish("1.0.0", "first")
@@ -90,6 +94,9 @@ def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
     assert status["history"][0]["approvedBy"] == "boss", "nobody checks the name"
 
 
+@long_form(
+    "tests/unit/cli/test_doctor_policies.py::test_a_policy_that_cant_be_there_or_seen_is_a_warning"
+)
 def test_doctor_and_the_chart_say_so(bare: Bare) -> None:
     _, said = run(bare, bare.cluster.admin_kubeconfig, "doctor")
     (line,) = [one for one in said.splitlines() if "Approval policy" in one]

@@ -30,7 +30,7 @@ from hostile.neighbours import Done, neighbours
 from hostile.newcomers import percentile
 from localcluster import Cluster
 
-QUIET, HOSTILE = (60.0, 300.0) if LONG else (8.0, 15.0)
+QUIET, HOSTILE = (60.0, 300.0) if LONG else (5.0, 6.0)
 """Seconds without and with hostile neighbours."""
 if chosen := os.environ.get("COPYRATOR_HOSTILE_SECONDS"):
     QUIET, HOSTILE = map(float, chosen.split(","))

@@ -33,6 +33,7 @@ def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts
     assert ending.message == "revision 1, 1 operation"
 
 
+@detail
 def test_the_same_again_is_skipped(werf: Werf, charts: Charts) -> None:
     charts.push()
     werf.apply()
@@ -82,6 +83,7 @@ def test_a_digest_in_the_tag_pins_the_content(werf: Werf, charts: Charts) -> Non
     assert werf.object("demo-cm")["data"]["greeting"] == "first"
 
 
+@detail
 def test_values_files_are_ordered_by_the_names_of_their_variables(
     werf: Werf, charts: Charts
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_missing_namespace_is_made(
     assert "demo-cm" in werf.names()
 
 
+@detail
 def test_two_at_once_take_turns(werf: Werf, charts: Charts) -> None:
     charts.push()
     processes = [werf.start("bundle", "apply", WERF_TAG="1.0.0") for _ in range(2)]

@@ -71,6 +71,7 @@ def test_a_plan_reads_each_object_and_applies_it_dry(
     assert any(uri.partition("?")[0] == "/api/v1" for uri in discovery), discovery
 
 
+@detail
 def test_an_account_that_may_only_read_gets_blind_applies(
     werf: Werf, charts: Charts, planner: As
 ) -> None:
