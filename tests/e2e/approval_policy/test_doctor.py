@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, path_of, policies_of
 from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.cli import cli
 from demo.chart import Rendered
@@ -89,6 +90,9 @@ def test_it_names_the_permissions_that_plans_lack(
         apply(guarded.api, cluster_roles(guarded.rendered))
 
 
+@long_form(
+    "tests/unit/cli/test_doctor_permissions.py::test_that_it_may_not_review_accounts_is_worth_knowing"
+)
 def test_it_says_whether_the_operator_may_review_accounts(
     guarded: Guarded, team: str, editor: Person, doctor: Doctor
 ):

@@ -104,6 +104,9 @@ def test_a_replaced_secret_of_ours_ends_the_deploy_before_anything_is_applied(te
     team.wait_deployed("shop", digest)
 
 
+@long_form(
+    "tests/component/bundles/test_plan_faults.py::test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts"
+)
 def test_a_plan_that_can_not_be_scheduled_says_why_and_is_made_anew_when_it_is_deleted(
     team: Team,
 ) -> None:

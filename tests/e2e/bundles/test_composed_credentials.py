@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.bundles.private_registry import PASSWORD, USER, front
 from tests.e2e.installation import RULES
+from tests.long import long_form
 
 from localcluster import Cluster
 
@@ -31,6 +32,7 @@ def config(host: str, user: str, password: str) -> dict[str, str]:
     return {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
 
 
+@long_form("tests/e2e/bundles/test_private_registry.py::test_a_docker_config_is_mounted")
 def test_the_merged_credentials_log_in_at_a_registry_that_wants_a_token(
     team: Team, operator: Operator, private: str, tokens: list[str]
 ) -> None:

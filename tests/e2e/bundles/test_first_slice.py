@@ -165,6 +165,9 @@ def test_disable_autoupdate_stops_updates_until_it_is_removed(shop: Shop) -> Non
     assert shop.jobs == 1
 
 
+@long_form(
+    "tests/component/bundles/test_deploys.py::test_a_digest_that_fails_is_tried_again_and_then_left_alone"
+)
 def test_a_failed_deploy_is_tried_again_recorded_and_not_repeated_at_every_poll(shop: Shop) -> None:
     team = shop.team
     shop.poll(None)

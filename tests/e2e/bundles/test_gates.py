@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.api.windows import DAYS
 from copyrator.cli import cli
@@ -21,6 +22,9 @@ def said(team: Team, *command: str) -> str:
     return result.output
 
 
+@long_form(
+    "tests/component/bundles/test_gates.py::test_a_request_waits_at_a_moment_gate_and_a_force_passes_over_it"
+)
 def test_a_force_passes_over_gates_but_never_to_a_digest_that_is_skipped(
     team: Team, operator: Operator
 ) -> None:

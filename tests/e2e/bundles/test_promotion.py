@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, stays
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -97,6 +98,9 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     assert team.status("staging")["soak"] == written["status"]["soak"], "no write for the gap"
 
 
+@long_form(
+    "tests/component/bundles/test_promotion.py::test_a_chain_takes_a_version_from_one_to_the_next_when_each_soak_has_ended"
+)
 def test_a_version_that_failed_elsewhere_is_not_promoted(chain: Team) -> None:
     team = chain
     broken = team.publish(

@@ -56,6 +56,9 @@ def test_a_wildcard_takes_what_is_pushed_into_it_and_prereleases_when_they_are_a
     team.wait_deployed("shop", candidate)
 
 
+@long_form(
+    "tests/component/bundles/test_ranges.py::test_a_deleted_manifest_doesnt_take_the_release_down_not_even_by_force"
+)
 def test_a_deleted_tag_leaves_the_release_alone_until_the_spec_asks_for_less(team: Team) -> None:
     """The range takes the highest by number, and junk is no news to it."""
     nine = team.publish("1.9.0", "nine")

@@ -51,6 +51,7 @@ def test_a_failed_deploy_says_what_failed(werf: Werf, charts: Charts) -> None:
     assert werf.report["revision"] == 2
 
 
+@detail
 def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> None:
     charts.push(job=ENDLESS_JOB)
 
@@ -102,6 +103,7 @@ def test_a_first_deploy_takes_longer_than_a_very_short_timeout(werf: Werf, chart
     assert "demo-cm" not in werf.names()
 
 
+@detail
 def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(
     werf: Werf, charts: Charts
 ) -> None:
