@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 2
 NOWHERE = {"nodeSelector": {"no": "where"}}
 """spec.job of a deploy that begins, and that no node runs."""
+UNPULLABLE = "missing.invalid/werf"
+"""An image that is allowed, and that nobody can pull."""
 
 TEMPLATE = """\
 apiVersion: v1
@@ -206,7 +208,9 @@ class Team:
 
 
 _lasting: list[Operator] = []
-"""The operator that serves one file after the other; at most one."""
+"""The operator for all files of this folder that a worker runs one after the other; at most one."""
+_end = contextlib.ExitStack()
+"""What ends it."""
 
 
 @contextlib.contextmanager
@@ -233,30 +237,45 @@ def operating(
         yield operator
 
 
-@pytest.fixture(scope="package")
-def lasting_operator(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    """An operator for all files of this folder that a worker runs one after the other."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, log) as operator:
-        _lasting.append(operator)
-        try:
-            yield operator
-        finally:
-            _lasting.remove(operator)
+def end_lasting() -> None:
+    """Stop and uninstall the lasting operator, if there is one."""
+    _lasting.clear()
+    _end.close()
+
+
+@pytest.fixture(scope="session")
+def ending_before_the_cluster(cluster: Cluster) -> Iterator[None]:
+    """The lasting operator, at the end of the session."""
+    yield
+    end_lasting()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """The lasting operator goes when a worker goes on to another folder: it serves every Bundle."""
+    yield
+    if nextitem is not None and Path(__file__).parent not in nextitem.path.parents:
+        end_lasting()
 
 
 @pytest.fixture(scope="module")
-def operator(lasting_operator: Operator) -> Iterator[Operator]:
+def operator(
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    ending_before_the_cluster: None,
+) -> Iterator[Operator]:
     """One operator for all tests of a module; each test has a namespace of its own."""
-    process = lasting_operator.process
-    if process is None or process.code is not None:  # stopped by a file with one of its own
-        lasting_operator.start()
-    stalls.follow(lasting_operator.log)
-    begin = lasting_operator.log.stat().st_size
-    yield lasting_operator
-    said = lasting_operator.log.read_bytes()[begin:].decode(errors="replace")
+    if not _lasting:
+        log = tmp_path_factory.mktemp("operator") / "operator.log"
+        allowed = {"COPYRATOR_ALLOWED_IMAGES": f"registry.werf.io/werf/werf,{UNPULLABLE}"}
+        _lasting.append(_end.enter_context(operating(cluster, log, allowed)))
+    (lasting,) = _lasting
+    if lasting.process is None or lasting.process.code is not None:
+        lasting.start()  # stopped for a file with one of its own
+    stalls.follow(lasting.log)
+    begin = lasting.log.stat().st_size
+    yield lasting
+    said = lasting.log.read_bytes()[begin:].decode(errors="replace")
     assert "Traceback" not in said, said
 
 

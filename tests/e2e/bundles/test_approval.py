@@ -116,6 +116,9 @@ def is_begun(team: Team) -> bool:
     return status.get("plan", {}).get("decision") == "Approved" or bool(status.get("history"))
 
 
+@long_form(
+    "tests/component/bundles/test_approval.py::test_a_mind_can_be_changed_until_the_deploy_begins"
+)
 def test_a_rejected_plan_is_not_deployed_and_the_next_version_is_planned(shop: Team) -> None:
     team = shop
     found = plan(team)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Operator, Team
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 POD = """\
     metadata: {labels: {app: LABEL}}
@@ -130,6 +131,7 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, shop
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
 
 
+@long_form("tests/component/bundles/test_health.py::test_a_rollout_takes_few_writes")
 def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, shop: Team):
     team = shop
     wait_health(team, "shop", "True", "Healthy")

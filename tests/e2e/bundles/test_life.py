@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team, operating, stays
+from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Operator, Team, stays
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
-from localcluster import Api, Cluster
+from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -49,19 +49,7 @@ spec:
       containers: [{{name: main, image: x, command: [sleep, "1000"]}}]
 """
 """Changes the ConfigMap, and then waits for ever."""
-UNPULLABLE = "missing.invalid/werf"
 HELD = {"copyrator.test/held": "false"}
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    """One that allows an image that nobody can pull."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    allowed = f"registry.werf.io/werf/werf,{UNPULLABLE}"
-    with operating(cluster, log, {"COPYRATOR_ALLOWED_IMAGES": allowed}) as operator:
-        yield operator
 
 
 # --- a Job that doesn't get on ---
