@@ -69,6 +69,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """As many as the parts have together."""
     return sum(config.getoption("parts") or ()) or None
