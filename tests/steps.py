@@ -111,22 +111,33 @@ def measured_steps() -> Iterator[Steps]:
     steps.end()
 
 
-def least_cpu_seconds(work: Callable[[], object], times: int = 3) -> float:
+def assert_quick(work: Callable[[], object], limit: float, times: int = 3) -> None:
+    """Fail if `work` takes as long as the limit each time, scaled as in `least_cpu_seconds`."""
+    least = least_cpu_seconds(work, times, enough=limit)
+    assert least < limit, f"{least:.3f} s of processor time; the limit is {limit} s"
+
+
+def least_cpu_seconds(work: Callable[[], object], times: int = 3, enough: float = 0.0) -> float:
     """The processor time that `work` takes, scaled; the least of some, since others may add to it.
 
     Each is divided by the greater slowness of those before and after it: the machine may have
     become slower or faster meanwhile. What takes less than the reference is not scaled: the limits
-    below that are many times what is measured, and property tests measure often.
+    below that are many times what is measured, and property tests measure often. Less than `enough`
+    is returned at once: scaled it would only be less.
     """
     _leave_out_the_tests_garbage()
     least, before = float("inf"), 1.0
     for _ in range(times):
         seconds = cpu_seconds(work)
+        if seconds < enough:
+            return seconds
         if seconds > REFERENCE_SECONDS:
             after = slowness()
             seconds /= max(before, after)
             before = after
         least = min(least, seconds)
+        if least < enough:
+            break
     return least
 
 

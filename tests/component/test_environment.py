@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import make_venv
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +42,12 @@ class Clone:
             check=False,
         )
 
+    def place(self) -> Path:
+        """Where its environment belongs."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COPYRATOR_CACHE", str(self.cache))
+            return make_venv.location(self.lock)
+
     @property
     def environments(self) -> list[Path]:
         return [path.parent for path in self.cache.glob("venv-*/complete")]
@@ -46,8 +55,14 @@ class Clone:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, str]:
-    """A clone whose environment is there, and what was said while it was made."""
+    """A clone whose environment is there, and what was said while it was made.
+
+    It was begun before, and interrupted.
+    """
     clone = Clone(tmp_path_factory.mktemp("built"))
+    interrupted = clone.place()
+    interrupted.mkdir(parents=True)
+    (interrupted / "rest of the interrupted one").touch()
     first = clone.run("true")
     assert first.returncode == 0, first.stderr
     return clone, first.stderr
@@ -74,26 +89,41 @@ def test_the_exit_code_and_the_folder_are_the_commands_own(built: tuple[Clone, s
 
 def test_one_that_was_interrupted_is_made_afresh(built: tuple[Clone, str]) -> None:
     clone, _ = built
-    (venv,) = clone.environments
-    (venv / "complete").unlink()
-    (venv / "rest of the interrupted one").touch()
-    assert clone.run("true").returncode == 0
-    assert clone.environments == [venv]
-    assert not (venv / "rest of the interrupted one").exists()
+    assert clone.environments == [clone.place()]
+    assert not (clone.place() / "rest of the interrupted one").exists()
 
 
 def test_another_lock_has_its_own_and_a_package_that_is_not_the_locked_one_is_refused(
-    built: tuple[Clone, str], tmp_path: Path
+    built: tuple[Clone, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    """In this process, and with a copy of the empty environment: to make one takes seconds."""
     clone, _ = built
     before = clone.environments
     package = tmp_path / "thing-1.0-py3-none-any.whl"
     package.write_bytes(b"not what was locked")
-    clone.lock.write_text(f"thing @ {package.as_uri()} --hash=sha256:{'0' * 64}\n")
-    result = clone.run("true")
-    assert result.returncode == 1
-    assert "DO NOT MATCH THE HASHES" in result.stderr
-    assert "nothing is left half done" in result.stderr
+    lock = tmp_path / "requirements-dev.lock"
+    lock.write_text(f"thing @ {package.as_uri()} --hash=sha256:{'0' * 64}\n")
+    run, made = subprocess.run, []
+
+    def copying(command: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
+        if command[1:3] != ["-m", "venv"]:
+            return run(command, **options)
+        made.append(Path(command[3]))
+        shutil.copytree(before[0], command[3], symlinks=True)
+        (made[0] / "complete").unlink()
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setenv("COPYRATOR_CACHE", str(clone.cache))
+    monkeypatch.setattr(make_venv.subprocess, "run", copying)
+    assert make_venv.main(lock) == 1
+    assert len(made) == 1
+    assert made != before
+    said = capfd.readouterr().err
+    assert "DO NOT MATCH THE HASHES" in said
+    assert "nothing is left half done" in said
     assert clone.environments == before
 
 

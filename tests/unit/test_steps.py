@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests import steps
-from tests.steps import REFERENCE_SECONDS, least_cpu_seconds, measured_steps
+from tests.steps import REFERENCE_SECONDS, assert_quick, least_cpu_seconds, measured_steps
 
 
 class Machine:
@@ -55,6 +55,22 @@ def test_a_machine_that_was_slow_just_before_or_after_is_enough(
 ) -> None:
     machine.slow = 3.0
     assert least_cpu_seconds(machine.works(0.08, *changes)) <= 0.08 * 1.001
+
+
+def test_what_is_quick_once_is_done_no_more(machine: Machine) -> None:
+    machine.slow = 3.0
+    assert_quick(machine.works(0.04, 9.0), 0.13)  # not scaled
+    assert machine.now == pytest.approx(0.12)
+    machine.slow = 3.0
+    assert_quick(machine.works(0.08, 3.0, 9.0), 0.1)  # scaled
+    assert machine.now == pytest.approx(0.12 + 0.24 + 3 * REFERENCE_SECONDS)
+
+
+@pytest.mark.parametrize("slow", [1.0, 3.0])
+def test_what_is_never_quick_fails(machine: Machine, slow: float) -> None:
+    machine.slow = slow
+    with pytest.raises(AssertionError, match="0.200 s of processor time; the limit is 0.1 s"):
+        assert_quick(machine.works(0.2), 0.1)
 
 
 def test_what_takes_less_than_the_reference_is_not_scaled(machine: Machine) -> None:

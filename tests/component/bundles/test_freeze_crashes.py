@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from tests.component.bundles.crashing import die_after
+from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze, gate, thaw
@@ -64,7 +64,7 @@ async def test_it_is_that_many_writes(
     await frozen
 
 
-@pytest.mark.parametrize("number", range(1, WRITES + 1))
+@pytest.mark.parametrize("number", sampled(range(1, WRITES + 1)))
 async def test_dies_after_any_write(
     cluster: BundleCluster, run: Run, frozen: asyncio.Task[None], number: int
 ) -> None:

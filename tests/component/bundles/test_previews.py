@@ -21,7 +21,7 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.crashing import die_after
+from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, digest
 from tests.component.bundles.fixture_types import Make, Run
@@ -369,7 +369,7 @@ PREVIEW_WRITES = 8
 discarded values, the Job's TTL."""
 
 
-@pytest.mark.parametrize("number", range(1, PREVIEW_WRITES + 1))
+@pytest.mark.parametrize("number", sampled(range(1, PREVIEW_WRITES + 1)))
 async def test_the_process_dies_at_any_write_of_a_preview(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, number: int
 ) -> None:

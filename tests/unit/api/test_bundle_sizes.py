@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.steps import least_cpu_seconds
+from tests.steps import assert_quick
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_sizes import pack_status
@@ -43,7 +43,7 @@ def read(found: dict[str, Any]) -> BundleEntry:
 
     entry = visit()
     assert len(entry.packed_status) < 2 * limits.BUNDLE_STATUS_TEXTS
-    assert least_cpu_seconds(visit) < LONGEST
+    assert_quick(visit, LONGEST)
     return entry
 
 
