@@ -5,6 +5,7 @@ To name the machine, and to find fonts the first time, programs are started.
 
 from bench import report
 from bench.scenario import Goal, Result
+from tests.long import LONG
 
 GOALS = {"ratio": Goal("against the bare client", "times", 1.3), "seconds": Goal("all", "s")}
 
@@ -70,7 +71,8 @@ def test_what_a_file_has_of_other_scenarios_stays(tmp_path):
 
 def test_growth_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "PLOTS", tmp_path)
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # as on a machine that never drew
+    if LONG:
+        monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # as on a machine that never drew
     grown = result(1.0)
     grown.add(GOALS, {"memory_at_200": 130.0})
     assert report.plot([grown]) == ["memory"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import re
 from collections import defaultdict
@@ -14,7 +13,14 @@ from typing import Any
 
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster, Filter, manager_of, merge
-from tests.component.kube.fake_api import Answer, error, is_collection, verb_of
+from tests.component.kube.fake_api import (
+    Answer,
+    copied,
+    error,
+    is_collection,
+    json_response,
+    verb_of,
+)
 
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {
@@ -131,7 +137,7 @@ class BundleCluster(FakeCluster):
     def end_job(self, name: str, code: int = 0, message: str = "", namespace: str = TEAM) -> None:
         """Let the Job's pod end with this exit code."""
         path = path_of("jobs", name, namespace)
-        job = copy.deepcopy(self.objects[path])
+        job = self.objects[path]
         self.put_pod(job, {"terminated": {"exitCode": code, "message": message}})
         kind = "Complete" if code == 0 else "Failed"
         condition = {
@@ -182,7 +188,7 @@ class BundleCluster(FakeCluster):
             if verb_of(request) == one.verb and request.path.endswith(one.ending):
                 return await error(one.status, "Refused", one.message)(request)
         if request.path in ("/api", "/apis"):  # no kinds but well-known ones
-            return web.json_response({"kind": "APIGroupDiscoveryList", "items": []})
+            return json_response({"kind": "APIGroupDiscoveryList", "items": []})
         if request.path == OTHERS_REVIEWS:
             return await self._review_other(request)
         if refused := self._refused(request):
@@ -200,7 +206,7 @@ class BundleCluster(FakeCluster):
         asked = body["spec"]["resourceAttributes"]
         allowed = (asked["resource"], asked["namespace"]) not in self.by_name_only
         self.reviews += 1
-        return web.json_response({**body, "status": {"allowed": allowed}}, status=201)
+        return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     async def _review_other(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((await request.json())["spec"])
@@ -212,7 +218,7 @@ class BundleCluster(FakeCluster):
         if self.permits is None:
             return await error(403, "Forbidden", NOT_ALLOWED)(request)
         allowed = self.permits(body["spec"]["resourceAttributes"])
-        return web.json_response({**body, "status": {"allowed": allowed}}, status=201)
+        return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     def _refused(self, request: web.Request) -> Answer | None:
         if request.method != "GET" or not is_collection(request.path):
@@ -243,7 +249,7 @@ class BundleCluster(FakeCluster):
         for path, body in list(self.objects.items()):
             if path.startswith(f"{request.path}/") and _fits(wanted, body["metadata"]):
                 self.drop(path)
-        return web.json_response({"kind": "Status", "status": "Success", "metadata": {}})
+        return json_response({"kind": "Status", "status": "Success", "metadata": {}})
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         answer = await super()._create(request)
@@ -285,7 +291,7 @@ class BundleCluster(FakeCluster):
     ) -> web.StreamResponse:
         if refusal := await self._refuse(request, {}, path):
             return refusal
-        body = copy.deepcopy(self.objects[path])
+        body = copied(self.objects[path])
         for step in patch:
             *above, last = step["path"].strip("/").split("/")
             target: Any = body

@@ -396,7 +396,7 @@ def deployed(bundle: Make, cluster: BundleCluster, name: str) -> None:
 async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_change(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    names = [f"shop{number}" for number in range(1000 if LONG else 50)]
+    names = [f"shop{number}" for number in range(1000 if LONG else 25)]
     for name in names:
         deployed(bundle, cluster, name)
         deployment(cluster, name, release=name)
@@ -453,7 +453,7 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     deployed(bundle, cluster, "shop")
     operator = await run()
     await eventually(lambda: healthy(cluster) == GOOD)
-    large = owned("shop", note="x" * 20_000)
+    large = owned("shop", note="x" * (20_000 if LONG else 3_000))
 
     def seen() -> health.ReleaseObjects:
         found = operator.controller._health._watches.view((TEAM, "shop"))

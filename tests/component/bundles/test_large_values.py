@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.waiting import eventually
+from tests.long import LONG, long_form
 from tests.steps import measured_steps
 
 from copyrator.api.bundle import parse_bundle
@@ -133,8 +134,14 @@ async def test_more_files_than_a_job_can_name_are_refused_before_they_are_looked
 async def test_what_is_quoted_of_eight_large_secrets_is_found_beside_the_loop(
     isolated: Isolated,
 ) -> None:
-    api = Api({f"big-{n}": lambda n=n: {"v": yaml_of(MB // 2, f"v{n}{{:05}}")} for n in range(4)})
-    texts = ["Error: v000007 is wrong", "a v100008 b v200009\nand a v300010"]
+    count = 4 if LONG else 2
+    api = Api(
+        {f"big-{n}": lambda n=n: {"v": yaml_of(MB // 2, f"v{n}{{:05}}")} for n in range(count)}
+    )
+    texts = [
+        "Error: v000007 is wrong",
+        f"a v100008 b v{count // 2}00009\nand a v{count - 1}00010",
+    ]
 
     tracemalloc.start()
     try:
@@ -155,10 +162,19 @@ async def test_what_is_quoted_of_eight_large_secrets_is_found_beside_the_loop(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"[" * 400_000, "processor time"),
-        (b"a" * limits.BUNDLE_REDACTION_BYTES + b"b", "more than 10 MiB"),
+        pytest.param(
+            b"[" * 400_000,
+            "processor time",
+            id="too deep to be read in time",
+            marks=long_form(
+                "tests/component/bundles/test_large_values.py"
+                "::test_a_failure_is_on_record_though_its_text_is_withheld"
+            ),
+        ),
+        pytest.param(
+            b"a" * limits.BUNDLE_REDACTION_BYTES + b"b", "more than 10 MiB", id="too large"
+        ),
     ],
-    ids=["too deep to be read in time", "too large"],
 )
 async def test_what_cannot_be_looked_through_is_withheld(content: bytes, why: str) -> None:
     api = Api({"bad": lambda: {"values.yaml": content}})

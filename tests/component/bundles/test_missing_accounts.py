@@ -13,12 +13,13 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 
 from copyrator.bundles import accounts as bundle_accounts
 
 Lacking = Callable[..., Awaitable[list[str]]]
 
-COUNT = 20
+COUNT = 20 if LONG else 10
 INTERVAL = 1.5
 
 

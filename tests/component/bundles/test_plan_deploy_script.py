@@ -211,8 +211,9 @@ def test_a_pod_that_is_deleted_while_werf_plans_applies_nothing(pod: Pod) -> Non
     assert (ended.code, ended.applied) == (143, [])
 
 
-def test_the_largest_plan_is_compared(pod: Pod) -> None:
-    lines = [f"create ::Pod:{i:05}" for i in range(PLAN_OPERATIONS)]
+@pytest.mark.parametrize("number", [PLAN_OPERATIONS])
+def test_the_largest_plan_is_compared(pod: Pod, number: int) -> None:
+    lines = [f"create ::Pod:{i:05}" for i in range(number)]
 
     assert deploy(pod, lines, lines).applied
     assert refusal(deploy(pod, lines[:-1], lines)).endswith(f"first: {lines[-1]}")

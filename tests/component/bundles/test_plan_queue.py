@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("registry")
 
 MOST = 4
 NAMES = [f"shop{number:02}" for number in range(20 if LONG else 12)]
-WAITING = 200 if LONG else 30
+WAITING = 200 if LONG else 18
 
 
 def running(cluster: BundleCluster) -> list[dict[str, Any]]:

@@ -59,11 +59,11 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
 async def test_bundles_of_one_tag_share_each_poll(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    for i in range(30):
+    for i in range(10):
         bundle(f"shop{i}")
     await run(timer_interval=2.0)
     await eventually(
-        lambda: all(cluster.reason(f"shop{i}") == "Deployed" for i in range(30)), seconds=30
+        lambda: all(cluster.reason(f"shop{i}") == "Deployed" for i in range(10)), seconds=30
     )
     await asyncio.sleep(0.5)
     before, loop = len(registry.asked), asyncio.get_running_loop()

@@ -29,7 +29,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-MANY = 1_000 if LONG else 50
+MANY = 1_000 if LONG else 30
 LATE = 600 if LONG else 120
 """Seconds in which they all have written on a loaded machine."""
 

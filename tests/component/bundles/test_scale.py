@@ -15,7 +15,7 @@ from tests.long import LONG
 from copyrator.oci.notifications import Push
 
 COUNT = 1000 if LONG else 60
-RESTARTED = 200 if LONG else 60
+RESTARTED = 200 if LONG else 30
 
 
 def idle(operator: Any) -> bool:

@@ -20,8 +20,7 @@ from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 
-COPIES = 20
-HOURS = 24 if LONG else 12
+COPIES, HOURS = (20, 24) if LONG else (6, 10)
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """The fake API server with what copying needs: selectors, uids, preconditions, managedFields."""
 
 import asyncio
-import copy
 import json
 import uuid
 from bisect import bisect_right
 from typing import Any
 
 from aiohttp import web
-from tests.component.kube.fake_api import FakeApi, error, line
+from tests.component.kube.fake_api import FakeApi, error, json_response, line
 
 from copyrator.api.selectors import LabelSelector, parse_selector
 
@@ -55,7 +54,7 @@ class FakeCluster(FakeApi):
     def write(self, path: str, body: dict[str, Any], manager: str = "test") -> dict[str, Any]:
         """Create or replace, with everything that the real server adds."""
         old = self.objects.get(path)
-        new = copy.deepcopy(body)
+        new = {**body, "metadata": dict(body["metadata"])}  # the rest is copied when it is stored
         metadata = new["metadata"]
         before = old["metadata"] if old else {}
         for key in SERVER_METADATA:
@@ -80,9 +79,9 @@ class FakeCluster(FakeApi):
         """Delete as the API does: finalizers hold the object."""
         body = self.objects[path]
         if body["metadata"].get("finalizers"):
-            body = copy.deepcopy(body)
-            body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:01Z"
-            body["metadata"]["generation"] += 1  # as the API server does
+            metadata = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:01Z"}
+            metadata["generation"] += 1  # as the API server does
+            body = {**body, "metadata": metadata}
             self._store("MODIFIED", path, body)
         else:
             self._store("DELETED", path, body)
@@ -186,7 +185,7 @@ class FakeCluster(FakeApi):
         self.drop(request.path)
         left = self.objects.get(request.path)
         body = left or {"kind": "Status", "status": "Success", "metadata": {}}
-        return web.json_response(body)
+        return json_response(body)
 
     async def _refuse(
         self, request: web.Request, wanted: dict[str, Any], path: str = ""
@@ -204,7 +203,7 @@ class FakeCluster(FakeApi):
     def _answer(
         self, request: web.Request, body: dict[str, Any], status: int = 200
     ) -> web.StreamResponse:
-        return web.json_response(Filter(request).shown(body), status=status)
+        return json_response(Filter(request).shown(body), status=status)
 
 
 class Filter:

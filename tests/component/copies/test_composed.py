@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.component.copies.conftest import HOME, Operator, counts, make_rule, reason
 from tests.component.kube.fake_api import until
+from tests.long import LONG
 
 from copyrator.copies import composer
 from localcluster.certificates import self_signed
@@ -451,7 +452,7 @@ async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(clus
         "r",
         registries(secret("hub"), selected(optional=True), labels={"of": "{{ namespace.name }}"}),
     )
-    for step in range(60):
+    for step in range(60 if LONG else 30):
         what = chance.randrange(5)
         if what == 0:
             pull(cluster, f"s-{chance.randrange(4)}", **{f"h{step}.io": "x"})

@@ -4,6 +4,7 @@ import pytest
 from aiohttp import web
 from tests.component.copies.conftest import HOME, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import error, until
+from tests.long import LONG
 
 from copyrator.api.keys import CopyKey
 from copyrator.workqueue.queue import LONGEST_DELAY
@@ -114,7 +115,7 @@ async def test_each_failure_has_a_machine_reason_and_the_servers_own_words(
 
 
 async def test_a_new_namespace_goes_before_a_mass_update(cluster, operator):
-    teams = [f"team-{number:03}" for number in range(200)]
+    teams = [f"team-{number:03}" for number in range(200 if LONG else 100)]
     for name in teams:
         cluster.namespace(name)
     labels = {"labels": {"app": "x"}}

@@ -17,7 +17,7 @@ from copyrator.copies.policy.records import RecordReader
 from copyrator.copies.policy.sealing import KEY_BYTES, Sealer
 from copyrator.kube.watch.store import Store
 
-SOURCES, TARGETS = (100, 110) if LONG else (25, 110)
+SOURCES, TARGETS = (100, 110) if LONG else (10, 110)
 """11,000, or a quarter: the tables have just grown, so this is a bad moment to measure."""
 BYTES = 400
 """What a copy may take; what the queue holds of it comes on top while it is worked on."""

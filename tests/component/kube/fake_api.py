@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from msgspec.json import decode, encode
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -104,7 +105,7 @@ class FakeApi:
 
     def _store(self, kind: str, path: str, body: dict[str, Any]) -> int:
         self._version += 1
-        body = json.loads(json.dumps(body))
+        body = copied(body)
         body["metadata"]["resourceVersion"] = str(self._version)
         if kind == "DELETED":
             del self.objects[path]
@@ -161,7 +162,7 @@ class FakeApi:
             meta["continue"] = f"{version}:{start + limit}"
         metadata_only = "as=PartialObjectMetadataList" in request.headers["Accept"]
         items = [shown(body, metadata_only) for _, body in found[start : start + limit]]
-        return web.json_response({"kind": "ConfigMapList", "metadata": meta, "items": items})
+        return json_response({"kind": "ConfigMapList", "metadata": meta, "items": items})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])
@@ -193,7 +194,7 @@ class FakeApi:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if request.path in self.objects:
-            return web.json_response(self.objects[request.path])
+            return json_response(self.objects[request.path])
         name = request.path.rsplit("/", 1)[-1]
         return await error(404, "NotFound", details={"name": name, "kind": "configmaps"})(request)
 
@@ -203,7 +204,7 @@ class FakeApi:
         if path in self.objects:
             return await error(409, "AlreadyExists")(request)
         self._store("ADDED", path, body)
-        return web.json_response(self.objects[path], status=201)
+        return json_response(self.objects[path], status=201)
 
     async def _update(self, request: web.Request) -> web.StreamResponse:
         if request.path not in self.objects:
@@ -213,20 +214,20 @@ class FakeApi:
         if expected not in (None, self.objects[request.path]["metadata"]["resourceVersion"]):
             return await error(409, "Conflict")(request)
         self._store("MODIFIED", request.path, body)
-        return web.json_response(self.objects[request.path])
+        return json_response(self.objects[request.path])
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         if request.path not in self.objects:
             return await self._get(request)
         body = self.objects[request.path] | await request.json()
         self._store("MODIFIED", request.path, body)
-        return web.json_response(body)
+        return json_response(body)
 
     async def _delete(self, request: web.Request) -> web.StreamResponse:
         if request.path not in self.objects:
             return await self._get(request)
         self._store("DELETED", request.path, self.objects[request.path])
-        return web.json_response({"kind": "Status", "status": "Success"})
+        return json_response({"kind": "Status", "status": "Success"})
 
 
 def verb_of(request: web.Request) -> str:
@@ -247,8 +248,33 @@ def shown(body: dict[str, Any], metadata_only: bool) -> dict[str, Any]:
     return {"metadata": body["metadata"]} if metadata_only else body
 
 
+def encoded(value: Any) -> bytes:
+    """JSON of any value, also of texts that aren't Unicode, nested however deeply."""
+    try:
+        return encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(value).encode()
+
+
+def copied(body: dict[str, Any]) -> dict[str, Any]:
+    """What a reader makes of an object that is written."""
+    try:
+        found: dict[str, Any] = decode(encode(body))
+    except (TypeError, ValueError, RecursionError):
+        found = json.loads(json.dumps(body))
+    return found
+
+
+def json_response(
+    body: Any, *, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    return web.Response(
+        body=encoded(body), status=status, headers=headers, content_type="application/json"
+    )
+
+
 def line(kind: str, body: dict[str, Any]) -> bytes:
-    return json.dumps({"type": kind, "object": body}).encode() + b"\n"
+    return encoded({"type": kind, "object": body}) + b"\n"
 
 
 def event(kind: str, name: str, version: int, namespace: str = "ns", **fields: Any) -> bytes:
@@ -287,7 +313,7 @@ def error(
 ) -> Answer:
     async def answer(request: web.Request) -> web.StreamResponse:
         body = status_body(code, reason, message, details)
-        return web.json_response(body, status=code, headers=headers)
+        return json_response(body, status=code, headers=headers)
 
     return answer
 

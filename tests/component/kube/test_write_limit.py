@@ -80,7 +80,7 @@ class StrictServer:
         return await self._api.serve(request)
 
 
-@pytest.fixture(params=[6, 16, 34] if LONG else [6, 16])
+@pytest.fixture(params=[6, 16, 34] if LONG else [6])
 def room(request: pytest.FixtureRequest) -> int:
     return request.param
 

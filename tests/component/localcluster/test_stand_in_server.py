@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.long import LONG, long_form
 
 from localcluster.node.stand_in import StandIn
 from localcluster.standin.served import SERVER
@@ -17,16 +18,19 @@ from localcluster.waiting import eventually
 ROOT = Path(__file__).parents[3]
 WERF = ROOT / "hack" / "localcluster" / "standin" / "werf"
 HANG = 60.0
+AS_OTHERS = long_form(
+    "tests/component/localcluster/test_stand_in_server.py"
+    "::test_its_output_and_exit_code_are_the_same"
+)
 
 
-@pytest.fixture
-def server(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The variable that names a server that listens."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "hack"))
     with StandIn(tmp_path_factory.mktemp("w") / "s") as stand_in:
-        variables = stand_in.variables()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(ROOT / "hack"))
+            variables = stand_in.variables()
 
         def answers() -> bool:
             with socket.socket(socket.AF_UNIX) as client:
@@ -80,9 +84,15 @@ def is_ended(connection: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "variables", "code", "said"),
     [
-        (["version"], {}, 0, ("v2.67.0\n", "")),
+        pytest.param(["version"], {}, 0, ("v2.67.0\n", ""), marks=AS_OTHERS),
         (["version"], {"STANDIN_WERF_MAJOR": "3"}, 0, ("v3.2.0\n", "")),
-        (["bundle", "plan", "--x"], {}, 1, ("", "Error: unknown flag: --x\n")),
+        pytest.param(
+            ["bundle", "plan", "--x"],
+            {},
+            1,
+            ("", "Error: unknown flag: --x\n"),
+            marks=AS_OTHERS,
+        ),
         (["cr", "login", "é"], {"WERF_USERNAME": ""}, 1, ("", "Error: provide --username\n")),
     ],
 )
@@ -108,7 +118,7 @@ def test_it_runs_in_a_fork_of_the_server(server: dict[str, str], tmp_path: Path)
     assert "_ssl" not in environment, "the program has imported what the server is to do"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if LONG else [signal.SIGTERM])
 def test_a_signal_ends_it_as_werf(
     server: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:

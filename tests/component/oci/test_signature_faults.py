@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.component.oci.signed_registry import SignedRegistry, find
+from tests.long import LONG
 from tests.signature_layout import (
     EMPTY_TYPE,
     INDEX_TYPE,
@@ -409,8 +411,12 @@ def tag_only(signed: SignedRegistry, tag: str, body: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("page", [0, 1000, None], ids=["one page", "pages", "fallback tag"])
-@pytest.mark.parametrize("kind", ["", EMPTY_TYPE, None])
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    list(product([0, 1000, None], ["", EMPTY_TYPE, None]))
+    if LONG
+    else [(0, ""), (1000, EMPTY_TYPE), (None, None)],
+)
 async def test_of_ten_thousand_signatures_the_newest_are_read(
     signed: SignedRegistry, client: RegistryClient, page: int | None, kind: str | None
 ) -> None:

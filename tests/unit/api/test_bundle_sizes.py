@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long import LONG
 from tests.steps import assert_quick
 
 from copyrator.api.bundle import parse_bundle
@@ -240,7 +241,7 @@ FIELDS = st.sampled_from(
 
 
 @pytest.mark.measures
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 if LONG else 20)
 @given(
     st.dictionaries(FIELDS, PARTS, max_size=4), st.dictionaries(FIELDS, PARTS, max_size=3) | PARTS
 )

@@ -20,7 +20,7 @@ from copyrator.bundles.entry import unpack_status
 from copyrator.bundles.entry_reader import read_entry
 
 BYTES = 4300
-COUNT = 1000 if LONG else 300
+COUNT = 1000 if LONG else 100
 SOAK = 400
 """Bytes more of a Bundle from which others are promoted."""
 

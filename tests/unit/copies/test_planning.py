@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long import LONG
 
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.policy.ownership import Shapes
@@ -19,6 +20,7 @@ from copyrator.copies.policy.planning import (
 )
 from copyrator.copies.policy.records import Extras
 
+MANY = 5 * settings.default.max_examples if LONG else 100
 SHAPE = Shapes().read([]).shape
 
 
@@ -394,7 +396,7 @@ def consistent(now: TargetState) -> bool:
     return True
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(situations.filter(consistent))
 def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
     first = plan_copy(now)
@@ -424,7 +426,7 @@ def holder(now: TargetState) -> Request | None:
     return heir if now.satisfied != heir.terms else None
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(
     st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
 )
@@ -456,7 +458,7 @@ def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
     assert (after.unmanaged is None) == (deletion is DeletionPolicy.DELETE)
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(situations.filter(consistent))
 def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
     done = plan_copy(now)
@@ -470,7 +472,7 @@ def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
         assert now.existing.marks == done.winner.owner
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(situations.filter(consistent))
 def test_what_a_rule_holds_no_other_rule_takes(now):
     done = plan_copy(now)
@@ -485,7 +487,7 @@ def test_what_a_rule_holds_no_other_rule_takes(now):
         assert done.act is Action.NOTHING
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(situations.filter(consistent))
 def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
     done = plan_copy(now)
@@ -496,7 +498,7 @@ def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
         assert done.act is Action.NOTHING
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=MANY)
 @given(situations.filter(consistent))
 def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
     done = plan_copy(now)

@@ -34,14 +34,11 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-@pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("start", ["", "Bearer ", 'Bearer a="', '<a>; rel="'])
-def test_a_long_header_takes_no_long_step(
-    read: Callable[[str], Any], piece: str, start: str
-) -> None:
-    header = (start + piece * REGISTRY_HEADER_BYTES)[:REGISTRY_HEADER_BYTES]
-
-    assert_quick(lambda: read(header), STEP_SECONDS)
+def test_a_long_header_takes_no_long_step(read: Callable[[str], Any], start: str) -> None:
+    for piece in PIECES:
+        header = (start + piece * REGISTRY_HEADER_BYTES)[:REGISTRY_HEADER_BYTES]
+        assert_quick(lambda: read(header), STEP_SECONDS)  # noqa: B023
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)

@@ -26,9 +26,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-MB, VALUES_AT_MOST = (
-    (1024 * 1024, TAG_LIST_VALUES) if LONG else (64 * 1024, TAG_LIST_VALUES // 8)
-)
+MB, VALUES_AT_MOST = (1024 * 1024, TAG_LIST_VALUES) if LONG else (64 * 1024, TAG_LIST_VALUES // 8)
 """What a hostile page is measured by, and what the scanner is told to accept."""
 
 

@@ -5,6 +5,7 @@ import random
 from statistics import median
 
 import pytest
+from tests.long import LONG
 from tests.unit.workqueue.simulation import RefusedError, Server, SimulatedLoop, simulate, write_all
 
 from copyrator.workqueue.limits import LEAST, MOST, START, AdaptiveLimit
@@ -37,7 +38,7 @@ def test_it_beats_a_fixed_four_and_a_fixed_sixty_four_where_429_is_answered(
             ("adaptive", adaptive(loop)),
         ):
             server = Server(loop, seats=seats, queue=queue, seconds=0.05)
-            times[name] = await write_all(server, limit, 5_000)
+            times[name] = await write_all(server, limit, 5_000 if LONG else 2_000)
         return times
 
     times = simulate(compare)
@@ -81,7 +82,7 @@ def test_it_settles_where_more_would_only_make_answers_slow() -> None:
                 limits.append(limit.limit)
 
         looks = asyncio.ensure_future(look())
-        await write_all(server, limit, 20_000)
+        await write_all(server, limit, 20_000 if LONG else 8_000)
         looks.cancel()
         return median(limits), server.most_inside
 
@@ -116,7 +117,7 @@ def test_a_server_that_becomes_slow_halves_it_and_is_forgiven_in_the_end() -> No
     assert after > during
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if LONG else 1))
 def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(seed: int) -> None:
     """Writing less makes nothing faster there."""
 
@@ -130,7 +131,7 @@ def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(se
 
         others = asyncio.ensure_future(weather())
         try:
-            return await write_all(server, limit, 8_000)
+            return await write_all(server, limit, 8_000 if LONG else 3_000)
         finally:
             others.cancel()
 
