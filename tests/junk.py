@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.long import LONG
 
 LIVING = settings(
-    max_examples=settings.default.max_examples if LONG else min(30, settings.default.max_examples),
+    max_examples=settings.default.max_examples if LONG else min(20, settings.default.max_examples),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

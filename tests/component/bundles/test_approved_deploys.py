@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, s
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
+from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 
@@ -224,8 +226,12 @@ async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
     await deployed(cluster)
 
 
-@pytest.mark.parametrize("what", ["operations", "values-000", "salt"])
-@pytest.mark.parametrize("how", ["replaced", "deleted"])
+@pytest.mark.parametrize(
+    ("what", "how"),
+    list(product(["operations", "values-000", "salt"], ["replaced", "deleted"]))
+    if LONG
+    else [("operations", "replaced"), ("values-000", "deleted"), ("salt", "replaced")],
+)
 async def test_a_secret_of_ours_that_is_not_as_planned_ends_the_deploy(
     cluster: BundleCluster,
     run: Run,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from tests.component.cli.test_ui_server import INSTALLATION, opened, page
+from tests.long import LONG
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
@@ -62,7 +63,7 @@ async def test_the_link_to_a_rule_or_bundle_leads_to_it(opened, name):
             assert links(asked, f"/{what}/") == [link]
 
 
-@pytest.mark.parametrize("name", ROLES)
+@pytest.mark.parametrize("name", ROLES if LONG else ROLES[::2])
 async def test_the_link_to_a_copy_asks_about_that_copy(opened, monkeypatch, name):
     asked = []
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 from tests.recorded_signatures import Recording
 from tests.signature_layout import INDEX_TYPE, encoded, index
 
@@ -18,6 +19,7 @@ from copyrator.signatures.model import Format
 
 RECORDING = Recording.load()
 CASES = RECORDING.index["cases"]
+SOME = CASES if LONG else CASES[::3]
 
 
 class RecordedRegistry(FakeRegistry):
@@ -48,7 +50,7 @@ async def recorded() -> AsyncIterator[RecordedRegistry]:
     await registry.stop()
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@pytest.mark.parametrize("case", SOME, ids=[case["name"] for case in SOME])
 async def test_recorded_signatures_are_found(
     recorded: RecordedRegistry, client: RegistryClient, case: Mapping[str, Any]
 ) -> None:

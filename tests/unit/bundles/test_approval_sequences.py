@@ -328,7 +328,7 @@ def made_of(plan: Any) -> tuple[Any, ...]:
 
 
 MOST = settings.default.max_examples
-LIVES = 2 * MOST if LONG else 20 if MOST > 20 else 4  # 4 in `make mutate`
+LIVES = 2 * MOST if LONG else 10 if MOST > 20 else 4  # 4 in `make mutate`
 
 
 @settings(max_examples=LIVES, deadline=None)
