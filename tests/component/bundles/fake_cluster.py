@@ -134,6 +134,21 @@ class BundleCluster(FakeCluster):
         ]
         return sorted(labelled, key=lambda job: self.runs.index(job["metadata"]["name"]))
 
+    def most_running(self, kind: str) -> int:
+        """How many Jobs of this kind ran at once at most, by all that was ever written."""
+        running: set[str] = set()
+        most = 0
+        for _, event, path, body in self._log:
+            labels = body["metadata"].get("labels") or {}
+            if "/jobs/" not in path or labels.get("operator.werf.dev/job") != kind:
+                continue
+            if event == "DELETED" or body.get("status", {}).get("conditions"):
+                running.discard(path)
+            else:
+                running.add(path)
+            most = max(most, len(running))
+        return most
+
     def end_job(self, name: str, code: int = 0, message: str = "", namespace: str = TEAM) -> None:
         """Let the Job's pod end with this exit code."""
         path = path_of("jobs", name, namespace)

@@ -42,7 +42,7 @@ class Approver:
                 seen = found["job"]
                 self.approved += self.werf.todo(found["digest"])
                 approve(cluster, found)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
 
     def check(self, *verdicts: str) -> bool:
         """What was approved is deployed, by attempts of which werf said so."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -41,23 +40,6 @@ def running(cluster: BundleCluster, kind: str) -> list[dict[str, Any]]:
     return [job for job in cluster.jobs(kind) if not job.get("status", {}).get("conditions")]
 
 
-@pytest.fixture
-async def most(cluster: BundleCluster) -> AsyncIterator[list[int]]:
-    """How many checks ran, at each of many moments."""
-    seen: list[int] = []
-
-    async def look() -> None:
-        while True:
-            seen.append(len(running(cluster, "drift")))
-            await asyncio.sleep(0.002)
-
-    looking = asyncio.create_task(look())
-    yield seen
-    looking.cancel()
-    with suppress(asyncio.CancelledError):
-        await looking
-
-
 def is_checked(cluster: BundleCluster, name: str) -> bool:
     return condition(cluster, "Drifted", name) == ("False", "InSync")
 
@@ -78,7 +60,6 @@ async def test_half_of_the_places_are_for_checks(
     run: Run,
     bundle: Make,
     werf: Werf,
-    most: list[int],
     places: int,
     checks: int,
 ) -> None:
@@ -89,7 +70,7 @@ async def test_half_of_the_places_are_for_checks(
     await eventually(lambda: len(running(cluster, "drift")) == checks)
     async with asyncio.timeout(60):
         await finish_checks(cluster, werf, NAMES)
-    assert max(most) <= checks
+    assert cluster.most_running("drift") <= checks
     assert len(cluster.jobs("drift")) == len(NAMES)
 
 

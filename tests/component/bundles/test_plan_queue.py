@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,23 +37,6 @@ def running(cluster: BundleCluster) -> list[dict[str, Any]]:
     return [job for job in cluster.jobs("plan") if not job.get("status", {}).get("conditions")]
 
 
-@pytest.fixture
-async def most(cluster: BundleCluster) -> AsyncIterator[list[int]]:
-    """The number of plans that ran, at each of many moments."""
-    seen: list[int] = []
-
-    async def look() -> None:
-        while True:
-            seen.append(len(running(cluster)))
-            await asyncio.sleep(0.002)
-
-    looking = asyncio.create_task(look())
-    yield seen
-    looking.cancel()
-    with suppress(asyncio.CancelledError):
-        await looking
-
-
 async def finish_all(cluster: BundleCluster, werf: Werf, names: list[str]) -> None:
     """Let one plan after the other end until all of these wait for approval."""
     while not all(pending(cluster, name) == "AwaitingApproval" for name in names):
@@ -70,7 +52,7 @@ async def finish_all(cluster: BundleCluster, werf: Werf, names: list[str]) -> No
 
 
 async def test_so_many_plans_run_at_once_and_all_get_their_turn(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     werf.holds_plans = True
     for name in NAMES:
@@ -82,24 +64,24 @@ async def test_so_many_plans_run_at_once_and_all_get_their_turn(
 
     await finish_all(cluster, werf, NAMES)
 
-    assert max(most) == MOST
+    assert cluster.most_running("plan") == MOST
     assert len(cluster.jobs("plan")) == len(NAMES)
 
 
 async def test_plans_that_end_quickly_are_no_more_at_once_either(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     for name in NAMES:
         bundle(name, approval=ALWAYS)
     await run(max_plan_jobs=2)
     for name in NAMES:
         await waits(cluster, name=name)
-    assert max(most) <= 2
+    assert cluster.most_running("plan") <= 2
     assert len(cluster.jobs("plan")) == len(NAMES)
 
 
 async def test_a_restart_begins_no_more_of_them(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     werf.holds_plans = True
     for name in NAMES:
@@ -109,7 +91,7 @@ async def test_a_restart_begins_no_more_of_them(
     await operator.stop(0.0)
     operator = await run(max_plan_jobs=MOST)
     await finish_all(cluster, werf, NAMES)
-    assert max(most) == MOST
+    assert cluster.most_running("plan") == MOST
 
 
 LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {

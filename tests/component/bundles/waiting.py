@@ -8,9 +8,14 @@ from typing import Any
 
 
 async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 240.0) -> Any:
-    """Look until the answer is true; a deadline tells a hang from a machine that is busy."""
+    """Look until the answer is true; a deadline tells a hang from a machine that is busy.
+
+    Ever less often, at least each 40 ms: to wake up and look costs as much as many a test.
+    """
     deadline = asyncio.get_running_loop().time() + seconds
+    pause = 0.01
     while not (found := look()):
         assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(1.1 * pause, 0.04)
     return found

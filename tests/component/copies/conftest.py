@@ -104,7 +104,7 @@ class Operator:
         for events that are on their way. Rounds are counted: by the clock, a process that had to
         wait for a core may have had none.
         """
-        count, quiet, pause = -1, 0.0, 0.02
+        count, quiet, pause = -1, 0.0, 0.04
         while quiet < (seconds or SECOND):
             if seconds is None and quiet > SECOND / 3 and not self._has_work():
                 return
