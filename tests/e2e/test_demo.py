@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tests.long import long_form
 
 from demo import __main__ as walking
 from demo import rules, setting_up
@@ -18,6 +20,8 @@ from demo.chart import ROOT
 from demo.screen import Rows, Screen
 from demo.steps import Chapter, Step, walk
 from demo.waiting import NotYet, StepFailed, until
+from localcluster.processes import MARKER
+from localcluster.state import ClusterState, Layout
 
 STEPS = [step.title for chapter in walking.CHAPTERS for step in chapter.steps]
 SECRETS = ("change-me", "rotated-by-the-demo", "changed-by-hand")
@@ -130,20 +134,99 @@ def follow(tmp_path: Path, commands: str) -> str:
     return done.stdout
 
 
-def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """The demo in this process, as if it were alone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "argv", ["demo"])
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def fails(_stage):
+    raise StepFailed("it isn't so")
+
+
+def raises(number):
+    return lambda _stage: signal.raise_signal(number)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("last", "code", "said"),
+    [
+        (lambda _stage: "so it is", 0, "All 2 steps completed"),
+        (fails, 1, "This step failed: the last"),
+        (raises(signal.SIGINT), 130, "Interrupted"),
+        (raises(signal.SIGTERM), 130, "Interrupted"),
+    ],
+    ids=["at its end", "after a failure", "after SIGINT", "after SIGTERM"],
+)
+def test_it_stops_the_cluster_and_the_operator(monkeypatch, tmp_path, capsys, last, code, said):
+    """The processes are others, by which it shows whether they are stopped."""
+    started = []
+
+    def start_cluster(directory):
+        layout = Layout(directory)
+        layout.prepare()
+        ClusterState({}).save(layout.state_file)
+        started.append(slept(directory))
+        return SimpleNamespace(state_dir=directory, api=lambda: None, kubectl=None)
+
+    def start_operator(stage):
+        stage.operator = StandIn(slept(stage.cluster.state_dir))
+        started.append(stage.operator.process)
+
+    monkeypatch.setattr(walking.Programs, "find", lambda *_: {})
+    monkeypatch.setattr(walking.Cluster, "start", start_cluster)
+    steps = (Step("the operator starts", start_operator), Step("the last", last))
+    monkeypatch.setattr(walking, "CHAPTERS", (Chapter("all", steps),))
+    assert walking.main() == code
+    assert said in capsys.readouterr().out
+    assert len(started) == 2
+    assert [process.pid for process in started if process.poll() is None] == []
+    assert clusters(tmp_path) == []
+
+
+def slept(directory: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(directory.resolve())})
+
+
+class StandIn:
+    """Takes the operator's place."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+
+    def check_alive(self) -> None:
+        assert self.process.poll() is None
+
+    def stop(self) -> None:
+        assert self.process.poll() is None, "it is stopped before the control plane"
+        self.process.terminate()
+        self.process.wait(60)
+
+    def tail(self) -> str:
+        return ""
+
+
+WITH_OTHERS = "tests/e2e/test_demo.py::test_it_stops_the_cluster_and_the_operator"
+
+
+@long_form(WITH_OTHERS)
+@pytest.mark.usefixtures("here")
+def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(walking, "CHAPTERS", (setting_up.CHAPTER,))
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        assert walking.main() == 0, capsys.readouterr().out
-    finally:
-        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
-            signal.signal(number, handler)
+    assert walking.main() == 0, capsys.readouterr().out
     assert clusters(tmp_path) == []
     assert_nothing_runs(tmp_path)
 
 
+@long_form(WITH_OTHERS)
 def test_an_interrupt_stops_everything_it_started(demo, tmp_path):
     process = demo()
     printed = ""

@@ -1,12 +1,10 @@
 """`copyrator reconcile` ends with the outcome, also where nothing can be deployed."""
 
-import subprocess
-import sys
-
 import pytest
 from tests.component.oci.fake_registry import answering
 from tests.e2e.bundles.bad_registry import Front, serving, stalling
 from tests.e2e.cli.conftest import in_environment, rule
+from tests.e2e.forked import Forked
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 
@@ -71,21 +69,22 @@ def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
     assert f"lastFailed{field}" not in after
 
 
-def test_a_suspension_ends_the_wait(stage, front):
+def test_a_suspension_ends_the_wait(stage, front, tmp_path):
     path, shown = f"{BUNDLES.format(stage.apps)}/fronted", f"bundle {stage.apps}/fronted"
     before = stage.api.get(path)["metadata"]["annotations"]
     front.fault = stalling
-    with subprocess.Popen(
-        [sys.executable, "-m", "copyrator", "reconcile", *shown.split(), *PATIENCE.split()],
-        env=in_environment(stage),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    log = tmp_path / "log"
+    log.touch()
+    typed = ("copyrator", "reconcile", *shown.split(), *PATIENCE.split())
+    process = Forked(typed, in_environment(stage), log)
+    try:
         until(lambda: stage.api.get(path)["metadata"]["annotations"] != before, "it is requested")
         stage.api.patch(path, {"spec": {"suspend": True}})
-        _, said = process.communicate(timeout=120)
+        assert process.wait(120) == 1
+    finally:
+        process.kill()
+    said = log.read_text()
     front.fault = None
-    assert process.returncode == 1
     assert f"Error: {shown} is suspended; resume it: " in said
     stage.api.patch(path, {"spec": {"suspend": None}})
     stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
