@@ -155,6 +155,15 @@ def raises(number):
     return lambda _stage: signal.raise_signal(number)
 
 
+@pytest.fixture
+def slept():
+    sleepers = Sleepers()
+    yield sleepers
+    for process in sleepers.started:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("last", "code", "said"),
@@ -166,20 +175,22 @@ def raises(number):
     ],
     ids=["at its end", "after a failure", "after SIGINT", "after SIGTERM"],
 )
-def test_it_stops_the_cluster_and_the_operator(monkeypatch, tmp_path, capsys, last, code, said):
+def test_it_stops_the_cluster_and_the_operator(
+    monkeypatch, tmp_path, capsys, slept, last, code, said
+):
     """The processes are others, by which it shows whether they are stopped."""
-    started = []
+    operators = []
 
     def start_cluster(directory):
         layout = Layout(directory)
         layout.prepare()
         ClusterState({}).save(layout.state_file)
-        started.append(slept(directory))
+        slept(directory)
         return SimpleNamespace(state_dir=directory, api=lambda: None, kubectl=None)
 
     def start_operator(stage):
         stage.operator = StandIn(slept(stage.cluster.state_dir))
-        started.append(stage.operator.process)
+        operators.append(stage.operator)
 
     monkeypatch.setattr(walking.Programs, "find", lambda *_: {})
     monkeypatch.setattr(walking.Cluster, "start", start_cluster)
@@ -187,13 +198,22 @@ def test_it_stops_the_cluster_and_the_operator(monkeypatch, tmp_path, capsys, la
     monkeypatch.setattr(walking, "CHAPTERS", (Chapter("all", steps),))
     assert walking.main() == code
     assert said in capsys.readouterr().out
-    assert len(started) == 2
-    assert [process.pid for process in started if process.poll() is None] == []
+    assert [operator.stopped for operator in operators] == [True]
+    assert len(slept.started) == 2
+    assert [process.pid for process in slept.started if process.poll() is None] == []
     assert clusters(tmp_path) == []
 
 
-def slept(directory: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(directory.resolve())})
+class Sleepers:
+    """Processes that carry a cluster's mark."""
+
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, directory: Path) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, MARKER: str(directory.resolve())}
+        self.started.append(subprocess.Popen(["sleep", "600"], env=environment))
+        return self.started[-1]
 
 
 class StandIn:
@@ -201,6 +221,7 @@ class StandIn:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
+        self.stopped = False
 
     def check_alive(self) -> None:
         assert self.process.poll() is None
@@ -209,6 +230,7 @@ class StandIn:
         assert self.process.poll() is None, "it is stopped before the control plane"
         self.process.terminate()
         self.process.wait(60)
+        self.stopped = True
 
     def tail(self) -> str:
         return ""
