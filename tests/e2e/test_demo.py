@@ -97,11 +97,6 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
     assert [line for line in walked.splitlines() if len(line) > 80] == []
     assert [secret for secret in SECRETS if secret in printed] == []
 
-    again = demo()
-    refused, _ = again.communicate(timeout=60)
-    assert again.returncode == 1
-    assert "make cluster-down NAME=demo" in refused
-
     commands = [line for line in played_on(printed) if line and not line.startswith(" ")]
     assert len(commands) > 5
     assert "hack/run copyrator ui" in printed
@@ -202,6 +197,16 @@ def test_it_stops_the_cluster_and_the_operator(
     assert len(slept.started) == 2
     assert [process.pid for process in slept.started if process.poll() is None] == []
     assert clusters(tmp_path) == []
+
+
+@pytest.mark.usefixtures("here")
+def test_a_second_demo_is_refused_and_told_how_to_stop_the_first(tmp_path, capsys):
+    first = Layout(tmp_path / "state" / "copyrator" / "demo")
+    first.prepare()
+    ClusterState({}).save(first.state_file)
+    assert walking.main() == 1
+    assert "make cluster-down NAME=demo" in capsys.readouterr().out
+    assert first.state_file.exists()
 
 
 class Sleepers:

@@ -23,6 +23,19 @@ from localcluster import Cluster
 pytestmark = pytest.mark.timeout(180)
 
 BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
+KOPF_RUN_TOO = pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(RUN, id="copyrator run"),
+        pytest.param(
+            KOPF_RUN,
+            id="kopf run",
+            marks=pytest.mark.skipif(
+                not LONG, reason="make test-long; a kubeconfig that does not exist stands for it"
+            ),
+        ),
+    ],
+)
 CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")
 OLD = "copyrator.flant.com"
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -156,7 +169,7 @@ def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, lo
         assert "Traceback" not in process.log
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
     with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
@@ -165,7 +178,7 @@ def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
         assert "WERF_OPERATOR_TIMER_INTERVAL" in message
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -178,7 +191,7 @@ def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, 
             assert "Traceback" not in process.log
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
     kubeconfig, tmp_path, log, command
 ):

@@ -14,6 +14,7 @@ from tests.e2e.cli.conftest import ROOT, in_environment, plainly, rule, secret
 from tests.e2e.forked import Forked
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster.bundle import push
 from localcluster.signing import attach, new_key, public_key, sign
@@ -149,18 +150,19 @@ def bundle(stage):
     stage.cluster.kubectl("delete", "bundle", *made, "-n", stage.apps, "--timeout=120s")
 
 
+@pytest.mark.usefixtures("front")
 def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, bundle, tmp_path):
     chart = shutil.copytree(ROOT / "examples" / "charts" / "hello", tmp_path / "hello")
     (chart / "templates" / "configmap.yaml").write_text('{{ fail "on purpose" }}')
     push(chart, stage.cluster.registry, f"{shop}-broken", "1.0.0")
-    bundle("fine", shop, "Deployed")
     bundle("broken", f"{shop}-broken", "DeployFailed")
-    for name in ("fine", "broken"):
+    for name in ("fronted", "broken"):
         mine = f"operator.werf.dev/bundle={name}"
         stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
-    said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
-    assert f"Error: bundle {stage.apps}/fine has no Job with a log; the last attempt" in said
-    assert f"copyrator history bundle {stage.apps}/fine shows their outcomes" in said
+    fine = f"{stage.apps}/fronted"
+    said = stage.types(f"logs bundle {fine}", code=1)
+    assert f"Error: bundle {fine} has no Job with a log; the last attempt" in said
+    assert f"copyrator history bundle {fine} shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout
@@ -528,7 +530,19 @@ def status(stage, name):
 
 
 @pytest.mark.parametrize(
-    ("options", "field"), [("", "Request"), ("--force", "Force")], ids=["requestedAt", "forceAt"]
+    ("options", "field"),
+    [
+        pytest.param("", "Request", id="requestedAt"),
+        pytest.param(
+            "--force",
+            "Force",
+            id="forceAt",
+            marks=long_form(
+                "tests/component/bundles/test_unresolved_tags.py::"
+                "test_a_request_waits_for_a_registry_that_does_not_answer"
+            ),
+        ),
+    ],
 )
 def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
     shown, revision = f"bundle {stage.apps}/fronted", status(stage, "fronted")["attempted"]
