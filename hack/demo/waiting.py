@@ -7,7 +7,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.05
-"""Seconds between two looks: below what a reader notices, above what would load the machine."""
+"""Seconds between the first looks: below what a reader notices."""
+LONGEST = 0.25
+"""Between later ones, which are a tenth of the time waited: not to load the machine."""
 
 
 class NotYet(Exception):  # noqa: N818 - it is a state of affairs, not an error
@@ -29,15 +31,16 @@ def until(look: Callable[[], T], *, seconds: float, what: str) -> T:
     Raises:
         StepFailed: the deadline passed; the text has the last NotYet's.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         try:
             return look()
         except NotYet as seen:
-            if time.monotonic() >= deadline:
+            waited = time.monotonic() - began
+            if waited >= seconds:
                 msg = f"waited {seconds:.0f} s for {what}; last observed: {seen}"
                 raise StepFailed(msg) from None
-        time.sleep(PAUSE)
+        time.sleep(min(max(PAUSE, waited / 10), LONGEST))
 
 
 def stays(look: Callable[[], T], *, seconds: float) -> T:
@@ -47,4 +50,4 @@ def stays(look: Callable[[], T], *, seconds: float) -> T:
         seen = look()
         if time.monotonic() >= deadline:
             return seen
-        time.sleep(PAUSE)
+        time.sleep(LONGEST)

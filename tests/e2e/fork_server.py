@@ -12,29 +12,39 @@ import sys
 import time
 from typing import Any
 
+import click
 import kopf.cli
 
 import copyrator.cli.run
 import copyrator.runtime.supervisor  # noqa: F401 - what takes the time
-from copyrator.cli import main
+from copyrator.cli import cli, main
 
 PROGRAMS = {"copyrator": main, "kopf": kopf.cli.main}
 """What `python -m` with these names calls."""
 
 
-def become(command: list[str], environment: dict[str, str], log: str) -> None:
-    """Make a fork what a process of its own would be."""
+def start(command: list[str], environment: dict[str, str], log: str) -> int:
+    """Fork; the fork's id here, and 0 in the fork, which is what a process of its own would be."""
+    if PROGRAMS[command[0]] is main:
+        cli.get_command(click.Context(cli), command[1])  # imports it, for later ones, too
+    # Opened here: a terminal that nobody has open yet would end its other side's reading.
+    output = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOCTTY)
+    pid = os.fork()
+    if pid:
+        os.close(output)
+        return pid
     os.setsid()
-    null, output = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND)
-    for descriptor, number in ((null, 0), (output, 1), (output, 2)):
+    source = os.dup(output) if os.isatty(output) else os.open(os.devnull, os.O_RDONLY)
+    for descriptor, number in ((source, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, number)
-    os.close(null)
+    os.close(source)
     os.close(output)
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = command
+    return 0
 
 
 def serve() -> bool:
@@ -44,9 +54,8 @@ def serve() -> bool:
         request: dict[str, Any] = json.loads(line)
         answer: int | None
         if "start" in request:
-            answer = os.fork()
+            answer = start(**request["start"])
             if answer == 0:
-                become(**request["start"])
                 return True
         else:
             answer = poll(request["poll"], ended)

@@ -44,7 +44,7 @@ def _ask(request: dict[str, Any]) -> Any:
 
 
 class Forked:
-    """`copyrator` or `kopf` with arguments, started."""
+    """`copyrator` or `kopf` with arguments, started; where `log` is a terminal, it sits at that."""
 
     def __init__(self, command: tuple[str, ...], environment: dict[str, str], log: Path) -> None:
         start = {"command": command, "environment": environment, "log": str(log)}

@@ -4,7 +4,7 @@ import contextlib
 import json
 import secrets
 import signal
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,24 @@ def apply(api: Api, manifests: Iterable[dict[str, Any]], **parameters: str) -> N
             content_type="application/apply-patch+yaml",
             parameters={"fieldManager": "kubectl", "force": "true", **parameters},
         )
+
+
+def delete(api: Api, manifests: Iterable[dict[str, Any]]) -> None:
+    """What `kubectl delete --ignore-not-found` does, without a process."""
+    paths = [object_path(manifest) for manifest in manifests]
+
+    def there(ask: Callable[[str], Any], path: str) -> bool:
+        try:
+            ask(path)
+        except ApiStatusError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
+
+    for path in paths:
+        there(api.delete, path)
+    until(lambda: not any(there(api.get, path) for path in paths), lambda: f"{paths} are gone")
 
 
 def object_path(manifest: dict[str, Any]) -> str:

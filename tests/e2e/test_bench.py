@@ -4,9 +4,15 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from tests.e2e.installation import uninstall
+from tests.e2e.operator_process import HOME
+from tests.e2e.vanishing import sweep, vanish
+from tests.long import LONG
 
 from demo.chart import ROOT
 from localcluster.paths import state_root
@@ -25,7 +31,23 @@ def bench(monkeypatch):
     return lambda *arguments: CliRunner().invoke(main, arguments)
 
 
+@pytest.fixture
+def no_other_cluster(cluster, bench, monkeypatch):
+    """A scenario runs on the worker's control plane and once; `bench` starts one for each."""
+    from bench.scenario import REGISTRY  # noqa: PLC0415 - as above
+
+    monkeypatch.setattr("bench.__main__.started", lambda _name: nullcontext(cluster))
+    once = replace(REGISTRY["fan-out"], warm_up=False)
+    monkeypatch.setitem(REGISTRY, "fan-out", once)
+    yield
+    uninstall(cluster, HOME)
+    cluster.api().delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/bench:bare")
+    vanish(cluster, ["bundles"])
+    sweep(cluster, "fan-out-")
+
+
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("no_other_cluster")
 def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(bench, tmp_path):
     figures = tmp_path / "figures.json"
     size = ("--size", "20", "--runs", "1", "--rest", "0")
@@ -45,8 +67,14 @@ def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(bench, t
     assert "| One Secret of 2 KB into 20 namespaces" in done.stdout
 
 
+MOMENTS = {"while the control plane starts": ("kube-apiserver.log", "")}
+if LONG:
+    MOMENTS["while the operator runs"] = ("operator.log", "Started:")
+
+
 @pytest.mark.timeout(600)
-def test_a_run_that_is_ended_leaves_nothing_behind():
+@pytest.mark.parametrize(("name", "says"), MOMENTS.values(), ids=MOMENTS)
+def test_a_run_that_is_ended_leaves_nothing_behind(name, says):
     state = state_root() / "bench-this"
     running = subprocess.Popen(
         [sys.executable, "-m", "bench", "base"],
@@ -55,8 +83,8 @@ def test_a_run_that_is_ended_leaves_nothing_behind():
         stderr=subprocess.PIPE,
         text=True,
     )
-    log = state / "logs" / "operator.log"
-    eventually(lambda: log.exists() and "Started:" in log.read_text(), "the operator to run", 480)
+    log = state / "logs" / name
+    eventually(lambda: log.exists() and says in log.read_text(), f"{name}: {says}", 480)
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=60)
     assert running.returncode != 0

@@ -126,6 +126,22 @@ def _as_written(right: str) -> str:
     return re.sub(r"/status\.(.+)$", r".\1/status", right)
 
 
+WITHOUT: dict[str, Any] = {
+    "rules__kinds": ["ConfigMap", "NetworkPolicy.networking.k8s.io"],
+    "bundles__plans__enabled": False,
+    "bundles__health__enabled": False,
+    "bundles__permissionReviews__enabled": False,
+}
+"""Two kinds, and nothing that can be switched off."""
+SECOND: dict[str, Any] = {
+    "fullnameOverride": "second",
+    "rules__kinds": ["RoleBinding.rbac.authorization.k8s.io"],
+    "rules__bindClusterRoles": ["edit"],
+    "rules__restart": True,
+    "bundles__health__enabled": False,
+}
+
+
 class Rights:
     """The rights of an applied chart; asks the API server's authorizer."""
 
@@ -241,8 +257,7 @@ def test_by_default_it_may_copy_configmaps_and_secrets_only(rights):
 
 
 def test_kinds_give_exactly_their_rights(rights):
-    kinds = ["ConfigMap", "NetworkPolicy.networking.k8s.io"]
-    chart = rights(rules__kinds=kinds, bundles__plans__enabled=False)
+    chart = rights(**WITHOUT)
     assert chart.may(("update", "networking.k8s.io", "networkpolicies", ""))
     assert not chart.may(("update", "networking.k8s.io", "ingresses", ""))
     assert chart.may(("create", "", "configmaps", ""))
@@ -275,47 +290,46 @@ def test_for_plans_it_may_make_secrets_and_delete_them_and_neither_edit_nor_read
 def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, served):
     review = ("create", "authorization.k8s.io", "subjectaccessreviews", "")
     assert rights().may(review)
-    assert not rights(bundles__permissionReviews__enabled=False).may(review)
-    assert not rights(watchNamespaces=[served]).may(review)
+    assert not rights(**WITHOUT).may(review)
+    assert not rights(rules__restart=True, watchNamespaces=[served]).may(review)
 
 
 def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, served):
     def given(**values: Any) -> list[str]:
-        chart = rights(bundles__health__enabled=False, **values)
+        chart = rights(**values)
         verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
         return [verb for verb in verbs if chart.may((verb, "apps", "deployments", ""))]
 
     chart = rights(rules__restart=True, watchNamespaces=[served])
     assert chart.may(("patch", "apps", "daemonsets", ""), namespace=served)
     assert not chart.may(("patch", "apps", "daemonsets", ""))
-    assert given() == []
-    assert given(rules__consumers=True) == ["get", "list"]
-    assert given(rules__restart=True) == ["get", "list", "patch"]
+    assert given(**WITHOUT) == []
+    beside = {"rules__consumers": True, "rules__namespace": served}
+    assert given(**WITHOUT, **beside) == ["get", "list"]
+    assert given(**SECOND) == ["get", "list", "patch"]
 
 
 def test_it_may_watch_releases_where_the_chart_allows_it(rights, served):
     watch = ("watch", "apps", "statefulsets", "")
     assert rights().may(watch)
-    assert not rights(bundles__health__enabled=False).may(watch)
-    chart = rights(watchNamespaces=[served])
+    assert not rights(**WITHOUT).may(watch)
+    chart = rights(rules__restart=True, watchNamespaces=[served])
     assert chart.may(watch, namespace=served)
     assert not chart.may(watch)
 
 
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights):
-    chart = rights(rules__kinds=["ConfigMap"], bundles__plans__enabled=False)
+    chart = rights(**WITHOUT)
     home = chart.home
     assert chart.may(("create", "", "secrets", ""), namespace=home)
     assert not chart.may(("create", "", "secrets", ""), namespace="default")
     assert not chart.may(("update", "", "secrets", ""), namespace=home)
 
 
-def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace):
-    elsewhere = namespace("rules")
-    values = {"rules__kinds": ["ConfigMap"], "rules__namespace": elsewhere}
-    chart = rights(**values, bundles__plans__enabled=False)
+def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, served):
+    chart = rights(**WITHOUT, rules__consumers=True, rules__namespace=served)
     create = ("create", "", "secrets", "")
-    assert chart.may(create, namespace=elsewhere)
+    assert chart.may(create, namespace=served)
     assert not chart.may(create, namespace=chart.home)
 
 
@@ -341,8 +355,7 @@ def test_where_the_rules_are_served_the_signature_policy_needs_no_role_of_its_ow
 
 
 def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights):
-    binding = "RoleBinding.rbac.authorization.k8s.io"
-    chart = rights(rules__kinds=[binding], rules__bindClusterRoles=["edit"])
+    chart = rights(**SECOND)
     bind = ("bind", "rbac.authorization.k8s.io", "clusterroles", "")
     assert chart.may(bind, name="edit")
     assert not chart.may(bind, name="cluster-admin")
@@ -384,7 +397,7 @@ def test_the_lease_is_its_own(rights):
 
 
 def test_a_second_release_in_a_namespace_has_a_lease_of_its_own(rights):
-    chart = rights(fullnameOverride="second")
+    chart = rights(**SECOND)
     home = chart.home
     get = ("get", "coordination.k8s.io", "leases", "")
     assert chart.may(get, namespace=home, name="second")

@@ -1,15 +1,16 @@
 """What Helm's Job does before an uninstall, under the rights that it has then."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from tests.e2e.installation import apply, rendered, serves, uninstall
+from tests.e2e.operator_process import until
 
 from copyrator.api.names import FINALIZER_RULE
-from demo.chart import CHART, render
+from copyrator.cli import cli
+from demo.chart import CHART
 
 RULE_API = "/apis/flant.com/v1/namespaces/{}/copyrators"
 
@@ -19,29 +20,22 @@ class Release:
 
     def __init__(self, cluster, home, values):
         self.cluster = cluster
-        rendered = render(cluster.helm, namespace=home, values=values | {"replicas": 0})
+        chart = rendered(cluster, home, values | {"replicas": 0})
         only = ("--show-only", "templates/uninstall.yaml")
         printed = cluster.helm("template", "copyrator", str(CHART), "--namespace", home, *only)
         hook = list(yaml.safe_load_all(printed))
         (job,) = [one for one in hook if one["kind"] == "Job"]
         self.arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
         rights = [one for one in hook if one["kind"] != "Job"]
-        objects = [*rendered.crds, *rendered.rights, rendered.deployment, *rights]
-        text = yaml.safe_dump_all(objects)
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
-        crds = ("crd/copyrators.flant.com", "crd/bundles.operator.werf.dev")
-        cluster.kubectl("wait", *crds, "--for=condition=Established", "--timeout=60s")
-        self.kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+        objects = [*chart.crds, *chart.rights, chart.deployment, *rights]
+        apply(cluster.api(), objects)
+        until(lambda: serves(cluster.api()), "the API server serves rules and Bundles")
+        self.kubeconfig = cluster.kubeconfig_for_service_account(home, chart.service_account)
 
     def run_the_job(self) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "copyrator", *self.arguments],
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        environment = {"KUBECONFIG": str(self.kubeconfig)}
+        done = CliRunner().invoke(cli, self.arguments, env=environment)
+        assert done.exit_code == 0, done.output
         return done.stdout
 
     def rule(self, namespace: str) -> str:
@@ -77,5 +71,4 @@ def test_it_lets_go_of_what_the_release_serves_and_of_nothing_else(cluster, name
     finally:
         for path in paths:
             cluster.api().remove_finalizers(path)
-        for kind in ("clusterrole", "clusterrolebinding"):
-            cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")
+        uninstall(cluster, home)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.conftest import skip_before_1_30
-from tests.e2e.installation import collection_of, object_path
+from tests.e2e.installation import apply, collection_of, object_path, serves
+from tests.long import long_form
 
 from localcluster import Api, ApiStatusError, Cluster
-from localcluster.errors import CommandFailedError
 from localcluster.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -27,40 +27,48 @@ CRD_API = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 Object = dict[str, Any]
 
 
-def apply_crds(cluster: Cluster) -> None:
-    """Apply both CRDs and wait until each is established."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+def apply_crds(api: Api) -> None:
+    """Apply both CRDs and wait until each is established and served."""
+    apply(api, [yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml")])
     for name in (RULES, BUNDLES):
-        for condition in ("NamesAccepted", "Established"):
-            wait_for(cluster, name, condition)
+        wait_for(api, name, Established="True")
+    eventually(lambda: serves(api), "the API server serves rules and Bundles")
 
 
-def wait_for(cluster: Cluster, crd: str, condition: str) -> None:
-    """Wait until a CRD says so; kubectl 1.34 fails on one that has no conditions yet."""
+def wait_for(api: Api, crd: str, **conditions: str) -> None:
+    """Wait until a CRD has these conditions."""
 
     def said() -> bool:
-        try:
-            cluster.kubectl("wait", f"--for=condition={condition}", f"crd/{crd}", "--timeout=30s")
-        except CommandFailedError as error:
-            if "accessor error" in str(error):
-                return False
-            raise
-        return True
+        status = api.get(f"{CRD_API}/{crd}").get("status", {})
+        found = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+        return found | conditions == found
 
-    eventually(said, f"{crd} says {condition}")
+    eventually(said, f"{crd} says {conditions}")
+
+
+def delete_crd(api: Api, name: str) -> None:
+    """Delete one, if it is there, and wait until it is gone."""
+
+    def there() -> bool:
+        return name in {one["name"] for one in api.metadata(CRD_API)}
+
+    if there():
+        api.delete(f"{CRD_API}/{name}")
+        eventually(lambda: not there(), f"{name} is gone")
 
 
 @pytest.fixture(scope="module")
 def crds(cluster: Cluster) -> Api:
-    apply_crds(cluster)
-    return cluster.api()
+    api = cluster.api()
+    apply_crds(api)
+    return api
 
 
 @pytest.fixture
 def alone(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster without rules and Bundles, whose CRDs a test may break."""
     api = cluster.api()
-    apply_crds(cluster)
+    apply_crds(api)
     for collection in (f"{RULE_API}/copyrators", f"{BUNDLE_API}/bundles"):
         prefix, _, plural = collection.rpartition("/")
         for left in api.metadata(collection):
@@ -68,8 +76,8 @@ def alone(cluster: Cluster) -> Iterator[Cluster]:
             api.delete(path)
             api.remove_finalizers(path)
     yield cluster
-    cluster.kubectl("delete", f"crd/{OLD}", "--ignore-not-found")
-    apply_crds(cluster)
+    delete_crd(api, OLD)
+    apply_crds(api)
 
 
 def rule(**fields: Any) -> Object:
@@ -383,12 +391,10 @@ def documents() -> list[tuple[str, Object]]:
 
 
 @pytest.mark.parametrize(("where", "body"), documents(), ids=[where for where, _ in documents()])
-def test_every_example_is_taken_as_it_stands(
-    crds: Api, cluster: Cluster, namespace: Any, where: str, body: Object
-) -> None:
-    body["metadata"]["namespace"] = namespace("example")
-    text = yaml.safe_dump(body)
-    cluster.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
+def test_every_example_is_taken_as_it_stands(crds: Api, where: str, body: Object) -> None:
+    if body["kind"] != "Namespace":
+        body["metadata"]["namespace"] = "default"
+    apply(crds, [body], dryRun="All", fieldValidation="Strict")
 
 
 def test_the_chart_of_the_examples_is_good(cluster: Cluster) -> None:
@@ -619,9 +625,10 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
     """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
     api = alone.api()
     skip_before_1_30(api, "every change of what a new CRD refuses is refused")
-    alone.kubectl("delete", f"crd/{BUNDLES}", "--ignore-not-found")
+    delete_crd(api, BUNDLES)
     api.create(CRD_API, permissive(BUNDLES, "Bundle"))
-    alone.kubectl("wait", "--for=condition=Established", f"crd/{BUNDLES}", "--timeout=30s")
+    wait_for(api, BUNDLES, Established="True")
+    eventually(lambda: serves(api), "the API server serves Bundles")
     finalizer = "kopf.zalando.org/KopfFinalizerMarker"
     bodies = [bundle(env={"A": 1, "B": True}), bundle(name="bad", registry="https://r/x")]
     bodies.append(bundle(name="y" * 60))
@@ -635,7 +642,7 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
         body["metadata"]["finalizers"] = [finalizer]
         api.create(collection_of(body), {**body, "status": status})
 
-    apply_crds(alone)
+    apply_crds(api)
 
     for body in bodies:
         path = object_path(body)
@@ -651,18 +658,20 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
             api.get(path)
 
 
+@long_form(
+    "tests/e2e/test_operator_process.py::test_a_crd_of_an_older_operator_is_named_as_the_reason"
+)
 def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluster) -> None:
     api = alone.api()
-    alone.kubectl("delete", f"crd/{RULES}", "--ignore-not-found")
+    delete_crd(api, RULES)
     api.create(CRD_API, permissive(OLD, "CopyratorRule"))
-    wait_for(alone, OLD, "Established")
-    alone.kubectl("apply", "--server-side", "-f", str(CRDS / f"{RULES}.yaml"))
-    wait_for(alone, RULES, "NamesAccepted=false")
+    wait_for(api, OLD, Established="True")
+    apply(api, [yaml.safe_load((CRDS / f"{RULES}.yaml").read_text())])
+    wait_for(api, RULES, NamesAccepted="False", Established="False")
     conditions = api.get(f"{CRD_API}/{RULES}")["status"]["conditions"]
     said = {item["type"]: item for item in conditions}
-    assert said["Established"]["status"] == "False"
     assert "already in use" in said["NamesAccepted"]["message"]
 
-    alone.kubectl("delete", f"crd/{OLD}")
+    delete_crd(api, OLD)
 
-    alone.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")
+    wait_for(api, RULES, NamesAccepted="True", Established="True")

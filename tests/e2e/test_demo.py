@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tests.long import long_form
 
 from demo import __main__ as walking
 from demo import rules, setting_up
@@ -18,6 +20,8 @@ from demo.chart import ROOT
 from demo.screen import Rows, Screen
 from demo.steps import Chapter, Step, walk
 from demo.waiting import NotYet, StepFailed, until
+from localcluster.processes import MARKER
+from localcluster.state import ClusterState, Layout
 
 STEPS = [step.title for chapter in walking.CHAPTERS for step in chapter.steps]
 SECRETS = ("change-me", "rotated-by-the-demo", "changed-by-hand")
@@ -93,11 +97,6 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
     assert [line for line in walked.splitlines() if len(line) > 80] == []
     assert [secret for secret in SECRETS if secret in printed] == []
 
-    again = demo()
-    refused, _ = again.communicate(timeout=60)
-    assert again.returncode == 1
-    assert "make cluster-down NAME=demo" in refused
-
     commands = [line for line in played_on(printed) if line and not line.startswith(" ")]
     assert len(commands) > 5
     assert "hack/run copyrator ui" in printed
@@ -130,20 +129,131 @@ def follow(tmp_path: Path, commands: str) -> str:
     return done.stdout
 
 
-def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """The demo in this process, as if it were alone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "argv", ["demo"])
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def fails(_stage):
+    raise StepFailed("it isn't so")
+
+
+def raises(number):
+    return lambda _stage: signal.raise_signal(number)
+
+
+@pytest.fixture
+def slept():
+    sleepers = Sleepers()
+    yield sleepers
+    for process in sleepers.started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("last", "code", "said"),
+    [
+        (lambda _stage: "so it is", 0, "All 2 steps completed"),
+        (fails, 1, "This step failed: the last"),
+        (raises(signal.SIGINT), 130, "Interrupted"),
+        (raises(signal.SIGTERM), 130, "Interrupted"),
+    ],
+    ids=["at its end", "after a failure", "after SIGINT", "after SIGTERM"],
+)
+def test_it_stops_the_cluster_and_the_operator(
+    monkeypatch, tmp_path, capsys, slept, last, code, said
+):
+    """The processes are others, by which it shows whether they are stopped."""
+    operators = []
+
+    def start_cluster(directory):
+        layout = Layout(directory)
+        layout.prepare()
+        ClusterState({}).save(layout.state_file)
+        slept(directory)
+        return SimpleNamespace(state_dir=directory, api=lambda: None, kubectl=None)
+
+    def start_operator(stage):
+        stage.operator = StandIn(slept(stage.cluster.state_dir))
+        operators.append(stage.operator)
+
+    monkeypatch.setattr(walking.Programs, "find", lambda *_: {})
+    monkeypatch.setattr(walking.Cluster, "start", start_cluster)
+    steps = (Step("the operator starts", start_operator), Step("the last", last))
+    monkeypatch.setattr(walking, "CHAPTERS", (Chapter("all", steps),))
+    assert walking.main() == code
+    assert said in capsys.readouterr().out
+    assert [operator.stopped for operator in operators] == [True]
+    assert len(slept.started) == 2
+    assert [process.pid for process in slept.started if process.poll() is None] == []
+    assert clusters(tmp_path) == []
+
+
+@pytest.mark.usefixtures("here")
+def test_a_second_demo_is_refused_and_told_how_to_stop_the_first(tmp_path, capsys):
+    first = Layout(tmp_path / "state" / "copyrator" / "demo")
+    first.prepare()
+    ClusterState({}).save(first.state_file)
+    assert walking.main() == 1
+    assert "make cluster-down NAME=demo" in capsys.readouterr().out
+    assert first.state_file.exists()
+
+
+class Sleepers:
+    """Processes that carry a cluster's mark."""
+
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, directory: Path) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, MARKER: str(directory.resolve())}
+        self.started.append(subprocess.Popen(["sleep", "600"], env=environment))
+        return self.started[-1]
+
+
+class StandIn:
+    """Takes the operator's place."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.stopped = False
+
+    def check_alive(self) -> None:
+        assert self.process.poll() is None
+
+    def stop(self) -> None:
+        assert self.process.poll() is None, "it is stopped before the control plane"
+        self.process.terminate()
+        self.process.wait(60)
+        self.stopped = True
+
+    def tail(self) -> str:
+        return ""
+
+
+WITH_OTHERS = "tests/e2e/test_demo.py::test_it_stops_the_cluster_and_the_operator"
+
+
+@long_form(WITH_OTHERS)
+@pytest.mark.usefixtures("here")
+def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(walking, "CHAPTERS", (setting_up.CHAPTER,))
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        assert walking.main() == 0, capsys.readouterr().out
-    finally:
-        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
-            signal.signal(number, handler)
+    assert walking.main() == 0, capsys.readouterr().out
     assert clusters(tmp_path) == []
     assert_nothing_runs(tmp_path)
 
 
+@long_form(WITH_OTHERS)
 def test_an_interrupt_stops_everything_it_started(demo, tmp_path):
     process = demo()
     printed = ""

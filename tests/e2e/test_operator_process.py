@@ -5,15 +5,17 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.faults.proxy import FaultProxy, holds, only
+from aiohttp import web
+from tests.e2e.cli.conftest import Stage
+from tests.e2e.faults.proxy import Exchange, FaultProxy, holds, only
 from tests.e2e.installation import apply, install, serves
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 from demo.chart import ROOT
 from localcluster import Cluster
@@ -21,6 +23,19 @@ from localcluster import Cluster
 pytestmark = pytest.mark.timeout(180)
 
 BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
+KOPF_RUN_TOO = pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(RUN, id="copyrator run"),
+        pytest.param(
+            KOPF_RUN,
+            id="kopf run",
+            marks=pytest.mark.skipif(
+                not LONG, reason="make test-long; a kubeconfig that does not exist stands for it"
+            ),
+        ),
+    ],
+)
 CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")
 OLD = "copyrator.flant.com"
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,6 +47,51 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("own") / "cluster"
     with Cluster.start(directory, process_node=False, registry=False) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def empty(own: Cluster) -> Stage:
+    """A command line on it, where nothing is installed yet."""
+    return Stage(own, own.api(), "copyrator", "default", None, own.admin_kubeconfig)
+
+
+# The first of this file: before the chart is installed
+
+
+def test_doctor_misses_crds_deployment_and_lease(empty):
+    said = empty.types("doctor", code=1)
+    assert "ok   API server: v1." in said
+    for crd in ("copyrators.flant.com", "bundles.operator.werf.dev"):
+        assert f"FAIL CRDs: the CRD {crd} is missing: install the chart, or " in said
+    assert "?    Deployment: not found" in said
+    assert "FAIL Lease: the Lease" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "get rules -A",
+        "get bundles",
+        "get copies",
+        "describe rule a",
+        "why default/a",
+        "history bundle a",
+    ],
+)
+def test_every_command_says_that_the_crd_is_missing(empty, command):
+    said = empty.types(command, code=1)
+    assert said == (
+        "Error: the API server doesn't serve this kind; check that Copyrator's CRDs are "
+        "installed: copyrator doctor\n"
+    )
+
+
+def test_what_needs_no_cluster_works(empty):
+    rule = ROOT / "examples" / "rules" / "secret.yaml"
+    assert empty.types(f"validate -f {rule}")
+
+
+# Where it is installed
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +169,7 @@ def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, lo
         assert "Traceback" not in process.log
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
     with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
@@ -118,7 +178,7 @@ def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
         assert "WERF_OPERATOR_TIMER_INTERVAL" in message
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -131,7 +191,7 @@ def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, 
             assert "Traceback" not in process.log
 
 
-@BOTH
+@KOPF_RUN_TOO
 def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
     kubeconfig, tmp_path, log, command
 ):
@@ -185,28 +245,33 @@ def crds_come_back(own: Cluster) -> Iterator[None]:
     until(lambda: serves(own.api()), "the API server serves rules and Bundles")
 
 
-@pytest.mark.usefixtures("crds_come_back")
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(RUN, id="copyrator run"),
-        pytest.param(
-            KOPF_RUN, id="kopf run", marks=pytest.mark.skipif(not LONG, reason="the long form")
-        ),
-    ],
+@long_form(
+    "tests/e2e/test_operator_process.py::"
+    "test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened"
 )
+@pytest.mark.usefixtures("crds_come_back")
+@BOTH
 def test_missing_crds_are_named_with_the_remedy_and_waited_for_also_in_the_same_process(
     own, kubeconfig, log, command
 ):
     delete_crds(own, *CRDS)
     with OperatorProcess(kubeconfig, log, command=command) as process:
-        body = process.wait_says("is missing")
-        assert all(crd in body for crd in CRDS)
-        assert "kubectl apply" in body
-        assert process.get("/healthz") == (200, "ok\n")
-        make_crds(own)
-        process.wait_ready()
-        starts_again(own, process)
+        waits_for_crds(own, process)
+        if command is RUN:
+            starts_again(own, process)
+        else:  # docs/adr/0001-events-only.md
+            delete_crds(own, "bundles.operator.werf.dev")
+            assert process.wait() != 0, "the kubelet starts it again"
+
+
+def waits_for_crds(own: Cluster, process: OperatorProcess) -> None:
+    """Both are missing when it starts; then they come."""
+    body = process.wait_says("is missing")
+    assert all(crd in body for crd in CRDS)
+    assert "kubectl apply" in body
+    assert process.get("/healthz") == (200, "ok\n")
+    make_crds(own)
+    process.wait_ready()
 
 
 def starts_again(
@@ -256,19 +321,43 @@ def established(own: Cluster, name: str) -> bool:
     return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
-def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log):
-    with OperatorProcess(kubeconfig, log) as process:
+@contextmanager
+def killed(cluster: Cluster, _proxy: FaultProxy) -> Iterator[None]:
+    cluster.kill("kube-apiserver")
+    try:
+        yield
+    finally:
+        cluster.restart("kube-apiserver")
+
+
+@contextmanager
+def cut_off(_cluster: Cluster, proxy: FaultProxy) -> Iterator[None]:
+    with proxy.fault(breaks):
+        yield
+
+
+async def breaks(exchange: Exchange) -> web.StreamResponse:
+    """No answer, as from nobody."""
+    exchange.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize("away", [cut_off, *[killed] * LONG])
+def test_it_outlives_its_api_server_and_says_once_that_it_is_away(
+    own, kubeconfig, log, tmp_path, away
+):
+    with (
+        FaultProxy(own) as proxy,
+        OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,
+    ):
         process.wait_ready()
-        own.kill("kube-apiserver")
-        try:
+        with away(own, proxy):
             process.wait_says("namespaces")
             process.wait_says("lead: the Lease copyrator/copyrator wasn't renewed for 7 s")
             assert process.get("/healthz") == (200, "ok\n")
             # Each watch may say it: that it broke, and that it then was refused.
             said = len(complaints(process))
             assert 1 <= said <= 2 * (float(watches(process)) + 2), process.log
-        finally:
-            own.restart("kube-apiserver")
         process.wait_ready()
         assert process.log.count("Started:") == 1, "it went on where it was"
         assert "Traceback" not in process.log
@@ -289,12 +378,13 @@ def test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened
 ):
     # Where kopf waits for an answer it takes the end for a pause, and once went on for ever.
     answer = threading.Event()
+    delete_crds(own, *CRDS)
     with (
         FaultProxy(own) as proxy,
         OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,
         ExitStack() as stack,
     ):
-        process.wait_ready()
+        waits_for_crds(own, process)
         stack.callback(answer.set)
         stack.enter_context(proxy.fault(holds(answer), only("watch", of=("copyrators",))))
         until(lambda: proxy.met(0), "the watch of rules is to be opened again")

@@ -1,15 +1,23 @@
-"""Commands about Bundles and their registries, on a cluster where the operator runs."""
+"""Commands about Bundles, their registries and signatures, on a cluster where the operator runs."""
 
 import json
+import secrets
 import shutil
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from rich.text import Text
-from tests.e2e.cli.conftest import ROOT, plainly, rule, secret
+from tests.component.oci.fake_registry import answering
+from tests.e2e.bundles.bad_registry import Front, serving, stalling
+from tests.e2e.cli.conftest import ROOT, in_environment, plainly, rule, secret
+from tests.e2e.forked import Forked
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster.bundle import push
+from localcluster.signing import attach, new_key, public_key, sign
 
 
 def test_get_describe_and_history_tell_what_runs(stage, shop):
@@ -34,20 +42,14 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     assert "The registry is polled every AGE; next poll in " in said  # the Deployment's value
 
 
-def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
+def test_reconcile_asks_and_waits_until_the_deploy_has_ended(stage, shop):
     path = f"{BUNDLES.format(stage.apps)}/shop"
     for options, echo in (("", "lastHandledRequest"), ("--force", "lastHandledForce")):
         before = stage.api.get(path)["status"].get(echo)
         said = stage.types(f"reconcile bundle {stage.apps}/shop {options}")
-        assert said.startswith(f"bundle {stage.apps}/shop reconciled; status ")
+        assert said.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
         assert stage.api.get(path)["status"][echo] != before
-        stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
-
-
-def test_reconcile_waits_until_the_deploy_has_ended(stage, shop):
-    said = stage.types(f"reconcile bundle {stage.apps}/shop")
-    assert "; status Deployed: " in said
-    assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
+        assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
 
 
 def test_a_suspended_bundle_isnt_reconciled_and_nothing_is_left_to_be_done(stage, shop):
@@ -61,24 +63,17 @@ def test_a_suspended_bundle_isnt_reconciled_and_nothing_is_left_to_be_done(stage
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
 
 
-def test_logs_show_what_werf_said(stage, shop):
-    stage.types(f"reconcile bundle {stage.apps}/shop")
-    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
-    result = stage.result(f"logs bundle {stage.apps}/shop")
-    assert result.exit_code == 0, result.output
-    assert "container werf" in result.stderr
-    assert result.stdout.strip()
-
-
-def test_a_followed_log_ends_with_the_job(stage, shop):
+def test_logs_show_what_werf_said_and_followed_end_with_the_job(stage, shop):
     stage.types(f"reconcile bundle {stage.apps}/shop --no-wait")
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deploying")
     result = stage.result(f"logs bundle {stage.apps}/shop --follow")
     assert result.exit_code == 0, result.output
     assert result.stderr.count("container werf") == 1
     assert result.stdout.strip()
-    lines = stage.result(f"logs bundle {stage.apps}/shop").stdout.splitlines()
-    assert result.stdout.splitlines()[-1] == lines[-1]
+    shown = stage.result(f"logs bundle {stage.apps}/shop")
+    assert shown.exit_code == 0, shown.output
+    assert "container werf" in shown.stderr
+    assert result.stdout.splitlines()[-1] == shown.stdout.splitlines()[-1]
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
 
 
@@ -155,18 +150,19 @@ def bundle(stage):
     stage.cluster.kubectl("delete", "bundle", *made, "-n", stage.apps, "--timeout=120s")
 
 
+@pytest.mark.usefixtures("front")
 def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, bundle, tmp_path):
     chart = shutil.copytree(ROOT / "examples" / "charts" / "hello", tmp_path / "hello")
     (chart / "templates" / "configmap.yaml").write_text('{{ fail "on purpose" }}')
     push(chart, stage.cluster.registry, f"{shop}-broken", "1.0.0")
-    bundle("fine", shop, "Deployed")
     bundle("broken", f"{shop}-broken", "DeployFailed")
-    for name in ("fine", "broken"):
+    for name in ("fronted", "broken"):
         mine = f"operator.werf.dev/bundle={name}"
         stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
-    said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
-    assert f"Error: bundle {stage.apps}/fine has no Job with a log; the last attempt" in said
-    assert f"copyrator history bundle {stage.apps}/fine shows their outcomes" in said
+    fine = f"{stage.apps}/fronted"
+    said = stage.types(f"logs bundle {fine}", code=1)
+    assert f"Error: bundle {fine} has no Job with a log; the last attempt" in said
+    assert f"copyrator history bundle {fine} shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout
@@ -298,3 +294,345 @@ def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
         assert f"ok   Registry http://{stage.cluster.registry}: responds" in said
     finally:
         stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=60s")
+
+
+# Signatures
+
+
+HELLO = ROOT / "examples" / "charts" / "hello"
+
+
+class Repository:
+    """A repository with versions, of which some are signed, and keys in files."""
+
+    def __init__(self, registry: str, directory: Path) -> None:
+        self.registry = registry
+        self.name = f"team/signed-{secrets.token_hex(3)}"
+        self.ann, self.mallory = new_key(), new_key()
+        self.key, self.other = directory / "cosign.pub", directory / "mallory.pub"
+        self.key.write_text(public_key(self.ann))
+        self.other.write_text(public_key(self.mallory))
+        self.digests = {tag: push(HELLO, registry, self.name, tag) for tag in TAGS}
+        sign(self.ann, registry, self.name, self.digests["1.0.0"])
+        attach(self.ann, registry, self.name, self.digests["1.0.1"])
+        sign(self.mallory, registry, self.name, self.digests["1.0.2"])
+        copied = self.digests["1.0.0"]
+        sign(self.ann, registry, self.name, self.digests["1.0.3"], signed=copied)
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.name}"
+
+
+TAGS = ("1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4")
+
+
+@pytest.fixture(scope="module")
+def signed(stage, tmp_path_factory):
+    return Repository(stage.cluster.registry, tmp_path_factory.mktemp("keys"))
+
+
+@pytest.mark.parametrize("tag", ["1.0.0", "1.0.1"])
+def test_verify_names_the_entry_and_the_signature_that_passed(stage, signed, tag):
+    digest = signed.digests[tag]
+    for reference in (f"{signed}:{tag}", f"{signed}@{digest}", f"{signed}:{tag}@{digest}"):
+        said = stage.types(f"verify {reference} --insecure --key {signed.other} --key {signed.key}")
+        assert digest in said.splitlines()[0]
+        assert f"Trusted: signed by the cosign keys of {signed.key} (signature sha256:" in said
+    found = json.loads(stage.types(f"verify {signed}:{tag} --insecure --key {signed.key} -o json"))
+    assert (found["reference"], found["digest"]) == (f"{signed}:{tag}", digest)
+    assert (found["trusted"], found["reason"]) == (True, "Verified")
+    assert found["entry"] == f"the cosign keys of {signed.key}"
+    assert found["signature"].startswith("sha256:")
+    assert (found["signatures"], found["failures"], found["skipped"]) == (1, [], [])
+
+
+@pytest.mark.parametrize(
+    ("tag", "reason", "why"),
+    [
+        ("1.0.2", "SignatureInvalid", "the signature is by none of the keys"),
+        ("1.0.3", "SignatureInvalid", "another digest"),
+        ("1.0.4", "Unsigned", "the registry has no signature of this digest"),
+    ],
+    ids=["by another key", "copied over", "unsigned"],
+)
+def test_verify_says_why_a_version_isnt_trusted(stage, signed, tag, reason, why):
+    command = f"verify {signed}:{tag} --insecure --key {signed.key}"
+    said = stage.types(command, code=1)
+    assert f"Not trusted ({reason}): " in said
+    assert why in said
+    found = json.loads(stage.types(f"{command} -o json", code=1))
+    assert (found["trusted"], found["reason"], found["entry"]) == (False, reason, None)
+    for failure in found["failures"]:
+        assert failure["entry"] == f"the cosign keys of {signed.key}"
+        assert f"  {failure['signature']}:\n" in said
+        assert f"    {failure['entry']}: {failure['reason']}\n" in said
+    assert len(found["failures"]) == found["signatures"] == (0 if reason == "Unsigned" else 1)
+
+
+def test_verify_says_what_is_missing_and_prints_no_key(stage, signed, tmp_path):
+    said = stage.types(f"verify {signed}:9.9.9 --insecure --key {signed.key}", code=1)
+    assert said.startswith("Error: ")
+    assert "9.9.9" in said
+    secret_key = tmp_path / "cosign.key"
+    private = signed.ann.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    secret_key.write_text(private)
+    said = stage.types(f"verify {signed}:1.0.0 --insecure --key {secret_key}", code=1)
+    assert said == f"Error: {secret_key} is a private key: name the public key, cosign.pub\n"
+    said = stage.types(f"verify {signed}:1.0.0 --key {signed.key}", code=1)
+    assert "(--insecure)" in said
+
+
+def test_resolve_selects_the_highest_signed_tag_and_names_those_passed_over(stage, signed):
+    command = f"resolve {signed} 1.0.* --insecure"
+    assert stage.types(command).startswith("1.0.4  sha256:")
+    said = stage.types(f"{command} --key {signed.key}")
+    assert said.startswith(f"1.0.1  {signed.digests['1.0.1']}\n")
+    assert f"Signed by the cosign keys of {signed.key}.\n" in said
+    assert [line.split()[:2] for line in said.splitlines()[3:]] == [
+        ["1.0.4", "Unsigned"],
+        ["1.0.3", "SignatureInvalid"],
+        ["1.0.2", "SignatureInvalid"],
+    ]
+    found = json.loads(stage.types(f"{command} --key {signed.other} -o json"))
+    assert (found["tag"], found["signedBy"]) == ("1.0.2", f"the cosign keys of {signed.other}")
+    assert [one["tag"] for one in found["rejected"]] == ["1.0.4", "1.0.3"]
+    assert "has no signature" in found["rejected"][0]["message"]
+
+
+def test_resolve_selects_nothing_where_nothing_is_signed(stage, signed):
+    command = f"resolve {signed} --insecure --key {signed.key}"
+    said = stage.types(f"{command} >=1.0.2", code=1)
+    assert "no tag that matches >=1.0.2 has a trusted signature" in said
+    assert "the signature is by none of the keys" in said
+    found = json.loads(stage.types(f"{command} 1.0.4 -o json", code=1))
+    assert (found["tag"], found["digest"], found["signedBy"]) == (None, None, None)
+    assert [(one["tag"], one["reason"]) for one in found["rejected"]] == [("1.0.4", "Unsigned")]
+    assert found["message"] == f"{signed}:1.0.4 has no trusted signature"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["verify {}:1.0.1 -k", "verify {}:1.0.2 -k", "verify {}:1.0.4 -k", "resolve {} 1.0.* -k"],
+)
+def test_what_is_said_of_signatures_fits_80_columns_and_nothing_is_cut(
+    stage, signed, command, monkeypatch
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.chdir(signed.key.parent)
+    typed = command.replace("-k", f"--insecure --key {signed.key.name}").format(signed)
+    output = Text.from_ansi(stage.types(typed, code=None)).plain
+    assert output
+    assert max(len(line) for line in output.splitlines()) <= 80, output
+    assert "…" not in output
+
+
+def trust(stage, key):
+    """Make or replace the ConfigMap with the public key that the Bundle trusts."""
+    data = {"cosign.pub": public_key(key)}
+    metadata = {"name": "keys", "namespace": stage.apps}
+    stage.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+@pytest.fixture
+def verified(stage, signed):
+    """A Bundle that is deployed, since a key that it trusts signed its version."""
+    trust(stage, signed.ann)
+    keys_from = {"kind": "ConfigMap", "name": "keys"}
+    stage.apply(
+        {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": "signed", "namespace": stage.apps},
+            "spec": {
+                "registry": signed.registry,
+                "repo": signed.name,
+                "version": "1.0.*",
+                "insecure": True,
+                "verify": {"anyOf": [{"cosign": {"keysFrom": keys_from}}]},
+            },
+        }
+    )
+    stage.wait_reason(BUNDLES.format(stage.apps), "signed", "Deployed")
+    yield f"{stage.apps}/signed"
+    stage.cluster.kubectl("delete", "bundle", "signed", "-n", stage.apps, "--timeout=120s")
+
+
+def test_commands_tell_who_signed_and_what_isnt_trusted_any_more(stage, signed, verified):
+    where, by = f"{stage.apps}/keys", f"signed by the cosign keys of ConfigMap {stage.apps}/keys"
+    said = plainly(stage.types(f"why {verified}"))
+    assert f" signature: refused, Unsigned: {signed.digests['1.0.4']} has no signature" in said
+    assert f"The deployed version is trusted: spec.verify: {by}.\n" in said
+    assert "rejected 1.0.4: has no signature\n" in said
+    assert "rejected 1.0.3: has no signature that is trusted\n" in said
+    assert "Signatures: Trusted: " in plainly(stage.types(f"describe bundle {verified}"))
+    assert "Untrusted" not in stage.types(f"get bundles -n {stage.apps}")
+    doctor = stage.types("doctor", code=None)
+    assert "ok   Signatures: " in doctor
+    assert "no running version is untrusted" in doctor
+
+    trust(stage, new_key())  # ann's key is withdrawn
+
+    def listed():
+        return plainly(stage.types(f"get bundles -n {stage.apps}"))
+
+    until(lambda: ",Untrusted " in listed(), listed)
+    assert "1.0.1 stays deployed, but isn't trusted: " in listed()
+    said = plainly(stage.types(f"why {verified}"))
+    assert "The deployed version isn't trusted (SignatureInvalid) and stays deployed: " in said
+    assert where in said
+    said = plainly(stage.types(f"describe bundle {verified}"))
+    assert "Signatures: NotTrusted (SignatureInvalid): " in said
+    doctor = stage.types("doctor", code=1)
+    assert "FAIL Signatures: " in doctor
+    assert f"1 Bundle runs a version that isn't trusted: {verified}" in doctor
+
+
+# `reconcile` ends with the outcome, also where nothing can be deployed
+
+
+AUTOUPDATE = "operator.werf.dev/disable-autoupdate"
+PATIENCE = "--timeout 60"
+
+
+@pytest.fixture(scope="module")
+def front(stage, shop):
+    """A registry that can be made to refuse; a Bundle has deployed from it."""
+    made = Front(behind=stage.cluster.registry)
+    with serving(made):
+        stage.apply(manifest(stage, "fronted", registry=made.host, repo=shop, version="1.*"))
+        stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
+        yield made
+        stage.cluster.kubectl("delete", "bundle", "fronted", "-n", stage.apps, "--timeout=120s")
+
+
+@pytest.fixture
+def made(stage):
+    """Makes Bundles that end with the test."""
+    names = []
+
+    def make(name, **spec):
+        names.append(name)
+        stage.apply(manifest(stage, name, **spec))
+
+    yield make
+    stage.cluster.kubectl("delete", "bundle", *names, "-n", stage.apps, "--timeout=120s")
+
+
+def manifest(stage, name, **spec):
+    metadata = {"name": name, "namespace": stage.apps}
+    spec = {"registry": stage.cluster.registry, "insecure": True, **spec}
+    return {"apiVersion": "operator.werf.dev/v1", "kind": "Bundle", "metadata": metadata,
+            "spec": spec}  # fmt: skip
+
+
+def status(stage, name):
+    return stage.api.get(f"{BUNDLES.format(stage.apps)}/{name}")["status"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        pytest.param("", "Request", id="requestedAt"),
+        pytest.param(
+            "--force",
+            "Force",
+            id="forceAt",
+            marks=long_form(
+                "tests/component/bundles/test_unresolved_tags.py::"
+                "test_a_request_waits_for_a_registry_that_does_not_answer"
+            ),
+        ),
+    ],
+)
+def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
+    shown, revision = f"bundle {stage.apps}/fronted", status(stage, "fronted")["attempted"]
+    front.fault = answering(401, WWW_Authenticate='Basic realm="x"')
+    said = stage.types(f"reconcile {shown} {options} {PATIENCE}", code=1)
+    front.fault = None
+    assert said.startswith(f"Error: {shown} isn't ready; status AuthenticationFailed: ")
+    assert "The request stays" in said
+    failed = status(stage, "fronted")
+    assert failed[f"lastFailed{field}"] != failed.get(f"lastHandled{field}")
+    until(
+        lambda: status(stage, "fronted").get(f"lastHandled{field}") == failed[f"lastFailed{field}"],
+        lambda: status(stage, "fronted"),
+    )
+    stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
+    after = status(stage, "fronted")
+    assert after["attempted"]["attempt"] == revision["attempt"] + 1
+    assert f"lastFailed{field}" not in after
+
+
+def test_a_suspension_ends_the_wait(stage, front, tmp_path):
+    path, shown = f"{BUNDLES.format(stage.apps)}/fronted", f"bundle {stage.apps}/fronted"
+    before = stage.api.get(path)["metadata"]["annotations"]
+    front.fault = stalling
+    log = tmp_path / "log"
+    log.touch()
+    typed = ("copyrator", "reconcile", *shown.split(), *PATIENCE.split())
+    process = Forked(typed, in_environment(stage), log)
+    try:
+        until(lambda: stage.api.get(path)["metadata"]["annotations"] != before, "it is requested")
+        stage.api.patch(path, {"spec": {"suspend": True}})
+        assert process.wait(120) == 1
+    finally:
+        process.kill()
+    said = log.read_text()
+    front.fault = None
+    assert f"Error: {shown} is suspended; resume it: " in said
+    stage.api.patch(path, {"spec": {"suspend": None}})
+    stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "reason"),
+    [
+        ("no-tag", {"version": "9.9.9"}, "TagNotFound"),
+        ("no-match", {"version": "9.*"}, "NoMatchingVersion"),
+        ("no-values", {"values": "none"}, "ValuesMissing"),
+        ("no-login", {"auth": "none"}, "AuthenticationFailed"),
+        ("no-host", {"registry": "127.0.0.1:1"}, "RegistryUnreachable"),
+        ("other-account", {"serviceAccountName": "none"}, "InvalidSpec"),
+    ],
+)
+def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, reason):
+    made(name, repo=shop, **spec)
+    said = stage.types(f"reconcile bundle {stage.apps}/{name} {PATIENCE}", code=1)
+    assert f"isn't ready; status {reason}: " in said
+    assert not status(stage, name).get("attempted")
+
+
+def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):
+    never = [{"name": "never"}]
+    made("waiting", repo=shop, version="1.*", dependsOn=never)
+    shown = f"bundle {stage.apps}/waiting"
+    said = stage.types(f"reconcile {shown} --timeout 3", code=1)
+    assert said.startswith(f"Error: {shown}: the request still waits after 3 s: DependencyNotReady")
+    assert "copyrator doctor" not in said
+    described = stage.types(f"describe {shown}")
+    assert "  UpdatePending  True     DependencyNotReady (for " in described
+    assert "    Gate dependsOn: " in described
+
+
+def test_where_updates_are_off_the_annotation_is_named_and_nothing_is_left(stage, shop):
+    shown, path = f"bundle {stage.apps}/shop", f"{BUNDLES.format(stage.apps)}/shop"
+    stage.cluster.kubectl("annotate", "bundle", "shop", "-n", stage.apps, f"{AUTOUPDATE}=")
+    before = stage.api.get(path)["metadata"]["annotations"]
+    said = " ".join(stage.types(f"reconcile {shown} {PATIENCE}", code=1).split())
+    assert said.startswith(f"Error: {shown} has the annotation {AUTOUPDATE}, so nothing is polled")
+    assert stage.api.get(path)["metadata"]["annotations"] == before
+    stage.cluster.kubectl(*said.rpartition("kubectl ")[2].split())  # as it is advised
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+    stage.types(f"reconcile {shown} {PATIENCE}")
+
+
+def test_a_rule_that_can_t_be_served_ends_the_wait(stage, word):
+    stage.apply(
+        rule(stage.home, word, source={"kind": "Secret", "name": word}),
+        rule(stage.home, f"{word}-kind", source={"kind": "Widget", "name": word}),
+    )
+    for name, reason in ((word, "SourceNotFound"), (f"{word}-kind", "KindUnavailable")):
+        stage.wait_reason(RULES.format(stage.home), name, reason)
+        said = stage.types(f"reconcile rule {stage.home}/{name} {PATIENCE}", code=1)
+        assert f"isn't ready; status {reason}: " in said
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--timeout=60s")

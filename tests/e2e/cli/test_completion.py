@@ -10,16 +10,17 @@ import shutil
 import subprocess
 import sys
 import time
-from functools import cache
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.e2e.cli.conftest import ROOT, rule
 from tests.e2e.installation import apply, serves
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
+from copyrator.cli import cli
 from localcluster.build import Programs
 
 PATIENCE = 180.0
@@ -73,11 +74,9 @@ def environment(cluster, tmp_path):
     }
 
 
-@cache
 def script(shell):
-    command = (sys.executable, "-m", "copyrator", "completion", shell)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = CliRunner().invoke(cli, ["completion", shell])
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
@@ -159,7 +158,7 @@ def test_fish_completes(home, environment, tmp_path, typed, meant):
         assert found[meant].startswith("Show details of a rule, Bundle or copy"), found
 
 
-@cases("a file")
+@cases("a file", *["a command"] * (not LONG))
 def test_kubectl_completes(home, environment, tmp_path, typed, meant):
     """A machine that is busy may answer later than a person waits: then nothing is completed."""
     expected = [meant.format(home=home), ":4"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e.cli.conftest import staged
-from tests.e2e.installation import RULES
+from tests.e2e.installation import RULES, delete
 from tests.e2e.operator_process import until
+from tests.e2e.vanishing import vanish
 
 from demo.chart import ROOT
 
@@ -55,7 +56,7 @@ def targets(stage):
         metadata = {"name": name, "labels": TARGET_LABELS}
         stage.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield
-    stage.cluster.kubectl("delete", "namespace", "team-a", "team-b", "--wait=false")
+    vanish(stage.cluster, ["team-a", "team-b"])
 
 
 @pytest.mark.usefixtures("targets")
@@ -78,7 +79,7 @@ def test_an_example_makes_the_copies_that_it_promises(stage, path: Path):
             _does_as_promised(stage, rule)
     finally:
         mine = [one for one in documents if one["kind"] != "Namespace"]
-        stage.cluster.kubectl("delete", "--timeout=60s", "-f", "-", input=yaml.safe_dump_all(mine))
+        delete(stage.api, mine)
 
 
 def _does_as_promised(stage, rule):
@@ -134,10 +135,7 @@ def test_a_company_ca_is_replaced_by_its_successor_step_by_step(stage):
             "{{ sources.next | pem_bundle(drop_expired=true, key='ca.crt') }}"
         )
         stage.apply(rule)
-        stage.cluster.kubectl("delete", "configmap", "company-ca-2024", "-n", stage.home)
+        delete(stage.api, [present])
         trusts(second)
     finally:
-        mine = yaml.safe_dump_all([rule, present, successor])
-        stage.cluster.kubectl(
-            "delete", "--ignore-not-found", "--timeout=60s", "-f", "-", input=mine
-        )
+        delete(stage.api, [rule, present, successor])

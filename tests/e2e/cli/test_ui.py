@@ -7,19 +7,20 @@ import pty
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import unquote
 
 import aiohttp
 import pytest
 from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret, synced_and_failing
 from tests.e2e.cli.ui_process import serving
+from tests.e2e.forked import Forked
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LATE = 60.0
@@ -201,13 +202,8 @@ def test_top_prints_the_worst_first_and_ends_with_ctrl_c(stage, word, copied):
 
 def test_top_is_kept_up_to_date_on_a_terminal(stage, word, copied):
     main, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "copyrator", "top"],
-        env=in_environment(stage) | {"COLUMNS": "160", "LINES": "24", "TERM": "xterm"},
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
+    environment = in_environment(stage) | {"COLUMNS": "160", "LINES": "24", "TERM": "xterm"}
+    process = Forked(("copyrator", "top"), environment, Path(os.ttyname(terminal)))
     os.close(terminal)
     seen = bytearray()
     os.set_blocking(main, False)
@@ -227,7 +223,7 @@ def test_top_is_kept_up_to_date_on_a_terminal(stage, word, copied):
         process.send_signal(signal.SIGINT)
         until(lambda: process.poll() is not None or (read() and False), lambda: "it ends", LATE)
         os.close(main)
-    assert process.returncode == 130
+    assert process.wait() == 130
 
 
 def test_a_port_in_use_is_named(stage):
@@ -238,6 +234,7 @@ def test_a_port_in_use_is_named(stage):
         assert f"can't listen on 127.0.0.1:{port}" in stage.types(f"ui --port {port}", code=1)
 
 
+@long_form("tests/component/cli/test_ui_names.py::test_the_link_to_a_copy_asks_about_that_copy")
 async def test_odd_names_that_the_api_server_takes_have_their_pages(
     stage, word, namespace, session
 ):

@@ -2,29 +2,33 @@
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from tests.e2e.cli.conftest import Stage, in_environment
+from tests.e2e.forked import Forked
+from tests.e2e.operator_process import until
+
+_URL = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+(?=\s)")
 
 
 @contextmanager
 def serving(stage: Stage, *arguments: str) -> Iterator[str]:
     """The URL that it prints; SIGTERM ends it with success."""
-    command = [sys.executable, "-m", "copyrator", "ui", *arguments]
-    process = subprocess.Popen(
-        command, env=in_environment(stage), stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line)
-        assert found is not None, line
-        yield found[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(30)
-        process.stdout.close()
-    assert code == 0
+    with NamedTemporaryFile("r") as log:
+        path = Path(log.name)
+        process = Forked(("copyrator", "ui", *arguments), in_environment(stage), path)
+        try:
+            until(
+                lambda: _URL.search(path.read_text()) or process.poll() is not None,
+                "the URL is printed",
+            )
+            found = _URL.search(path.read_text())
+            assert found is not None, path.read_text()
+            yield found[0]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(30)
+        assert code == 0, path.read_text()

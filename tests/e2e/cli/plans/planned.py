@@ -5,8 +5,6 @@ No operator runs: what it does with a decision or a request, a test does as admi
 
 import os
 import pty
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from typing import Any
 
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.cli.conftest import Stage, in_environment
+from tests.e2e.forked import Forked
 from tests.e2e.operator_process import until
 
 from copyrator.api.bundle import parse_bundle
@@ -186,7 +185,7 @@ class Terminal:
     """A command on a terminal of its own, on which answers are typed."""
 
     fd: int
-    process: subprocess.Popen[bytes]
+    process: Forked
     output: str = ""
 
     def read_until(self, text: str) -> None:
@@ -218,10 +217,8 @@ def terminal(stage: Stage, command: str, admin: Path | None = None) -> Iterator[
     environment = {**in_environment(stage), "COLUMNS": "80", "TERM": "xterm"}
     if admin is not None:
         environment["KUBECONFIG"] = str(admin)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "copyrator", *command.split()],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
-    )  # fmt: skip
+    typed = ("copyrator", *command.split())
+    process = Forked(typed, environment, Path(os.ttyname(theirs)))
     os.close(theirs)
     try:
         yield Terminal(ours, process)

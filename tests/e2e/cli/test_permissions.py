@@ -1,4 +1,8 @@
-"""`why` and `plan` speak with the operator's permissions, or say that they couldn't."""
+"""What commands say of permissions: the operator's, and those of who asks.
+
+`doctor` is asked last while the operator's rights are away: whichever of its watches has to be
+opened anew just then is refused.
+"""
 
 import json
 from dataclasses import replace
@@ -8,11 +12,11 @@ from tests.e2e.cli.conftest import plainly, rule
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
+pytestmark = pytest.mark.refused("*")
+
 NEEDED = "Forbidden: needs rules.bindClusterRoles=[admin] (chart)"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-
-pytestmark = pytest.mark.refused("*")
 
 
 @pytest.fixture
@@ -156,3 +160,67 @@ def test_failures_of_one_cause_are_one_line(stage, word, denied, spaces):
     assert f"  4 namespaces ({spaces[0]}, {spaces[1]}, …): {NEEDED}" in said
     assert "APIGroups" not in said
     assert len(said.splitlines()) < 30
+
+
+@pytest.mark.refused("*")
+def test_doctor_goes_on_past_what_it_may_not_read(stage, word):
+    somebody = replace(stage, admin=stage.cluster.kubeconfig_for_user(f"somebody-{word}", []))
+    said = somebody.types("doctor", code=None)
+    assert "ok   API server: v1." in said
+    assert "?    Lease: you have no permission to check it: " in said
+    for what in ("Rules", "Bundles"):
+        assert f"?    {what}: you have no permission to check them: " in said
+    assert "?    Registries: you have no permission" in said
+
+
+def test_doctor_says_that_the_deployment_is_scaled_to_0(stage):
+    said = stage.types("doctor", code=None)
+    assert f"?    Pods: the Deployment {stage.home}/" in said
+    assert "is scaled to 0" in said
+
+
+def test_doctor_says_why_no_pod_runs(stage, word, namespace):
+    there, labels = namespace("idle"), {"app.kubernetes.io/name": "copyrator", "test": word}
+    container = {"name": "copyrator", "image": "registry.invalid/copyrator:1"}
+    stage.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "idle", "namespace": there, "labels": labels},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], "nodeSelector": {"no": "such-node"}},
+                },
+            },
+        }
+    )
+    until(
+        lambda: "Unschedulable" in stage.types(f"doctor -n {there}", code=1),
+        lambda: stage.types(f"doctor -n {there}", code=None),
+    )
+    said = stage.types(f"doctor -n {there}", code=1)
+    assert "FAIL Pods: 0 of 1 ready: idle-" in said
+    assert f"see: kubectl -n {there} describe pods -l " in said
+
+
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+@pytest.mark.refused("*")
+def test_doctor_names_a_right_that_is_missing_until_it_is_back(stage):
+    user, role = f"system:serviceaccount:{stage.home}:copyrator", f"{stage.home}:copyrator"
+    granted = f"ok   Permissions: all required permissions are granted to {user}"
+    assert granted in stage.types("doctor", code=None)
+    binding = stage.api.get(f"{BINDINGS}/{role}")
+    stage.api.delete(f"{BINDINGS}/{role}")
+    try:
+        missed = f"{user} cannot "
+        until(lambda: missed in stage.types("doctor", code=None), "the permission is missed")
+        said = stage.types("doctor", code=1)
+        assert f"FAIL Permissions: {missed}list copyrators.flant.com in all namespaces" in said
+    finally:
+        fresh = {key: binding["metadata"][key] for key in ("name", "labels")}
+        stage.api.create(BINDINGS, {**binding, "metadata": fresh})
+    until(lambda: granted in stage.types("doctor", code=None), "the right is back")
