@@ -13,14 +13,17 @@ import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, answers
-from tests.e2e.installation import install
+from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import DIRECT, OperatorProcess, until
-from tests.long import LONG
+from tests.e2e.vanishing import vanish
+from tests.long import LONG, long_form
 
 from localcluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)
 
+HERE = "tests/e2e/faults/test_control_plane_dies.py"
+COMPONENTS = ("kube-apiserver", "etcd")
 AWAY = 30.0 if LONG else 5.0
 """Seconds for which the control plane is gone."""
 CONVERGED = 180.0
@@ -44,12 +47,23 @@ class Setup:
             CONVERGED,
         )
 
-    def wait_deployed(self, digest: str) -> None:
-        self.light.team.wait_deployed(self.light.word, digest)
+    def jobs(self) -> int:
+        """Those that were made, but for those in place of others.
 
-    def revive(self) -> None:
-        for component in ("etcd", "kube-apiserver"):
-            self.cluster.restart(component)
+        While controllers find their feet a Job may get no pod; an edit of the spec replaces it.
+        """
+        replaced = self.process.log.count("was deleted because the spec was edited")
+        return self.written("create", "jobs") - replaced
+
+    def went_on(self, jobs: int, digest: str) -> None:
+        """All that changed and was pushed meanwhile is made up for, with one Job more."""
+        self.light.change()
+        self.wait_right()
+        self.light.team.wait_deployed(self.light.word, digest)
+        self.process.wait_ready()
+        assert self.process.code is None
+        assert self.jobs() == jobs + 1
+        assert self.written("delete", "secrets") == 0
 
     def written(self, verb: str, resource: str) -> int:
         """What the operator did and the API server took."""
@@ -63,11 +77,11 @@ class Setup:
 
 
 @pytest.fixture(scope="module")
-def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
-    """A cluster of these tests' own: nobody else could live in it."""
+def setup(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
+    """The worker's own cluster: nobody else uses it now."""
     logs: Path = tmp_path_factory.mktemp("dies")
-    with Cluster.start(logs / "cluster") as cluster, FaultProxy(cluster) as proxy:
-        api, home, team = cluster.api(), f"op-{secrets.token_hex(3)}", f"t-{secrets.token_hex(3)}"
+    api, home, team = cluster.api(), f"op-{secrets.token_hex(3)}", f"t-{secrets.token_hex(3)}"
+    with FaultProxy(cluster) as proxy:
         direct = install(cluster, home)
         api.create("/api/v1/namespaces", {"metadata": {"name": team}})
         light = Light(api, home, make_team(cluster, api, team, logs))
@@ -82,41 +96,46 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
             yield setup
             assert process.stop() == 0
             assert "Traceback" not in process.log
+    vanish(cluster, [*light.targets, team])
+    uninstall(cluster, home)
 
 
+@pytest.fixture(autouse=True)
+def revived(setup: Setup) -> Iterator[None]:
+    """Also after a test that failed: the next file's tests need the cluster."""
+    yield
+    for component, runs in setup.cluster.status().items():
+        if not runs:
+            setup.cluster.restart(component)
+
+
+@long_form(f"{HERE}::test_without_its_history_everything_is_listed_again_and_nothing_is_lost")
 def test_killed_and_back_it_goes_on_where_it_was(setup: Setup) -> None:
-    jobs = setup.written("create", "jobs")
+    jobs = setup.jobs()
     digest = setup.light.team.publish("1.0.0", "second")
     with setup.light.changing(undeterred=True):
-        for component in ("kube-apiserver", "etcd"):
+        for component in COMPONENTS:
             setup.cluster.kill(component)
         time.sleep(AWAY)  # that is how long it is away
-        setup.revive()
-    setup.light.change()
-    setup.wait_right()
-    setup.wait_deployed(digest)
-    setup.process.wait_ready()
-    assert setup.process.code is None
-    # While controllers find their feet a Job may get no pod; an edit of the spec then replaces it.
-    unstarted = setup.process.log.count("was deleted because the spec was edited")
-    assert setup.written("create", "jobs") == jobs + 1 + unstarted
-    assert setup.written("delete", "secrets") == 0
+        for component in COMPONENTS[::-1]:
+            setup.cluster.restart(component)
+    setup.went_on(jobs, digest)
 
 
 def test_without_its_history_everything_is_listed_again_and_nothing_is_lost(setup: Setup) -> None:
-    jobs, restarts = setup.written("create", "jobs"), listed_again(setup.process)
+    jobs, restarts = setup.jobs(), listed_again(setup.process)
     with setup.proxy.fault(answers(503, "ServiceUnavailable")):
         for _ in range(3):
             setup.light.change()
-        setup.cluster.kill("kube-apiserver")  # whose cache would remember
-        compact(setup.cluster)
-        setup.cluster.restart("kube-apiserver")
-    setup.wait_right()
-    setup.process.wait_ready()
+        for component in COMPONENTS:  # the former's cache would remember
+            setup.cluster.kill(component)
+    digest = setup.light.team.publish("1.0.0", "third")
+    time.sleep(AWAY)  # that is how long it is away
+    setup.cluster.restart("etcd")
+    compact(setup.cluster)
+    setup.cluster.restart("kube-apiserver")
+    setup.went_on(jobs, digest)
     assert listed_again(setup.process) - restarts >= 5, "the versions were gone"
-    assert setup.process.code is None
-    assert setup.written("create", "jobs") == jobs
-    assert setup.written("delete", "secrets") == 0
 
 
 def compact(cluster: Cluster) -> None:

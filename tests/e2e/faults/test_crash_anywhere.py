@@ -31,8 +31,8 @@ from tests.long import LONG
 from localcluster import Api, Cluster
 from localcluster.audit import WRITE_VERBS, Requests
 
-KILLS = 50 if LONG else 3
-BUNDLES = 3 if LONG else 2
+KILLS = 50 if LONG else 2
+BUNDLES = 3 if LONG else 1
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
 APPROVED = 0.3

@@ -35,7 +35,7 @@ class Size:
     """Seconds within which all copies are made, and all is right after the last change."""
 
 
-SMALL = Size(30, 8, 15, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
+SMALL = Size(15, 6, 9, Pace(sources=1.0, namespaces=1.0, copies=0.5), settled=120)
 LARGE = Size(2000, 50, 600, Pace(sources=10.0, namespaces=1.0, copies=0.5), settled=900)
 if chosen := os.environ.get("COPYRATOR_LOAD"):
     """`namespaces,sources,seconds`, for a machine that has less time."""

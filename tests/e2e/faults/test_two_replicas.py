@@ -18,6 +18,7 @@ from tests.e2e.copies.conftest import User
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
 from tests.e2e.operator_process import HANG, until
 from tests.e2e.vanishing import vanish
+from tests.long import LONG
 
 from localcluster import Api, Cluster, Requests
 
@@ -164,13 +165,15 @@ def request(shop: Shop) -> None:
     shop.team.annotate("shop", requestedAt=secrets.token_hex(4))
 
 
-def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
+def test_a_standby_passes_on_what_it_is_told_and_writes_nothing_and_an_idle_pair_but_renewals(
     pair: Pair, fleet: Fleet, shop: Shop, requests: Requests
 ) -> None:
-    request(shop)
+    """A Service knows both; the next poll is ten minutes away."""
+    digest = shop.push("told to the standby")
+    assert pair.standby.call({"repository": shop.team.repo, "tag": "1.0.0"}) == 202
     fleet.wait(fleet.change())
-    until(lambda: shop.jobs == 1, "the request is deployed")
-    shop.team.wait_deployed("shop", shop.digest)
+    shop.team.wait_deployed("shop", digest)
+    assert shop.jobs == 1
     assert pair.standby.get("/readyz") == (200, "ok\n")
     assert pair.standby.get("/healthz") == (200, "ok\n")
     assert [pair.leader.leads, pair.standby.leads] == [True, False]
@@ -195,34 +198,23 @@ def wait_both_jobs(fleet: Fleet, value: str, shop: Shop) -> None:
     until(lambda: fleet.holds(value) and shop.jobs == 1, "both jobs are done")
 
 
-def test_after_sigterm_the_standby_copies_and_deploys(
+def test_after_sigterm_the_standby_copies_and_deploys_also_what_it_is_told_at_once(
     pair: Pair, fleet: Fleet, shop: Shop, record_property: Callable[[str, object], None]
 ) -> None:
     pair.leader.send(signal.SIGTERM)
     told = time.monotonic()
     until(lambda: "Released the Lease" in pair.leader.log, "it has let go")
     value = fleet.change()
-    request(shop)
+    digest = shop.push("told to the new leader")
+    pushed = {"repository": shop.team.repo, "tag": "1.0.0"}
+    until(lambda: pair.standby.call(pushed) == 202, "the new leader works")
     wait_both_jobs(fleet, value, shop)
     taken = elapsed(told)
     record_property("taken over after", f"{taken:.1f} s")
 
-    shop.team.wait_deployed("shop", shop.digest)
+    shop.team.wait_deployed("shop", digest)
     assert shop.jobs == 1
     assert pair.leader.wait() == 0
-
-
-def test_a_push_that_is_told_to_any_replica_is_deployed(pair: Pair, shop: Shop) -> None:
-    """A Service knows both; the next poll is ten minutes away."""
-    team = shop.team
-    pushed = {"repository": team.repo, "tag": "1.0.0"}
-    digest = shop.push("told to the standby")
-    assert pair.standby.call(pushed) == 202
-    team.wait_deployed("shop", digest)
-    assert pair.leader.stop() == 0
-    digest = shop.push("told to the new leader")
-    until(lambda: pair.standby.call(pushed) == 202, "the new leader works")
-    team.wait_deployed("shop", digest)
 
 
 def test_after_sigkill_it_does_so_too_and_sees_a_running_deploy_to_its_end(
@@ -314,11 +306,12 @@ def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
         fleet.wait(value)
         assert shop.jobs == 1
 
-        value = fleet.change()
-        request(shop)
-        until(lambda: shop.jobs == 2, "the request is deployed")
-        team.wait_reason("shop", "Deployed")
-        fleet.wait(value)
+        if LONG:
+            value = fleet.change()
+            request(shop)
+            until(lambda: shop.jobs == 2, "the request is deployed")
+            team.wait_reason("shop", "Deployed")
+            fleet.wait(value)
         until(
             lambda: is_quiet(pair.home, both), "who came too late for the outcome has been told so"
         )
@@ -328,4 +321,4 @@ def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
         for replica in both:
             assert replica.stop() == 0
             assert "Traceback" not in replica.log
-        assert shop.jobs == 2
+        assert shop.jobs == (2 if LONG else 1)
