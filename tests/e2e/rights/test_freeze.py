@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.bundles.conftest import Team, make_team
 from tests.e2e.bundles.test_freeze import Terminal, waits
 from tests.e2e.installation import apply, install, uninstall
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.vanishing import vanish
 
@@ -43,40 +43,18 @@ def test_freezes_are_obeyed_with_roles_alone(
     apply(api, [rendered.deployment])
     terminal = Terminal(cluster, home)
     digest = team.publish("1.0.0", "first")
-    with OperatorProcess(kubeconfig, tmp_path / "log", settings=settings(rendered)) as operator:
-        operator.wait_ready()
-        terminal.types("freeze --all", reason="incident")
-        team.bundle("shop")
-        assert "all namespaces are frozen" in waits(team)["message"]
-        terminal.types(f"freeze -n {team.namespace}", reason="inventory")
-        terminal.types("thaw --all")
-        assert "inventory" in terminal.types("why shop --kind bundle -n " + team.namespace)
-        if not team.jobs("shop"):  # else the annotation wasn't found yet: ten seconds
-            assert waits(team)["reason"] == "Frozen"
-        said = terminal.types("freeze -n default", code=1, reason="not ours")
-        assert f"serves only the namespaces {team.namespace}" in said
-        terminal.types(f"thaw -n {team.namespace}")
-        team.wait_deployed("shop", digest)
-        assert operator.stop() == 0
-
-
-def test_an_annotation_counts_within_ten_seconds(
-    cluster: Cluster, home: str, team: Team, tmp_path: Path
-) -> None:
-    rendered = render(
-        cluster.helm,
-        namespace=home,
-        values={"watchNamespaces": [team.namespace], "bundles.timerInterval": 3},
-    )
-    kubeconfig = install(cluster, home, rendered)
-    terminal = Terminal(cluster, home)
-    digest = team.publish("1.0.0", "first")
     terminal.types(f"freeze -n {team.namespace}", reason="inventory")
     with OperatorProcess(kubeconfig, tmp_path / "log", settings=settings(rendered)) as operator:
         team.bundle("shop")
         assert "inventory" in waits(team)["message"], "from the first deploy on"
-        assert team.jobs("shop") == []
+        assert "inventory" in terminal.types("why shop --kind bundle -n " + team.namespace)
+        terminal.types("freeze --all", reason="incident")
         terminal.types(f"thaw -n {team.namespace}")
+        until(lambda: "all namespaces are frozen" in waits(team)["message"], "the other freeze")
+        said = terminal.types("freeze -n default", code=1, reason="not ours")
+        assert f"serves only the namespaces {team.namespace}" in said
+        assert team.jobs("shop") == []
+        terminal.types("thaw --all")
         team.wait_deployed("shop", digest)
         assert operator.stop() == 0
 

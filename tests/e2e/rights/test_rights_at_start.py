@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.copies.conftest import User, encoded
-from tests.e2e.installation import BUNDLES, install, uninstall
+from tests.e2e.installation import BUNDLES, install, rendered, uninstall
 from tests.e2e.marks_policy.test_copies import MARK
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
@@ -17,7 +17,6 @@ from tests.e2e.rights.conftest import VALUES, settings
 from tests.e2e.rights.roles import Roles, rights_of_chart
 from tests.long import LONG
 
-from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 
 NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
@@ -82,18 +81,18 @@ class Place:
 @contextmanager
 def place(cluster: Cluster, api: Api, folder: Path, values: dict[str, Any]) -> Iterator[Place]:
     name = f"op-{secrets.token_hex(3)}"
-    rendered = render(cluster.helm, namespace=name, values=values)
-    kubeconfig = install(cluster, name, rendered)
+    chart = rendered(cluster, name, values)
+    kubeconfig = install(cluster, name, chart)
 
     @contextmanager
     def start() -> Iterator[OperatorProcess]:
         log = folder / f"{secrets.token_hex(3)}.log"
-        with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
+        with OperatorProcess(kubeconfig, log, settings=settings(chart)) as operator:
             yield operator
             assert operator.stop() == 0
         assert "Traceback" not in log.read_text()
 
-    yield Place(User(api), name, Roles(api, rendered, name), start)
+    yield Place(User(api), name, Roles(api, chart, name), start)
     uninstall(cluster, name)
 
 
@@ -111,8 +110,7 @@ def narrow(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
 
 def test_every_right_of_the_chart_is_taken_away_by_some_test(cluster: Cluster):
     def rights(values: dict[str, Any]) -> set[str]:
-        rendered: Rendered = render(cluster.helm, namespace="x", values=values)
-        return rights_of_chart(rendered)
+        return rights_of_chart(rendered(cluster, "x", values))
 
     tested = {*rule_cases.OF_KINDS, *watch_cases.OF_KINDS, *AT_START, MARK}
     for cases in (rule_cases.OTHERS, watch_cases.OTHERS, bundle_cases.CASES):
