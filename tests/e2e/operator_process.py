@@ -51,7 +51,7 @@ def until(
         waited = time.monotonic() - began
         if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(min(max(0.1, waited / 10), 0.25))
+        time.sleep(min(max(0.1, waited / 4), 0.25))
     return found
 
 
