@@ -5,12 +5,13 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e import stalls
 from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import HANG, until
 
@@ -19,6 +20,7 @@ from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
+HERE = Path(__file__).parent
 DATA = ("ConfigMap", "Secret")
 GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 """A custom resource; made by the test that needs it."""
@@ -26,6 +28,11 @@ GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 
 def encoded(**texts: str) -> dict[str, str]:
     return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+
+
+def condition_of(rule: dict[str, Any], type_: str = "Ready") -> dict[str, Any]:
+    conditions = rule.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == type_), {})
 
 
 @dataclass
@@ -109,32 +116,33 @@ class User:
         return self.api.create(RULES.format(home), body)
 
     def condition(self, namespace: str, name: str, type_: str = "Ready") -> dict[str, Any]:
-        rule = self.get("copyrators", namespace, name) or {}
-        conditions = rule.get("status", {}).get("conditions", [])
-        return next((one for one in conditions if one["type"] == type_), {})
+        return condition_of(self.get("copyrators", namespace, name) or {}, type_)
 
     def wait_ready(self, namespace: str, name: str, seconds: float = HANG) -> dict[str, Any]:
-        def ready() -> bool:
+        def ready() -> dict[str, Any] | None:
             rule = self.get("copyrators", namespace, name)
             assert rule is not None
-            condition = self.condition(namespace, name)
-            return (
-                condition.get("status") == "True"
-                and condition.get("observedGeneration") == rule["metadata"]["generation"]
-            )
+            found = condition_of(rule)
+            is_new = found.get("observedGeneration") == rule["metadata"]["generation"]
+            return rule if is_new and found["status"] == "True" else None
 
-        until(ready, f"rule {name} is Ready: {self.condition(namespace, name)}", seconds)
-        rule = self.get("copyrators", namespace, name)
-        assert rule is not None
-        return rule["status"]
+        what = f"rule {name} is Ready"
+        rule = until(ready, lambda: f"{what}: {self.condition(namespace, name)}", seconds)
+        status: dict[str, Any] = rule["status"]
+        return status
 
-    def wait_reason(self, namespace: str, name: str, reason: str, seconds: float = HANG):
-        until(
-            lambda: self.condition(namespace, name).get("reason") == reason,
-            f"rule {name} says {reason}",
-            seconds,
+    def wait_reason(
+        self, namespace: str, name: str, reason: str, seconds: float = HANG
+    ) -> dict[str, Any]:
+        def says() -> dict[str, Any] | None:
+            found = self.condition(namespace, name)
+            return found if found.get("reason") == reason else None
+
+        what = f"rule {name} says {reason}"
+        said: dict[str, Any] = until(
+            says, lambda: f"{what}: {self.condition(namespace, name)}", seconds
         )
-        return self.condition(namespace, name)
+        return said
 
     def wait_data(
         self, plural: str, namespace: str, name: str, data: dict[str, str], seconds: float = HANG
@@ -194,23 +202,57 @@ def user(api: Api) -> User:
     return User(api)
 
 
+_lasting = ExitStack()
+_operators: dict[tuple[str, ...], Operator] = {}
+"""Those of `_lasting`, by their kinds."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the operators that files of this folder share, before a file of another folder."""
+    try:
+        if nextitem is None or HERE not in nextitem.path.parents:
+            _operators.clear()
+            _lasting.close()
+    finally:
+        yield
+
+
+def _shared(
+    cluster: Cluster, logs: pytest.TempPathFactory, kinds: tuple[str, ...], **values: Any
+) -> Iterator[Operator]:
+    """An operator that runs, and whose namespace has no rule; the next file's is the same."""
+    if kinds not in _operators:
+        log = logs.mktemp("operator") / "operator.log"
+        _operators[kinds] = _lasting.enter_context(deploy(cluster, log, kinds, **values))
+    operator = _operators[kinds]
+    stalls.follow(operator.log)
+    _go_on(operator)
+    yield operator
+    if kinds in _operators:
+        _go_on(operator)
+        api, rules = cluster.api(), RULES.format(operator.namespace)
+        api.delete(rules)
+        until(lambda: api.metadata(rules) == [], lambda: f"no rules: {api.metadata(rules)}")
+
+
+def _go_on(operator: Operator) -> None:
+    """Start it, if a test has ended it and failed."""
+    if operator.process is None or operator.process.code is not None:
+        operator.start()
+
+
 @pytest.fixture(scope="module")
 def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One operator for all tests of a module; each test has rules and namespaces of its own."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with deploy(cluster, log, DATA) as operator:
-        operator.start()
-        yield operator
+    yield from _shared(cluster, tmp_path_factory, DATA)
 
 
 @pytest.fixture(scope="module")
 def wide(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One operator of all known kinds, a custom one, and the right to bind "edit"."""
-    log = tmp_path_factory.mktemp("wide") / "operator.log"
     kinds = (*KNOWN_KINDS, f"Gizmo.{GIZMO_GROUP}")
-    with deploy(cluster, log, kinds, bindClusterRoles=["edit"]) as operator:
-        operator.start()
-        yield operator
+    yield from _shared(cluster, tmp_path_factory, kinds, bindClusterRoles=["edit"])
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What copying costs the API server, counted in its own audit log.
 
-500 copies, 10,000 with COPYRATOR_LONG=1: half of them ConfigMaps, half Secrets. The tests follow
+200 copies, 10,000 with COPYRATOR_LONG=1: half of them ConfigMaps, half Secrets. The tests follow
 one another over one fleet, each leaving it as right as it was.
 """
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded
+from tests.e2e.copies.conftest import DATA, Operator, User, condition_of, deploy, encoded
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 from tests.long import LONG
@@ -22,7 +22,7 @@ from localcluster.audit import WRITE_VERBS
 
 pytestmark = pytest.mark.timeout(900)
 
-SOURCES = 50 if LONG else 25
+SOURCES = 50 if LONG else 10
 """Of each kind."""
 TARGETS = 100 if LONG else 10
 COPIES = 2 * SOURCES * TARGETS
@@ -52,7 +52,7 @@ class Fleet:
             status = (rule or {}).get("status", {})
             if status.get("copies", {}).get("ready") != each:
                 return False
-            if self.user.condition(self.operator.namespace, plural).get("status") != "True":
+            if condition_of(rule or {}).get("status") != "True":
                 return False
         return True
 

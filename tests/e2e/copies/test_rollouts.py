@@ -87,7 +87,8 @@ class Fleet:
         """It was written, and nothing else was."""
 
         def look() -> bool:
-            waits = self.rollout.get("step") == step and "nextAt" in self.rollout
+            rollout = self.rollout
+            waits = rollout.get("step") == step and "nextAt" in rollout
             return waits and self.holding(value) == sorted(spaces)
 
         until(look, lambda: f"step {step}: {self.rollout}, in {self.holding(value)}")
