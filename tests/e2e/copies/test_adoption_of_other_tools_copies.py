@@ -100,9 +100,7 @@ def test_adopt_takes_other_tools_copies_over_with_one_update_and_without_their_m
     since = restart(stopped, user, word)
     late = namespace(f"{word}-late")
     user.wait_data("secrets", late, word, right)
-    stopped.stop()
     assert [e for e in stopped.writes(since) if e.namespace in places] == []
-    stopped.start()
     user.delete("copyrators", stopped.namespace, word)
     user.wait_gone("copyrators", stopped.namespace, word)
     assert [user.get("secrets", place, word) for place in places] == [None] * len(places)
@@ -145,5 +143,4 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
         since = restart(operator, user, word)
         late = namespace(f"{word}-late")
         until(lambda: user.get("roles", late, word), "the late namespace is served")
-        operator.stop()
         assert [e for e in operator.writes(since) if e.namespace == target] == []

@@ -6,8 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.e2e.copies.conftest import encoded, restart, wait_quiet
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from localcluster.certificates import PRIVATE, self_signed
+
+COMPONENT = "tests/component/copies/test_certificates.py"
 
 
 def certificate(name: str, days: float) -> str:
@@ -68,6 +71,7 @@ def test_a_certificate_is_warned_of_until_it_is_renewed(operator, user, infra, n
     until(lambda: events() == ["CertificateExpired"], "one Event")
 
 
+@long_form(f"{COMPONENT}::test_a_restart_writes_nothing_and_wakes_up_in_time")
 def test_a_restart_writes_nothing(stopped, user, infra, namespace, word):
     target = namespace(f"{word}-1")
     user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": certificate("soon", 3)}))

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import encoded, restart, wait_quiet
 from tests.e2e.operator_process import until
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 from localcluster.api import ApiStatusError
 
 TYPE = "kubernetes.io/dockerconfigjson"
+COMPONENT = "tests/component/copies/test_composed.py"
 COPIES = 8 if LONG else 4
 
 
@@ -110,6 +111,7 @@ def test_each_change_is_one_reading_of_each_source_and_one_write_of_each_copy(
     assert secret_writes(operator, since, targets) == ["update"] * COPIES
 
 
+@long_form(f"{COMPONENT}::test_after_a_restart_only_sources_are_read_and_nothing_is_written")
 def test_a_restart_reads_the_sources_and_writes_nothing(stopped, user, infra, targets, word):
     stopped.start()
     user.rule(stopped.namespace, word, registries(word, infra))

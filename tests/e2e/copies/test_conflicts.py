@@ -9,7 +9,7 @@ from tests.long import LONG
 
 from copyrator.api import names
 
-QUIET = 60.0 if LONG else 15.0
+QUIET = 60.0 if LONG else 5.0
 """Seconds in which nothing is written."""
 
 

@@ -3,9 +3,10 @@
 import pytest
 from tests.e2e.copies.conftest import deploy, encoded, grant, restart
 from tests.e2e.operator_process import until
-from tests.long import LONG
+from tests.long import LONG, long_form
 
-MASS = 200 if LONG else 50
+FRUGALITY = "tests/e2e/copies/test_frugality.py"
+MASS = 200 if LONG else 30
 """Sources that are changed at once, each with five copies."""
 COPIES = 24
 """More than the deletions that are never suspicious."""
@@ -119,6 +120,7 @@ def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
         user.wait_gone("limitranges", target, word)
 
 
+@long_form(f"{FRUGALITY}::test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages")
 def test_a_start_that_finds_everything_right_says_so_without_a_write(
     stopped, user, namespace, word
 ):

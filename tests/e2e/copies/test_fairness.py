@@ -17,16 +17,11 @@ from copyrator.settings import limits
 
 pytestmark = pytest.mark.timeout(900)
 
-RULES = 600 if LONG else 100
+RULES = 600 if LONG else 40
 """More than a tenant may have watches for."""
-LARGE = 16
+LARGE = 16 if LONG else 10
 LARGE_BYTES = 700_000
 PATIENCE = 90.0
-
-
-@pytest.fixture(scope="module")
-def cluster(disposable):
-    return disposable
 
 
 @pytest.fixture
@@ -38,7 +33,7 @@ def serving_tenants(cluster, tmp_path):
 
 @pytest.fixture
 def greedy(api, user, namespace, word):
-    """A tenant with many rules of distinct selectors and 11 MB of sources that one rule selects."""
+    """A tenant with many rules of distinct selectors, and one that selects too many bytes."""
     tenant = namespace("greedy")
     accepts = namespace(f"{word}-accepts", annotations={names.ANN_ALLOW_FROM: tenant})
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import pytest
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, restart
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.api import names
 from localcluster import Cluster
 
+FRUGALITY = "tests/e2e/copies/test_frugality.py"
 COPIES = 6
 
 
@@ -76,6 +78,7 @@ def fleets(stopped, user, namespace, word):
     return make
 
 
+@long_form(f"{FRUGALITY}::test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages")
 def test_a_restart_over_right_copies_writes_nothing_and_reads_only_lists(
     stopped, user, fleets, namespace
 ):

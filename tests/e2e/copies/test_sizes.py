@@ -14,7 +14,7 @@ from localcluster.api import ApiStatusError
 MEBIBYTE = 1024 * 1024
 LEVELS = 900
 """What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
-MATCHING = 1000 if LONG else 200
+MATCHING = 1000 if LONG else 100
 LARGE = 60.0
 """Seconds for a copy of a mebibyte on a busy machine."""
 

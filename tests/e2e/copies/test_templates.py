@@ -7,10 +7,12 @@ import pytest
 import yaml
 from tests.e2e.copies.conftest import deploy, grant
 from tests.e2e.operator_process import until
+from tests.long import long_form
 
 from copyrator.api import names
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/rules/namespace-provisioning.yaml"
+RIGHTS = "tests/e2e/rights/test_missing_rights.py"
 BINDING = "RoleBinding.rbac.authorization.k8s.io"
 
 
@@ -88,6 +90,7 @@ def test_the_name_of_a_copy_may_be_made_of_source_and_namespace(wide, user, name
     user.wait_ready(wide.namespace, word)
 
 
+@long_form(f"{RIGHTS}::test_a_missing_right_is_named_and_the_rest_goes_on")
 def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
     cluster, user, namespace, word, tmp_path
 ):

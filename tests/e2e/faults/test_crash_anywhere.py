@@ -111,7 +111,8 @@ class Run:
         return self.faults()
 
     def faults(self) -> list[str]:
-        return oracle.faults(self.churn) + attempts.faults(self.fleet, self.records)
+        """What is wrong; a look at all copies, which is a hundred requests, comes last."""
+        return attempts.faults(self.fleet, self.records) or oracle.faults(self.churn)
 
     def attempts(self) -> Counter[str]:
         """How many attempts at a deploy there were, by what came of them."""
