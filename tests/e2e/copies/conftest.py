@@ -207,13 +207,17 @@ _operators: dict[tuple[str, ...], Operator] = {}
 """Those of `_lasting`, by their kinds."""
 
 
+def _end() -> None:
+    _operators.clear()
+    _lasting.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
     """End the operators that files of this folder share, before a file of another folder."""
     try:
         if nextitem is None or HERE not in nextitem.path.parents:
-            _operators.clear()
-            _lasting.close()
+            _end()
     finally:
         yield
 
@@ -234,6 +238,18 @@ def _shared(
         api, rules = cluster.api(), RULES.format(operator.namespace)
         api.delete(rules)
         until(lambda: api.metadata(rules) == [], lambda: f"no rules: {api.metadata(rules)}")
+
+
+@pytest.fixture(scope="module")
+def serving_tenants(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One operator of a module that serves tenants' rules, which a shared one would refuse."""
+    _end()
+    log = tmp_path_factory.mktemp("tenants") / "operator.log"
+    with deploy(cluster, log, DATA, "--tenant-rules") as operator:
+        operator.start()
+        yield operator
 
 
 def _go_on(operator: Operator) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.e2e.bundles.conftest import make_team
-from tests.e2e.copies.conftest import DATA, deploy, encoded
+from tests.e2e.copies.conftest import encoded
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
@@ -22,13 +22,6 @@ RULES = 600 if LONG else 40
 LARGE = 16 if LONG else 10
 LARGE_BYTES = 700_000
 PATIENCE = 90.0
-
-
-@pytest.fixture
-def serving_tenants(cluster, tmp_path):
-    with deploy(cluster, tmp_path / "operator.log", DATA, "--tenant-rules") as operator:
-        operator.start()
-        yield operator
 
 
 @pytest.fixture

@@ -1,21 +1,12 @@
 """Owners of target namespaces learn from Events why a copy is missing, and others learn nothing."""
 
-import pytest
-from tests.e2e.copies.conftest import DATA, deploy, wait_quiet
+from tests.e2e.copies.conftest import wait_quiet
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
 from copyrator.copies.policy.notices import EACH
 
 APP = {"app": "yes"}
-
-
-@pytest.fixture
-def serving(cluster, tmp_path):
-    """An operator that serves tenants' rules, too."""
-    with deploy(cluster, tmp_path / "operator.log", DATA, "--tenant-rules") as operator:
-        operator.start()
-        yield operator
 
 
 def told(user, namespace):
@@ -28,7 +19,9 @@ def told(user, namespace):
     ]
 
 
-def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(serving, user, namespace, word):
+def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(
+    serving_tenants, user, namespace, word
+):
     tenant = namespace("tenant")
     accepts = namespace(f"{word}-yes", annotations={names.ANN_ALLOW_FROM: "tenant-*"})
     refuses = namespace(f"{word}-no")
@@ -41,7 +34,7 @@ def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(serving, use
     user.wait_reason(tenant, word, "PartialFailure")
     (event,) = until(lambda: told(user, accepts), "an Event")
     user.patch("configmaps", tenant, "one", data={"key": "newer"})  # it is tried again
-    wait_quiet(serving, tenant, accepts, refuses)
+    wait_quiet(serving_tenants, tenant, accepts, refuses)
     assert [one["metadata"]["name"] for one in told(user, accepts)] == [event["metadata"]["name"]]
     assert (event["reason"], event["count"]) == ("Conflict", 1)
     assert event["involvedObject"]["name"] in ("one", "two")
@@ -53,21 +46,23 @@ def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(serving, use
     user.wait_gone("copyrators", tenant, word)
 
 
-def test_many_trusted_rules_dont_flood_a_namespace(serving, user, namespace, word):
+def test_many_trusted_rules_dont_flood_a_namespace(serving_tenants, user, namespace, word):
     place, rules = namespace(word), [f"{word}-{number}" for number in range(EACH + 3)]
     for name in rules:
-        user.create("configmaps", serving.namespace, name, data={"key": "ours"})
+        user.create("configmaps", serving_tenants.namespace, name, data={"key": "ours"})
         user.create("configmaps", place, name, data={"key": "theirs"})
         source = {"kind": "ConfigMap", "name": name}
-        user.rule(serving.namespace, name, {"source": source, "targets": {"namespaces": [place]}})
+        user.rule(
+            serving_tenants.namespace, name, {"source": source, "targets": {"namespaces": [place]}}
+        )
     for name in rules:
-        user.wait_reason(serving.namespace, name, "PartialFailure")
+        user.wait_reason(serving_tenants.namespace, name, "PartialFailure")
     until(lambda: len(told(user, place)) >= EACH, f"{EACH} Events")
-    wait_quiet(serving, place)
+    wait_quiet(serving_tenants, place)
     events = told(user, place)
     assert len(events) == EACH
     assert len({one["involvedObject"]["name"] for one in events}) == EACH
     for name in rules:
-        user.delete("copyrators", serving.namespace, name)
+        user.delete("copyrators", serving_tenants.namespace, name)
     for name in rules:
-        user.wait_gone("copyrators", serving.namespace, name)
+        user.wait_gone("copyrators", serving_tenants.namespace, name)

@@ -14,12 +14,13 @@ from tests.e2e.documents import commands
 from tests.e2e.installation import installed
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 from copyrator.cli import cli
 from demo.chart import ROOT
 from localcluster import Api, Cluster
 
+COMPONENT = "tests/component/copies/test_rollouts.py"
 TARGETS = 1000 if LONG else 12
 STEPS = ["1", "10%", "50%", "100%"]
 PATIENCE = 60 + TARGETS / 5
@@ -402,6 +403,7 @@ def test_the_commands_of_the_document_work_one_after_the_other(
     user.delete("copyrators", fleet.home, "db-password")
 
 
+@long_form(f"{COMPONENT}::test_without_the_permission_nothing_is_written_and_the_status_names_it")
 @pytest.mark.refused("list deployments", "list statefulsets", "list daemonsets")
 def test_without_the_chart_s_permission_the_status_names_it(
     cluster, user, word, namespace, tmp_path

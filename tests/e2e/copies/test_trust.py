@@ -1,16 +1,8 @@
 """Tenants' rules under the chart's own rights; the whole table is in tests/component/copies."""
 
-import pytest
-from tests.e2e.copies.conftest import DATA, deploy, encoded
+from tests.e2e.copies.conftest import encoded
 
 from copyrator.api import names
-
-
-@pytest.fixture
-def serving_tenants(cluster, tmp_path):
-    with deploy(cluster, tmp_path / "operator.log", DATA, "--tenant-rules") as operator:
-        operator.start()
-        yield operator
 
 
 def test_a_tenants_rule_copies_from_its_own_namespace_into_those_that_accept_it(
