@@ -5,13 +5,12 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e import stalls
 from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import HANG, until
 
@@ -20,7 +19,6 @@ from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
-HERE = Path(__file__).parent
 DATA = ("ConfigMap", "Secret")
 GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 """A custom resource; made by the test that needs it."""
@@ -202,73 +200,34 @@ def user(api: Api) -> User:
     return User(api)
 
 
-_lasting = ExitStack()
-_operators: dict[tuple[str, ...], Operator] = {}
-"""Those of `_lasting`, by their kinds."""
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One operator for all tests of a module; each test has rules and namespaces of its own."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with deploy(cluster, log, DATA) as operator:
+        operator.start()
+        yield operator
 
 
-def _end() -> None:
-    _operators.clear()
-    _lasting.close()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """End the operators that files of this folder share, before a file of another folder."""
-    try:
-        if nextitem is None or HERE not in nextitem.path.parents:
-            _end()
-    finally:
-        yield
-
-
-def _shared(
-    cluster: Cluster, logs: pytest.TempPathFactory, kinds: tuple[str, ...], **values: Any
-) -> Iterator[Operator]:
-    """An operator that runs, and whose namespace has no rule; the next file's is the same."""
-    if kinds not in _operators:
-        log = logs.mktemp("operator") / "operator.log"
-        _operators[kinds] = _lasting.enter_context(deploy(cluster, log, kinds, **values))
-    operator = _operators[kinds]
-    stalls.follow(operator.log)
-    _go_on(operator)
-    yield operator
-    if kinds in _operators:
-        _go_on(operator)
-        api, rules = cluster.api(), RULES.format(operator.namespace)
-        api.delete(rules)
-        until(lambda: api.metadata(rules) == [], lambda: f"no rules: {api.metadata(rules)}")
+@pytest.fixture(scope="module")
+def wide(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One operator of all known kinds, a custom one, and the right to bind "edit"."""
+    log = tmp_path_factory.mktemp("wide") / "operator.log"
+    kinds = (*KNOWN_KINDS, f"Gizmo.{GIZMO_GROUP}")
+    with deploy(cluster, log, kinds, bindClusterRoles=["edit"]) as operator:
+        operator.start()
+        yield operator
 
 
 @pytest.fixture(scope="module")
 def serving_tenants(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """One operator of a module that serves tenants' rules, which a shared one would refuse."""
-    _end()
+    """One operator that serves tenants' rules."""
     log = tmp_path_factory.mktemp("tenants") / "operator.log"
     with deploy(cluster, log, DATA, "--tenant-rules") as operator:
         operator.start()
         yield operator
-
-
-def _go_on(operator: Operator) -> None:
-    """Start it, if a test has ended it and failed."""
-    if operator.process is None or operator.process.code is not None:
-        operator.start()
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One operator for all tests of a module; each test has rules and namespaces of its own."""
-    yield from _shared(cluster, tmp_path_factory, DATA)
-
-
-@pytest.fixture(scope="module")
-def wide(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One operator of all known kinds, a custom one, and the right to bind "edit"."""
-    kinds = (*KNOWN_KINDS, f"Gizmo.{GIZMO_GROUP}")
-    yield from _shared(cluster, tmp_path_factory, kinds, bindClusterRoles=["edit"])
 
 
 @pytest.fixture
