@@ -6,6 +6,7 @@ from tests.e2e.operator_process import until
 from tests.long import LONG, long_form
 
 FRUGALITY = "tests/e2e/copies/test_frugality.py"
+VIEWS = "tests/component/copies/test_incomplete_views.py"
 MASS = 200 if LONG else 30
 """Sources that are changed at once, each with five copies."""
 COPIES = 24
@@ -94,6 +95,7 @@ def test_a_deleted_source_takes_a_great_many_copies_along(operator, user, namesp
 
 
 @pytest.mark.refused("list limitranges")
+@long_form(f"{VIEWS}::test_a_start_without_a_view_of_the_sources_deletes_nothing")
 def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
     cluster, user, namespace, word, tmp_path
 ):

@@ -12,6 +12,7 @@ from copyrator.api import names
 from localcluster import Cluster
 
 FRUGALITY = "tests/e2e/copies/test_frugality.py"
+OWNERSHIP = "tests/component/copies/test_ownership.py"
 COPIES = 6
 
 
@@ -144,6 +145,7 @@ def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, 
     assert user.data("secrets", other_kind.source, "one") == encoded(key="one")
 
 
+@long_form(f"{OWNERSHIP}::test_after_a_lost_key_a_right_copy_is_read_once_and_sealed_by_one_write")
 def test_after_a_lost_hash_key_right_copies_are_sealed_anew_and_others_wait_for_a_reseal(
     stopped, user, fleets
 ):

@@ -173,6 +173,7 @@ def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
         vanish(fleet.operator.cluster, spaces)
 
 
+@long_form(f"{COMPONENT}::test_a_crash_loop_writes_no_copy_twice_and_none_too_early")
 def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
     stopped, user, api, word, namespace
 ):
