@@ -25,7 +25,7 @@ PROGRAMS = {"copyrator": main, "kopf": kopf.cli.main}
 
 def start(command: list[str], environment: dict[str, str], log: str) -> int:
     """Fork; the fork's id here, and 0 in the fork, which is what a process of its own would be."""
-    if PROGRAMS[command[0]] is main:
+    if PROGRAMS[command[0]] is main and len(command) > 1:
         cli.get_command(click.Context(cli), command[1])  # imports it, for later ones, too
     # Opened here: a terminal that nobody has open yet would end its other side's reading.
     output = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOCTTY)

@@ -61,14 +61,13 @@ async def test_a_stream_of_pushes_of_one_tag_is_deployed_by_and_by(
     def push() -> None:
         pushed.append(registry.put("app", "latest", str(len(pushed) + 1)))
 
-    for _ in range(3):
+    while deployed(cluster) == first:
         push()
         await eventually(lambda: pushed[-1] in (*candidates(cluster), deployed(cluster)))
 
-    await eventually(lambda: deployed(cluster) == pushed[2], "the last")
+    await eventually(lambda: deployed(cluster) == pushed[-1], "the last")
     await eventually(lambda: candidates(cluster) == [])
     ran = [one["digest"] for one in reversed(cluster.status()["history"])]
-    assert ran[:2] == [first, pushed[0]]
     assert ran == [one for one in (first, *pushed) if one in ran], "in the order of the pushes"
 
 
