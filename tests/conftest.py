@@ -14,10 +14,10 @@ from hypothesis import Phase, settings
 from tests.long import LONG
 from tests.spread import FOLDERS, Parts, part_of
 
-# 50 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
+# 30 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`,
 # where no failure is shrunk: that it fails is all that counts, and shrinking takes up to minutes.
 # Deadlines measure the machine; a hang is found by pytest's time limit.
-settings.register_profile("copyrator", max_examples=2000 if LONG else 50, deadline=None)
+settings.register_profile("copyrator", max_examples=2000 if LONG else 30, deadline=None)
 settings.register_profile(
     "mutation",
     max_examples=20,
@@ -53,12 +53,12 @@ SLOWEST = (
     "e2e/bundles/test_drift.py",
     "component/bundles/test_health.py",
 )
-"""A minute and a half and more each, eleven side by side."""
+"""A minute and a half and more each, ten side by side."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of tests/spread.py."""
-    about = "workers for tests/e2e, tests/component and tests/unit: 5,4,2; use with -n auto"
+    about = "workers for tests/e2e, tests/component and tests/unit: 4,4,2; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
 
 

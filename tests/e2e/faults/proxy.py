@@ -393,6 +393,11 @@ class FaultProxy:
             exchange.abort()
         await self._runner.cleanup()
         await self.session.close()
+        # What is still connecting to the API server would leave its socket behind.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _begin(self, rule: _Rule, *, cut: bool) -> None:
         self._rules.append(rule)
