@@ -46,6 +46,7 @@ def no_other_cluster(cluster, bench, monkeypatch):
     sweep(cluster, "fan-out-")
 
 
+@pytest.mark.skipif(not LONG, reason="make test-long: make bench is that itself")
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("no_other_cluster")
 def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(bench, tmp_path):
@@ -72,6 +73,7 @@ if LONG:
     MOMENTS["while the operator runs"] = ("operator.log", "Started:")
 
 
+@pytest.mark.skipif(not LONG, reason="make test-long: it is about the benchmarks")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "says"), MOMENTS.values(), ids=MOMENTS)
 def test_a_run_that_is_ended_leaves_nothing_behind(name, says):

@@ -191,6 +191,7 @@ def test_an_interrupted_start_leaves_nothing(
     assert not state.exists()
 
 
+@pytest.mark.skipif(not LONG, reason="make test-long: it is about our own clusters")
 def test_a_killed_starter_is_cleaned_up_by_down_which_leaves_its_neighbour_alone(
     own_cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
-from tests.long import LONG
+from tests.long import LONG, long_form
 
 NEVER = "720h"
 """Between checks that nobody asks for: one of them would end the count of corrections."""
@@ -122,6 +122,7 @@ def edit(team: Team, text: str = "edited", password: str = "stolen") -> None:
     team.patch("secrets", "shop-secret", stringData={"password": password})
 
 
+@long_form("tests/component/bundles/test_drift.py::test_nothing_due_costs_nothing")
 def test_nothing_is_asked_while_nothing_is_due(release: Team, operator: Operator) -> None:
     """Polls go on, and see nothing new: the operator's own requests are counted."""
     team = release

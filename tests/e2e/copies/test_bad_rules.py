@@ -2,6 +2,7 @@
 
 import pytest
 from tests.e2e.copies.conftest import encoded, restart
+from tests.long import long_form
 
 BOMBS = {
     "digits": "{{ " + "9" * 4301 + " }}",
@@ -38,6 +39,10 @@ def bombs(stopped, user, namespace, word):
     return elsewhere, target
 
 
+@long_form(
+    "tests/e2e/hostile/test_hostile_neighbours.py::"
+    "test_they_neither_stop_nor_slow_down_a_trusted_rule"
+)
 def test_the_operator_starts_among_bad_rules_and_serves_the_others(
     stopped, user, bombs, word, namespace
 ):

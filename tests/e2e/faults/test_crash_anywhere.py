@@ -26,13 +26,13 @@ from tests.e2e.faults.recorder import Recorder
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.vanishing import sweep
-from tests.long import LONG
+from tests.long import long_form
 
 from localcluster import Api, Cluster
 from localcluster.audit import WRITE_VERBS, Requests
 
-KILLS = 50 if LONG else 2
-BUNDLES = 3 if LONG else 1
+KILLS = 50
+BUNDLES = 3
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
 APPROVED = 0.3
@@ -77,7 +77,7 @@ class Run:
         self.starts += 1
         log = self.logs / f"operator-{self.starts:03}.log"
         settings = {**SETTINGS, "NAMESPACE": self.home}
-        return OperatorProcess(self.kubeconfig, log, settings=settings, real=LONG)
+        return OperatorProcess(self.kubeconfig, log, settings=settings, real=True)
 
     def live_and_die(self) -> None:
         dies_young = self.random.random() < IN_THE_CRADLE
@@ -183,7 +183,8 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
         yield Run(cluster, home, kubeconfig, tmp_path, random, churn, fleet, Records(*watches))
 
 
-@pytest.mark.timeout(1800 if LONG else 600)
+@long_form("tests/component/bundles/test_crashes.py::test_dies_after_any_write")
+@pytest.mark.timeout(1800)
 def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
     requests = run.cluster.requests()
     run.churn.begin()
