@@ -10,7 +10,7 @@
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 4,5,2
+WORKERS ?= 5,4,2
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON

@@ -48,7 +48,7 @@ SLOWEST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of tests/spread.py."""
-    about = "workers for tests/e2e, tests/component and tests/unit: 4,5,2; use with -n auto"
+    about = "workers for tests/e2e, tests/component and tests/unit: 5,4,2; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
 
 

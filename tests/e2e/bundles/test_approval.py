@@ -189,10 +189,11 @@ def test_what_is_no_longer_what_was_approved_is_not_applied(shop: Team) -> None:
 
 def test_an_edit_of_the_values_is_planned_and_waits(shop: Team) -> None:
     team = shop
-    before, deployed = team.release("shop"), team.status("shop")["deployed"]["version"]
-    jobs = len(team.jobs("shop"))
+    before, newest = team.release("shop"), team.status("shop")["available"]["version"]
+    jobs, old = len(team.jobs("shop")), plan(team)["id"]
     team.patch("configmaps", "values", data={"values.yaml": "greeting: ciao\n"})
-    wait_planned(team, deployed, counts={"update": 2})
+    until(lambda: plan(team).get("id") not in (None, old), lambda: json.dumps(team.status("shop")))
+    wait_planned(team, newest, counts={"update": 2})
     team.wait_reason("shop", "AwaitingApproval")
     assert team.release("shop") == before
     assert len(team.jobs("shop")) == jobs
