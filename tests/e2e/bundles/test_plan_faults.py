@@ -76,7 +76,10 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     until(lambda: len(secrets(team)) == 1, "what failed plans left is gone")
 
 
-@long_form("tests/component/bundles/test_plan_faults.py::test_a_plan_whose_pod_was_evicted_says_so")
+@long_form(
+    "tests/unit/bundles/test_observation.py::"
+    "test_an_ending_has_its_reason_its_sentence_its_revision_and_its_code"
+)
 def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
     team.publish("1.0.0", "first")
     stalling = threading.Event()
