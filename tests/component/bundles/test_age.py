@@ -57,17 +57,20 @@ async def test_a_stream_of_pushes_of_one_tag_is_deployed_by_and_by(
     await run(timer_interval=1.0)
     await eventually(lambda: deployed(cluster) == first)
     pushed: list[str] = []
-
-    def push() -> None:
-        pushed.append(registry.put("app", "latest", str(len(pushed) + 1)))
+    times: dict[str, datetime] = {}
 
     while deployed(cluster) == first:
-        push()
+        pushed.append(registry.put("app", "latest", str(len(pushed) + 1)))
+        times[pushed[-1]] = datetime.now(UTC)
         await eventually(lambda: pushed[-1] in (*candidates(cluster), deployed(cluster)))
+    age = datetime.now(UTC) - times[str(deployed(cluster))]
+    assert age >= timedelta(seconds=3), "an age of 4 s, counted from a whole second"
 
     await eventually(lambda: deployed(cluster) == pushed[-1], "the last")
     await eventually(lambda: candidates(cluster) == [])
     ran = [one["digest"] for one in reversed(cluster.status()["history"])]
+    assert ran[0] == first
+    assert len(ran) > 1
     assert ran == [one for one in (first, *pushed) if one in ran], "in the order of the pushes"
 
 
