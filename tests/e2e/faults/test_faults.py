@@ -40,6 +40,7 @@ SOME = (
     "cut in mid-stream and mid-body",
     "500 and 503",
     "410 on watches and on page 2",
+    "watches that go silent while they stand",
 )
 """What `make test` has. The others are tried there with our client and reflectors alone, in
 tests/component/kube, with kopf's watches in tests/component/handlers/test_kopf_guard.py, and with
