@@ -17,13 +17,14 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from copyrator.connections import Connector, keepalive_socket
 from copyrator.handlers.kopf_text import wrapped_page
 from copyrator.handlers.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
 from copyrator.kube.client.answers import from_answer, no_answer, read_answer
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.depth import flattened
 from copyrator.kube.client.pages import decode_page, fewer
-from copyrator.kube.client.transport import OnRefused, keepalive_socket
+from copyrator.kube.client.transport import OnRefused
 from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
@@ -80,9 +81,7 @@ class KopfGuard:
             return await (exchange.watch() if watches else exchange.fetch())
 
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=endpoint.ssl or True, socket_factory=keepalive_socket
-            ),
+            connector=Connector(ssl=endpoint.ssl or True, socket_factory=keepalive_socket),
             proxy=endpoint.proxy,
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(guarded,),

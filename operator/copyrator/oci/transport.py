@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from copyrator import __version__
+from copyrator.connections import Connector
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
@@ -190,7 +191,7 @@ class Transport:
         """
         if proxied not in self._sessions:
             self._sessions[proxied] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=Connector(
                     limit=0,
                     limit_per_host=0 if proxied else REGISTRY_REQUESTS_PER_HOST,
                     keepalive_timeout=KEEP_ALIVE,

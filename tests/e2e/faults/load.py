@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 from tests.e2e.faults.churn import OURS, RULE
 
+from copyrator.connections import Connector
 from localcluster import Api
 
 RULES = 5
@@ -236,6 +237,6 @@ class Load:
 
 @asynccontextmanager
 async def load(api: Api, home: str, word: str, chance: random.Random) -> AsyncIterator[Load]:
-    connector = aiohttp.TCPConnector(ssl=api.context)
+    connector = Connector(ssl=api.context)
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Load(api, session, home, word, chance)

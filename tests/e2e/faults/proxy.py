@@ -12,6 +12,7 @@ import json
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from copyrator.connections import Connector
 from localcluster import Cluster
 
 _HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "date"}
@@ -318,6 +320,7 @@ class FaultProxy:
         self._pki = cluster.layout.pki
         self._rules: list[_Rule] = []
         self._open: set[Exchange] = set()
+        self._peers: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy")
         self._port = 0
@@ -375,7 +378,7 @@ class FaultProxy:
         own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         own.load_cert_chain(self._pki / "apiserver.crt", self._pki / "apiserver.key")
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trusted),
+            connector=Connector(limit=0, ssl=trusted),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
         )
@@ -392,6 +395,8 @@ class FaultProxy:
         for exchange in list(self._open):
             exchange.abort()
         await self._runner.cleanup()
+        for peer in self._peers:  # one that doesn't close its side would stay open
+            peer.abort()
         await self.session.close()
         # What is still connecting to the API server would leave its socket behind.
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -415,6 +420,8 @@ class FaultProxy:
         return [one for one in self._open if one.watch and chosen(one.seen)]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.transport:
+            self._peers.add(request.transport)
         body = await request.read()
         exchange = Exchange(self, seen(request), request, body, dict(request.query))
         self.log.append(exchange.seen)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
@@ -26,6 +25,7 @@ import msgspec
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from copyrator.connections import Connector, keepalive_socket
 from copyrator.kube.client.answers import from_answer, no_answer, read_answer
 from copyrator.kube.client.calls import Call
 from copyrator.kube.client.connection import Connection
@@ -202,13 +202,7 @@ class Transport:
             finally:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
-            try:
-                yield response.content
-            finally:
-                # If it hasn't ended by itself: a TLS connection would wait for the server's
-                # close_notify, even after the session is closed.
-                if (unread := response.connection) and unread.transport:
-                    unread.transport.abort()
+            yield response.content
 
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()
@@ -285,7 +279,7 @@ class Transport:
         )
 
 
-class _Connector(aiohttp.TCPConnector):
+class _Connector(Connector):
     """Sets up few connections at once; who waits for a turn isn't within CONNECT_TIMEOUT yet.
 
     A free connection is used without waiting, so this isn't done in `connect`.
@@ -339,14 +333,3 @@ def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
     if isinstance(status, list):
         return [_redacted(value, body) for value in status]
     return redact(status, body) if isinstance(status, str) else status
-
-
-def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that detects within half a minute that the peer is gone without closing."""
-    family, kind, proto, *_ = address
-    sock = socket.socket(family=family, type=kind, proto=proto)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # Linux; elsewhere the names differ, and timeouts detect it
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return sock
