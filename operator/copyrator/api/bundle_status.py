@@ -298,7 +298,7 @@ class HistoryEntry(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastError(Record):
-    """The newest error, until a success clears it."""
+    """The newest error of the registry or of a deploy, until a success clears it."""
 
     reason: str | None = None
     message: str | None = None

@@ -112,7 +112,8 @@ def bundle_row(body: Body, now: datetime) -> Row:
         str((status.get(part) or {}).get("version") or "-") for part in ("deployed", "available")
     )
     row = _row("bundles", body, rows.bundle_trouble(body), now, numbers=deployed)
-    return replace(row, available=available)
+    waits = rows.awaited(body) if row.state is State.WAITS else ""
+    return replace(row, reason=waits or rows.bundle_reason(body), available=available)
 
 
 def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> Row:

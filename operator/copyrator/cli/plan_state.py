@@ -14,7 +14,7 @@ from copyrator.api.conditions import conditions_by_type
 from copyrator.api.counts import count
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy.plans.operations import OperationType
+from copyrator.bundles.policy.plans.operations import counted
 from copyrator.cli import rows
 from copyrator.cli.bundle_permissions import summary
 from copyrator.cli.hints import hint_about
@@ -73,10 +73,8 @@ def operation_counts(plan: PlanSummary) -> str:
     """``4 operations: 3 create, 1 delete; 1 risky``."""
     if not plan.operations:
         return "no operations"
-    counted = ((type_, getattr(plan.counts, type_)) for type_ in OperationType)
-    parts = ", ".join(f"{number} {type_}" for type_, number in counted if number)
     risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    return f"{count(plan.operations, 'operation')}: {parts or '-'}{risky}"
+    return f"{count(plan.operations, 'operation')}: {counted(plan.counts) or '-'}{risky}"
 
 
 def state_of(body: Body, now: datetime) -> str:

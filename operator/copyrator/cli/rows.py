@@ -80,15 +80,22 @@ _FOR_PEOPLE = (
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
 
+def awaited(body: Body) -> str:
+    """The reason why a Bundle's version waits for a person, or its plan failed; else empty."""
+    pending = _condition(body, ConditionType.UPDATE_PENDING)
+    waits = pending.get("status") == "True" and pending.get("reason") in _FOR_PEOPLE
+    return str(pending["reason"]) if waits else ""
+
+
 def bundle_trouble(body: Body) -> str:
     """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = pending.get("status") == "True" and pending.get("reason") in _FOR_PEOPLE
+    waits = awaited(body)
     healthy = _condition(body, ConditionType.HEALTHY)
     unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
-    if waits and trouble(body) and pending.get("reason") != ready(body).get("reason"):
+    if waits and trouble(body) and waits != _reason(body):
         return f"{trouble(body)}. {pending.get('message') or ''}"
     return (
         trouble(body)
@@ -123,7 +130,7 @@ def is_unhealthy(body: Body) -> bool:
     return bool(_condition(body, ConditionType.HEALTHY).get("status") == "False")
 
 
-def _bundle_reason(body: Body) -> str:
+def bundle_reason(body: Body) -> str:
     """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
     parts = [_reason(body)]
     told = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
@@ -181,7 +188,7 @@ def common_columns(now: datetime, reason: Callable[[Body], str] = _reason) -> tu
 def bundle_columns(now: datetime) -> list[Column]:
     """The columns of `get bundles`."""
     return [
-        *common_columns(now, _bundle_reason),
+        *common_columns(now, bundle_reason),
         Column("DEPLOYED", _at("status", "deployed", "version")),
         Column("AVAILABLE", _at("status", "available", "version"), spare=1),
         Column(

@@ -69,6 +69,20 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     assert [view.number(state) for state in State] == [2, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("conditions", "state", "reason"),
+    [
+        ([condition("UpdatePending", "True", "AwaitingApproval")], "waiting", "AwaitingApproval"),
+        ([condition("UpdatePending", "True", "Soaking")], "good", "Deployed"),
+        ([condition("UpdatePending", "False", "AwaitingApproval")], "good", "Deployed"),
+        ([condition("Drifted", "True", "Drifted")], "fault", "Deployed,Drifted"),
+    ],
+)
+def test_the_reason_is_that_of_the_state(conditions, state, reason):
+    (row,) = overview(seen(bundle("a", "True", "Deployed", conditions=conditions)), NOW).all
+    assert (row.state, row.reason) == (state, reason)
+
+
 def test_rollouts_come_first_among_what_is_in_the_same_state():
     stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
     view = overview(

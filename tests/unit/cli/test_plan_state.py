@@ -95,7 +95,7 @@ def test_a_decision_is_due_by_a_condition_or_by_the_gate():
 def test_operations_are_counted_by_type():
     assert operation_counts(plan_of(bundle())) == "4 operations: 3 create, 1 delete; 1 risky"
     assert operation_counts(plan_of(bundle({"operations": 1, "counts": {"apply": 1}}))) == (
-        "1 operation: 1 apply"
+        "1 operation: 1 blind apply"
     )
     assert operation_counts(plan_of(bundle({"operations": 0}))) == "no operations"
 

@@ -26,6 +26,7 @@ from copyrator.bundles.policy.gates import (
     recorded,
 )
 from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
+from copyrator.bundles.policy.plans.operations import counted
 
 
 def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
@@ -105,19 +106,7 @@ def _by(plan: PlanStatus) -> str:
 
 def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
-    found = plan.counts
-    parts = (
-        f"{number} {name}"
-        for name, number in (
-            ("create", found.create),
-            ("update", found.update),
-            ("delete", found.delete),
-            ("recreate", found.recreate),
-            ("blind apply", found.apply),
-        )
-        if number
-    )
-    text = ", ".join(parts) or "no changes"
+    text = counted(plan.counts) or "no changes"
     return text + (f"; {plan.risky_operations} risky" if plan.risky_operations else "")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.plan_status import OperationCounts
 from copyrator.bundles.policy.identity import hash_of
 
 
@@ -25,6 +26,16 @@ class OperationType(StrEnum):
     RECREATE = "recreate"
     APPLY = "apply"
     """A blind apply: its dry run was refused, so what it changes isn't known."""
+
+
+def counted(counts: OperationCounts) -> str:
+    """``3 create, 1 blind apply``; empty without operations."""
+    numbers = ((type_, getattr(counts, type_)) for type_ in OperationType)
+    return ", ".join(
+        f"{number} {'blind apply' if type_ is OperationType.APPLY else type_}"
+        for type_, number in numbers
+        if number
+    )
 
 
 OBJECT: Final = "[a-z0-9-]*:[a-z0-9.-]*:[A-Za-z][A-Za-z0-9-]*:[]-~ !#-.0-[]+"
