@@ -85,7 +85,8 @@ def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
     stalling = threading.Event()
     stalling.set()
     with front(team.cluster.registry, stalling=stalling) as host:
-        team.bundle("shop", registry=host, approval=ALWAYS, retry=SOON, interval="1h")
+        later = {"limit": 9, "backoff": "10s"}  # until then the status says what happened
+        team.bundle("shop", registry=host, approval=ALWAYS, retry=later, interval="1h")
         name = str(until(lambda: running_pod(team), "a pod plans"))
         team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
         found = wait_said(team, "condition DisruptionTarget")
