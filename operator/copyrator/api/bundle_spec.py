@@ -180,6 +180,10 @@ class BundleSpec:
     """Without the variables that the operator sets itself."""
     ignored_env: tuple[str, ...] = ()
     """Names in ``spec.env`` that the operator sets itself; the condition reports them."""
+    is_gated: bool = False
+    """Whether its Jobs get only harmless settings (``bundles/policy/gated.py``)."""
+    withheld: tuple[str, ...] = ()
+    """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
     proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables that werf gets where ``env`` doesn't set them."""
     interval: float = 600.0

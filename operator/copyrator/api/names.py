@@ -115,6 +115,8 @@ ANN_HOLD: Final = "operator.werf.dev/hold"
 """On a Bundle, any value: the reason why what is deployed isn't promoted; its soak ends."""
 ANN_PROMOTE_TO: Final = "operator.werf.dev/promote-to"
 """On a Bundle: comma-separated globs of namespaces whose Bundles may be promoted from it."""
+ANN_ACCEPT_FROM: Final = "operator.werf.dev/accept-from"
+"""On a Namespace: comma-separated globs of namespaces whose Bundles may deploy releases into it."""
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
 """On a Job: the Bundle's name (an annotation, as the original wrote it)."""
 

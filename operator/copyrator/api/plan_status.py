@@ -12,6 +12,10 @@ MAX_RISKY: Final = 20
 """Risky operations that a status lists."""
 MAX_MISSING: Final = 20
 """Entries with missing permissions that a status lists."""
+MAX_UNBOUND: Final = 20
+"""Reasons why a plan isn't bound that a status lists."""
+MAX_CHANGED: Final = 20
+"""Changed values and variables that a status lists."""
 
 
 class PlanOutcome(StrEnum):
@@ -85,6 +89,14 @@ class PlanSummary(Record):
     risky: tuple[str, ...] = ()
     """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
     risky_operations: int | None = None
+    bound: bool | None = None
+    """True: what a deploy writes can't differ from what was planned, as its contents are bound by
+    the hash of a render; None: a plan that was made before this was judged.
+    """
+    unbound: tuple[str, ...] = ()
+    """Why it isn't bound, at most MAX_UNBOUND sentences."""
+    hidden: int | None = None
+    """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
     expires_at: str | None = None
     """When a plan without a decision is made again, or a preview is removed."""
 
@@ -102,6 +114,12 @@ class PlanStatus(PlanSummary):
     attempt: int | None = None
     """Number of the newest attempt when it began."""
     id: str | None = None
+    changed: tuple[str, ...] = ()
+    """Values and variables that changed since the deployed plan, by name, at most MAX_CHANGED."""
+    rejections: int | None = None
+    """How many plans of the Bundle were rejected; part of the ID."""
+    approval_cleared: bool | None = None
+    """After a rejection: approved-plan was seen absent or different since, so it counts again."""
     missing: tuple[MissingPermission, ...] = ()
     """What the Job's account may not do of what the deploy needs, at most MAX_MISSING entries."""
     missing_permissions: int | None = None
