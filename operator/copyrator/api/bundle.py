@@ -68,6 +68,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
     env, ignored = read_env(spec)
     own = BundleKey(namespace, name)
     tag_filter = spec.text("tagFilter", _tag_filter)
+    target = spec.text("project_namespace", syntax.namespace) or namespace
     return BundleSpec(
         namespace=namespace,
         name=name,
@@ -75,7 +76,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         repo=spec.required_text("repo", _repo),
         version=spec.text("version", _version) or DEFAULT_VERSION,
         auth=spec.text("auth", syntax.object_name),
-        project_namespace=spec.text("project_namespace", syntax.namespace) or namespace,
+        project_namespace=target,
         values_from=_read_values(spec),
         env=env,
         ignored_env=ignored,
@@ -98,7 +99,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         job=read_job(spec.sub("job"), defaults),
         retry=_read_retry(spec.sub("retry"), defaults),
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
-        approval=_read_approval(spec.sub("approval"), namespace, defaults),
+        approval=_read_approval(spec.sub("approval"), (namespace, target), defaults),
         verify=read_verify(spec.sub("verify")),
         min_age=spec.duration("minAge", 0.0),
         promote_from=read_promote_from(spec, own),
@@ -178,9 +179,14 @@ def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:
     )
 
 
-def _read_approval(approval: Fields, namespace: str, defaults: BundleDefaults) -> Approval:
+def _read_approval(
+    approval: Fields, namespaces: tuple[str, str], defaults: BundleDefaults
+) -> Approval:
+    """``spec.approval``, raised to what is required in either namespace: Bundle's and release's."""
     modes = [approval.choice("mode", ApprovalMode, ApprovalMode.NEVER)]
-    modes += (mode for globs, mode in defaults.require_approval if globs.matches(namespace))
+    for globs, mode in defaults.require_approval:
+        if any(map(globs.matches, namespaces)):
+            modes.append(mode)
     return Approval(
         mode=max(modes, key=list(ApprovalMode).index),
         expires=approval.duration("expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES),

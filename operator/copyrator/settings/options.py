@@ -227,8 +227,8 @@ def _bundle_options() -> list[click.Parameter]:
         _option(
             "--require-approval",
             "COPYRATOR_REQUIRE_APPROVAL",
-            "Lowest spec.approval.mode of Bundles, by namespace: NAMESPACE-GLOB=OnRisk|Always, "
-            "separated by commas; default: none.",
+            "Lowest spec.approval.mode of Bundles, by the namespace of the Bundle or its release: "
+            "NAMESPACE-GLOB=OnRisk|Always, separated by commas; default: none.",
             callback=approvals,
         ),
         _option(

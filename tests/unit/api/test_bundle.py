@@ -329,24 +329,28 @@ def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "namespace", "mode"),
+    ("asked", "namespace", "release", "mode"),
     [
-        (None, "prod", ApprovalMode.ALWAYS),
-        ("OnRisk", "prod", ApprovalMode.ALWAYS),
-        ("Always", "test-1", ApprovalMode.ALWAYS),
-        ("Never", "test-1", ApprovalMode.ON_RISK),
-        ("OnRisk", "dev", ApprovalMode.ON_RISK),
-        (None, "dev", ApprovalMode.NEVER),
+        (None, "prod", None, ApprovalMode.ALWAYS),
+        ("OnRisk", "prod", None, ApprovalMode.ALWAYS),
+        ("Always", "test-1", None, ApprovalMode.ALWAYS),
+        ("Never", "test-1", None, ApprovalMode.ON_RISK),
+        ("OnRisk", "dev", None, ApprovalMode.ON_RISK),
+        (None, "dev", None, ApprovalMode.NEVER),
+        ("Never", "dev", "prod", ApprovalMode.ALWAYS),
+        ("Never", "test-1", "prod", ApprovalMode.ALWAYS),
+        ("Never", "prod", "dev", ApprovalMode.ALWAYS),
+        ("Never", "dev", "dev-2", ApprovalMode.NEVER),
     ],
 )
-def test_no_bundle_goes_below_what_the_settings_require(
-    asked: str | None, namespace: str, mode: ApprovalMode
+def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_its_releases(
+    asked: str | None, namespace: str, release: str | None, mode: ApprovalMode
 ) -> None:
     floors = (
         (Globs(("p*", "test-*")), ApprovalMode.ON_RISK),
         (Globs(("prod",)), ApprovalMode.ALWAYS),
     )
-    body = bundle(**({"approval": {"mode": asked}} if asked else {}))
+    body = bundle(**({"approval": {"mode": asked}} if asked else {}), project_namespace=release)
     body["metadata"]["namespace"] = namespace
     spec = parse_bundle(body, BundleDefaults(require_approval=floors))
     assert isinstance(spec, BundleSpec)
