@@ -114,7 +114,8 @@ def _decide(
     found = run(_look(choice, target, name, plan_id))
     if shape is None:
         show(found)
-        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}."])
+        unbound = "; its contents aren't bound" if found.plan.bound is False else ""
+        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}{unbound}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))

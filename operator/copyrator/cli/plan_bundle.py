@@ -11,7 +11,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_status import parse_status
-from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary
 from copyrator.bundles.policy.plans.operations import Operation, risky
 from copyrator.cli import plan_preview, rows
 from copyrator.cli.blind_applies import with_refusals_of
@@ -28,6 +28,7 @@ from copyrator.cli.output import (
     printable,
     prose,
 )
+from copyrator.cli.plan_first import first_lines, hidden_secrets
 from copyrator.cli.plan_log import DIFF_BYTES, PlanLog, read_plan_log, release_namespace
 from copyrator.cli.plan_preview import ONLY_SHOWN, preview_of, previewed
 from copyrator.cli.plan_rows import API_VERSION
@@ -182,8 +183,9 @@ def unfinished(body: Body, now: datetime) -> str:
 
 
 def show(found: Shown, *, wide: bool = False) -> None:
-    """Print a plan that was made: what it is of, the operations, the diff."""
-    prose(_head(found))
+    """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
+    first = list(first_lines(found.summary, found.log))
+    prose([*first, *([""] if first else []), *_head(found)])
     if found.log.operations:
         click.echo()
         Table(columns(found), wide=wide, whole=True).print(found.log.operations)
@@ -214,11 +216,6 @@ def _missing(found: Shown) -> Iterator[str]:
     log, plan = found.log, found.summary
     anew = hint_about("plan", "bundle", found.body, *_anew(found))
     if log.fault:
-        listed = plan.risky[:MAX_RISKY]
-        if listed:
-            many = max(plan.risky_operations or 0, len(listed))
-            yield f"Risky, from the status ({len(listed)} of {many}):"
-            yield from (f"  {said(operation)}" for operation in listed)
         yield (
             f"The operations and the diff can't be shown: {log.fault}. Where the log is gone, "
             f"{anew} makes the plan again."
@@ -295,6 +292,15 @@ def document(found: Shown) -> dict[str, Any]:
         "plan": found.summary.to_dict(),
         **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else listed,
+        **_hidden(found),
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),
     }
+
+
+def _hidden(found: Shown) -> dict[str, Any]:
+    """What isn't in the diff, where the operator has judged that."""
+    operations = found.log.operations
+    if found.summary.bound is None or operations is None:
+        return {}
+    return {"hiddenSecrets": hidden_secrets(operations)}

@@ -12,7 +12,7 @@ from copyrator.api.plan_status import PlanOutcome, PreviewPlan
 from copyrator.cli import rows
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import labelled
-from copyrator.cli.plan_state import operation_counts, said
+from copyrator.cli.plan_state import contents, operation_counts, said
 from copyrator.cli.reconcile import annotated, check_updates_are_on
 from copyrator.cli.waiting import shown, wait
 from copyrator.kube.client.client import KubeClient
@@ -75,6 +75,8 @@ def head(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}{asked}")
     if there.digest:
         yield labelled("Deployed", f"{said(there.version)}  {said(rows.digest(there.digest))}")
+    if shown := contents(plan):
+        yield labelled("Contents", shown)
     yield labelled("Changes", operation_counts(plan))
     yield labelled("Kept", f"expires {rows.until(plan.expires_at, now)}")
 
@@ -88,6 +90,8 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
             yield labelled(
                 "Preview", f"{said(plan.version)}, made {made}: {operation_counts(plan)}"
             )
+            if shown := contents(plan):
+                yield f"  {labelled('Contents', shown)}"
         case PlanOutcome.RUNNING:
             yield labelled(
                 "Preview", f"{said(plan.version)}, being made by the Job {said(plan.job)}"

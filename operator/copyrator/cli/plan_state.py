@@ -22,6 +22,8 @@ from copyrator.cli.output import labelled, printable
 
 MOST: Final = 256
 """Characters of a text of the status that are shown; more than an ID or a user's name has."""
+MAY_DIFFER: Final = "what is deployed may differ from what is shown"
+"""Of a plan whose contents aren't bound."""
 _GATE: Final = "approval"
 
 Body = Mapping[str, Any]
@@ -77,6 +79,27 @@ def operation_counts(plan: PlanSummary) -> str:
     return f"{count(plan.operations, 'operation')}: {counted(plan.counts) or '-'}{risky}"
 
 
+def contents(plan: PlanSummary, most: int = 3) -> str:
+    """Whether contents are bound or hidden, in one line; empty where that wasn't judged."""
+    if plan.bound is None:
+        return ""
+    text = "bound: what is deployed is what was planned"
+    if not plan.bound:
+        shown = "; ".join(said(one) for one in plan.unbound[:most])
+        more = len(plan.unbound) - most
+        text = f"not bound: {shown or MAY_DIFFER}{f'; and {more} more' if more > 0 else ''}"
+    if plan.hidden:
+        text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
+    return text
+
+
+def changes(plan: PlanStatus, most: int = 3) -> str:
+    """What changed besides the chart, in one line; empty where nothing is known to have."""
+    shown = "; ".join(said(one) for one in plan.changed[:most])
+    more = len(plan.changed) - most
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
 def state_of(body: Body, now: datetime) -> str:
     """The plan's state: running, failed, decided, expired or waiting."""
     plan = plan_of(body)
@@ -120,6 +143,8 @@ def head(body: Body, now: datetime) -> Iterator[str]:
     """The lines about the plan itself, with labels."""
     plan = plan_of(body)
     yield labelled("Plan", said(plan.id))
+    if plan.outcome == PlanOutcome.PLANNED and (shown := contents(plan)):
+        yield labelled("Contents", shown)
     yield labelled("State", state_of(body, now))
     yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}")
     if plan.newer:
@@ -142,6 +167,8 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
     yield from (f"  {line}" for line in others)
     if status.plan.risky:
         yield f"  {labelled('Risky', _risky(status.plan))}"
+    if status.plan.changed:
+        yield f"  {labelled('Changed', changes(status.plan))}"
     if awaits_decision(body, now):
         yield f"  {_how_to_see(body)}"
         yield f"  {how_to_decide(body)}"
@@ -177,7 +204,11 @@ def why_lines(body: Body, now: datetime) -> Iterator[str]:
         return
     yield f"The plan of {said(plan.version)}: {state_of(body, now)}."
     if plan.outcome == PlanOutcome.PLANNED:
+        if shown := contents(plan):
+            yield f"  Contents: {shown}."
         yield f"  {said(plan.id)}: {operation_counts(plan)}."
+    if plan.changed:
+        yield f"  Changed besides the chart: {changes(plan)}."
     if plan.newer:
         yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
     if awaits_decision(body, now):

@@ -1,6 +1,7 @@
 """Who is answered by the local web server, and what is in its pages."""
 
 import asyncio
+import html
 import re
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -25,6 +26,19 @@ INSTALLATION = SimpleNamespace(
 )
 
 
+PLAN = {
+    "outcome": "Planned",
+    "job": "waits-plan-1",
+    "id": "a" * 32,
+    "operations": 1,
+    "bound": False,
+    "unbound": [HTML],
+    "hidden": 1,
+    "changed": ["spec.env.FOO"],
+    "risky": ["delete ::ConfigMap:cm"],
+}
+
+
 class Watched:
     """What a Live has, without watches."""
 
@@ -45,10 +59,13 @@ class Watched:
 
 
 class NoEvents:
-    """A client that may not list Events."""
+    """A client that may not list Events, nor read Jobs."""
 
     def list_pages(self, *_args, **_more):
         raise errors.Forbidden("events")
+
+    async def get(self, *_args, **_more):
+        raise errors.Forbidden("jobs")
 
 
 class Page:
@@ -74,6 +91,7 @@ async def page():
         rule("broken", "False", "PartialFailure", message=HTML),
         rule("dots.and-dashes"),
         bundle("shop", "False", "DeployFailed", message=HTML, history=[{"version": HTML}]),
+        bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN),
     )
     pages = Pages(cluster="https://cluster", user="ann")
     serving = Server(Target(), NoEvents(), Watched(known), pages, INSTALLATION, None)
@@ -159,6 +177,36 @@ async def test_a_question_comes_before_a_write_and_names_the_command(opened):
     _, text, _ = await opened.get("/do/suspend/rules/infra/broken")
     assert "Suspend rule infra/broken?" in text
     assert "copyrator suspend rule infra/broken" in text
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_what_isnt_bound_hidden_or_risky_is_said_before_a_decision(opened, verb):
+    _, text, _ = await opened.get(f"/do/{verb}/bundles/infra/waits")
+    said = html.unescape(re.search(r'<pre class="note" id="first">(.*?)</pre>', text, re.DOTALL)[1])
+    assert said.splitlines() == [
+        "Contents aren't bound: what is deployed may differ from what is shown, because",
+        f"  {HTML}",
+        "Hidden from the diff by the chart: contents of 1 object",
+        "Risky:",
+        "  delete ::ConfigMap:cm",
+        "Changed since the deployed plan, besides the chart:",
+        "  spec.env.FOO",
+    ]
+    assert text.index('id="first"') < text.index("<p>The plan is")
+    assert "<script>alert" not in text
+
+
+async def test_other_questions_have_nothing_to_say_first(opened):
+    for verb, what in (("suspend", "bundles/infra/waits"), ("approve", "bundles/infra/shop")):
+        _, text, _ = await opened.get(f"/do/{verb}/{what}")
+        assert 'id="first"' not in text
+
+
+async def test_a_log_that_doesnt_come_isnt_waited_for(opened, monkeypatch):
+    monkeypatch.setattr(actions, "LOG_TIMEOUT", 0.05)
+    monkeypatch.setattr(opened.server.client, "get", lambda *_args: asyncio.sleep(60))
+    _, text, _ = await opened.get("/do/approve/bundles/infra/waits")
+    assert "Contents aren" in text
 
 
 async def test_pages_run_no_code_but_ours(opened):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,10 +12,15 @@ from copyrator.api import names
 from copyrator.cli import approve, reconcile
 from copyrator.cli.act import set_suspend
 from copyrator.cli.objects import one
+from copyrator.cli.plan_bundle import looked_at
+from copyrator.cli.plan_first import first_lines
+from copyrator.cli.plan_log import PlanLog
 from copyrator.cli.plan_state import operation_counts, plan_of, said
 from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
+LOG_TIMEOUT: Final = 5.0
+"""Seconds for which a page waits for a plan's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,20 @@ def described(verb: Verb, body: Body) -> str:
         return verb.effect
     plan = plan_of(body)
     return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
+
+
+async def first_of(client: KubeClient, verb: Verb, body: Body) -> list[str]:
+    """The lines that a person reads before a decision about a plan; none for other verbs.
+
+    What is in its log only, such as how many Secrets it changes, is missing without an answer.
+    """
+    if not verb.decides:
+        return []
+    log = PlanLog()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOG_TIMEOUT):
+            log = (await looked_at(client, body)).log
+    return list(first_lines(plan_of(body), log))
 
 
 async def act(client: KubeClient, name: str, what: str, key: tuple[str, str], plan: str) -> str:

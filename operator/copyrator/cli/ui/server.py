@@ -234,6 +234,7 @@ class Server:
         command = (name, SINGULAR[what], f"{namespace}/{object_name}", *([plan] if plan else []))
         html = self.pages.confirm(
             question=f"{name.capitalize()} {shown}?",
+            first=await actions.first_of(self.client, verb, body),
             effect=actions.described(verb, body),
             command=hints.hint(*command),
             path=request.path,

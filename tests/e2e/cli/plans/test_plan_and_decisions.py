@@ -62,6 +62,21 @@ def test_programs_get_the_same_as_json_yaml_and_names(planned):
     )
 
 
+def test_what_isnt_bound_is_said_first_and_again_before_the_question(planned):
+    reason = "templates/app.yaml, line 3: lookup"
+    planned.write_status(planned.plan(bound=False, unbound=[reason], hidden=1), waits=True)
+    first = (
+        "Contents aren't bound: what is deployed may differ from what is shown, because\n"
+        f"  {reason}\n"
+        "Hidden from the diff by the chart: contents of 1 object\n"
+        f"Risky:\n  {RISKY}\n"
+    )
+    assert planned.types("plan", code=2).startswith(first)
+    said = planned.types("approve --yes --timeout 0")
+    assert said.startswith(first)
+    assert f"\n{PLAN}: 2 operations: 2 create; 1 risky; its contents aren't bound.\n" in said
+
+
 def test_a_plan_without_operations_is_exit_code_0(planned):
     planned.write_status(
         planned.plan(operations=0, counts=None, risky=None, riskyOperations=0), waits=False
@@ -72,7 +87,7 @@ def test_a_plan_without_operations_is_exit_code_0(planned):
 def test_without_the_right_to_the_log_the_status_is_shown_and_why_the_rest_is_not(user):
     said = plainly(user(*LOOK).types("plan", code=2))
     assert "Changes: 2 operations: 2 create; 1 risky\n" in said
-    assert f"Risky, from the status (1 of 1):\n {RISKY}\n" in said
+    assert f"Risky:\n {RISKY}\n" in said
     assert 'cannot get resource "pods/log"' in said
     assert "ask an administrator for this permission" in said
     assert "KIND" not in said

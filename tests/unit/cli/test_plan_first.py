@@ -1,0 +1,181 @@
+"""What is said of a plan before its operations."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.plan_status import PlanStatus
+from copyrator.bundles.policy.plans.operations import Operation, OperationType
+from copyrator.cli.plan_bundle import Shown, document, show
+from copyrator.cli.plan_first import first_lines
+from copyrator.cli.plan_log import PlanLog
+from copyrator.cli.plan_preview import describe_lines as preview_lines
+from copyrator.cli.plan_state import describe_lines, why_lines
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+LOOKUP = "templates/app.yaml, line 3: lookup"
+RISK = "delete :apps:StatefulSet:db"
+
+
+def operation(kind: str, name: str = "a", group: str = "") -> Operation:
+    return Operation(OperationType.UPDATE, "", group, kind, name)
+
+
+SECRETS = (
+    operation("ConfigMap"),
+    operation("Secret", "a"),
+    operation("Secret", "b"),
+    operation("Secret", "c", "sealed.example.com"),
+)
+UNBOUND = {"bound": False, "unbound": [LOOKUP, "two renders differ"], "hidden": 2}
+CHANGED = ["ConfigMap shop-values values.yaml: image, replicas", "spec.env.FOO"]
+PLAN = {
+    "outcome": "Planned",
+    "id": "a" * 32,
+    "version": "1.2.0",
+    "operations": 4,
+    "risky": [RISK],
+    "riskyOperations": 1,
+}
+NOTHING: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("plan", "operations", "lines"),
+    [
+        (NOTHING, SECRETS, []),
+        ({"unbound": [LOOKUP], "hidden": 1}, SECRETS, []),
+        ({"bound": True, "hidden": 0}, (), []),
+        (
+            {"bound": True},
+            SECRETS,
+            ["Hidden from the diff: the contents of 2 Secrets"],
+        ),
+        (
+            UNBOUND | {"risky": [RISK], "riskyOperations": 3, "changed": CHANGED},
+            SECRETS[:2],
+            [
+                "Contents aren't bound: what is deployed may differ from what is shown, because",
+                f"  {LOOKUP}",
+                "  two renders differ",
+                "Hidden from the diff: the contents of 1 Secret",
+                "Hidden from the diff by the chart: contents of 2 objects",
+                "Risky (1 of 3):",
+                f"  {RISK}",
+                "Changed since the deployed plan, besides the chart:",
+                *(f"  {one}" for one in CHANGED),
+            ],
+        ),
+        (
+            {"bound": False},
+            (),
+            ["Contents aren't bound: what is deployed may differ from what is shown"],
+        ),
+        (
+            {"bound": False, "unbound": ["x"] * 20},
+            (),
+            [
+                "Contents aren't bound: what is deployed may differ from what is shown, because",
+                *["  x"] * 20,
+                "  There may be more reasons.",
+            ],
+        ),
+        (
+            {"risky": [RISK], "riskyOperations": 1},
+            (),
+            ["Risky:", f"  {RISK}"],
+        ),
+    ],
+)
+def test_what_is_said_first_of_a_plan(plan, operations, lines):
+    assert list(first_lines(PlanStatus.parse(plan), PlanLog(operations))) == lines
+
+
+def bundle(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize("is_preview", [False, True])
+def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
+    body = bundle(**{"preview" if is_preview else "plan": PLAN | UNBOUND})
+    show(Shown(body, PlanLog(SECRETS, "what werf printed"), NOW, is_preview))
+    printed = capsys.readouterr().out
+    assert printed.startswith("Contents aren't bound: ")
+    parts = (
+        LOOKUP,
+        "2 Secrets",
+        "2 objects",
+        "Risky:\n",
+        "\nBundle:",
+        "OPERATION",
+        "what werf printed",
+    )
+    places = [printed.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "Contents:      not bound: " in printed
+
+
+def test_programs_get_it_too():
+    found = document(Shown(bundle(plan=PLAN | UNBOUND), PlanLog(SECRETS), NOW))
+    assert (found["plan"]["bound"], found["plan"]["unbound"]) == (False, UNBOUND["unbound"])
+    assert (found["plan"]["hidden"], found["hiddenSecrets"]) == (2, 2)
+    assert "hiddenSecrets" not in document(Shown(bundle(plan=PLAN), PlanLog(SECRETS), NOW))
+    assert "hiddenSecrets" not in document(Shown(bundle(plan=PLAN | UNBOUND), PlanLog(), NOW))
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"bound": True}, "bound: what is deployed is what was planned"),
+        (
+            {"bound": True, "hidden": 1},
+            "bound: what is deployed is what was planned; the chart hides contents of 1 object",
+        ),
+        ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
+        ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
+    ],
+)
+def test_describe_and_why_say_it_before_the_operations(plan, said):
+    body = bundle(plan=PLAN | plan, preview=PLAN | plan)
+    described, why = list(describe_lines(body, NOW)), list(why_lines(body, NOW))
+    assert described[1] == f"  Contents:      {said}"
+    assert why[1] == f"  Contents: {said}."
+    assert list(preview_lines(body, NOW))[1] == f"  Contents:      {said}"
+
+
+def test_describe_and_why_name_what_changed():
+    body = bundle(plan=PLAN | {"changed": [*CHANGED, "spec.env.BAR", "spec.env.BAZ"]})
+    said = f"{'; '.join(CHANGED)}; spec.env.BAR; and 1 more"
+    assert f"  Changed:       {said}" in list(describe_lines(body, NOW))
+    assert f"  Changed besides the chart: {said}." in list(why_lines(body, NOW))
+
+
+def test_a_plan_from_before_says_nothing_of_contents():
+    body = bundle(plan=PLAN, preview=PLAN)
+    lines = [*describe_lines(body, NOW), *why_lines(body, NOW), *preview_lines(body, NOW)]
+    assert "ontents" not in "".join(lines)
+
+
+FORGED = st.fixed_dictionaries(
+    {},
+    optional={
+        name: JSON | st.just(["\x1b[2J" * 99, "a\nb"] * 99) | st.booleans()
+        for name in ("bound", "unbound", "hidden", "changed", "risky", "riskyOperations")
+    },
+)
+
+
+@given(FORGED)
+def test_a_forged_status_moves_no_cursor(plan):
+    lines = list(first_lines(PlanStatus.parse(plan), PlanLog(SECRETS)))
+    body = bundle(plan=PLAN | plan, preview=PLAN | plan)
+    lines += [*describe_lines(body, NOW), *why_lines(body, NOW), *preview_lines(body, NOW)]
+    assert all(line.isprintable() for line in lines)
