@@ -45,6 +45,9 @@ def has_files(volume: Object) -> bool:
 def check(volume: Object) -> None:
     """Refuse a volume that a process node can't give.
 
+    An emptyDir with ``medium: Memory`` passes, but is a directory on disk as any other, and no
+    ``sizeLimit`` is enforced: both would need rights that a process node doesn't ask for.
+
     Raises:
         MissingReference: names the volume and its kind.
     """

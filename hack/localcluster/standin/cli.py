@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from . import settings
+from . import settings, variables
 from .errors import WerfError
 
 
@@ -36,7 +36,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     Raises:
         WerfError: something of it is wrong, or unknown.
     """
-    settings.check_variables(env)
+    variables.check(env)
     newest = env.get("STANDIN_WERF_MAJOR") == "3"
     if list(arguments) == ["version"]:
         return partial(print, settings.VERSION_3 if newest else settings.VERSION_2)
@@ -48,10 +48,13 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
             return manifests.add_metadata
         case ["cr", "login", *rest]:
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
-        case ["bundle", "apply", *rest]:
-            act = partial(deploy.apply, settings.parse_deploy(rest, env))
-        case ["bundle", "plan", *rest]:
-            act = partial(deploy.plan, settings.parse_deploy(rest, env, "--exit-code"))
+        case ["bundle", ("apply" | "plan" | "render") as name, *rest]:
+            does, switches = {
+                "apply": (deploy.apply, ("--auto-rollback",)),
+                "plan": (deploy.plan, ("--exit-code",)),
+                "render": (deploy.render, ()),
+            }[name]
+            act = partial(does, settings.parse_deploy(rest, env, *switches))
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(release.uninstall, settings.parse_uninstall(rest))
         case ["dismiss", *rest] if newest:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import graph, manifests, registry, release, text, tools
+from . import graph, manifests, registry, release, rendering, text, tools
 from .client import Client
 from .errors import ChangesPlannedError, WerfError, doing
 from .planning import Operation, Planner
@@ -54,6 +55,27 @@ def plan(deploy: Deploy) -> None:
     text.show(planned)
     if deploy.exit_code and not planned.useless:
         raise ChangesPlannedError
+
+
+def render(deploy: Deploy) -> None:
+    """Pull a bundle, and print its manifests, Secrets too; nothing else.
+
+    Raises:
+        WerfError: the chart can't be rendered, or what reads the output has no place for it.
+    """
+    with _pulled(deploy, silently=True) as helm, doing("chart render"):
+        past = None
+        if deploy.validate:
+            client = Client(deploy.namespace)
+            past = release.without_interrupted(release.history(deploy.release, client))
+        added = {"annotations": deploy.annotations, "labels": deploy.labels}
+        text = rendering.render(helm, past, added)
+    try:
+        sys.stdout.flush()
+        with open(1, "wb", closefd=False) as output:
+            output.write(text.encode())
+    except OSError as error:
+        raise WerfError(f"write /dev/stdout: {error.strerror}") from None
 
 
 def _carry_out(
@@ -107,15 +129,16 @@ def _roll_back(
     return ran.last_words
 
 
-@contextmanager
-def _pulled(deploy: Deploy) -> Iterator[release.Helm]:
+@contextlib.contextmanager
+def _pulled(deploy: Deploy, *, silently: bool = False) -> Iterator[release.Helm]:
     """Pull the bundle for as long as it is needed, and say so in werf's words."""
     with tempfile.TemporaryDirectory(prefix="werf-bundle-") as directory:
         root = Path(directory)
         digest, chart = registry.pull(deploy.repo, deploy.tag, deploy.access, root)
-        print(f"{deploy.tag}: Pulling from {deploy.repo}")
-        print(f"ref:     {deploy.repo}:{deploy.tag}")
-        print(f"digest:  {digest.removeprefix('sha256:')}", flush=True)
+        if not silently:
+            print(f"{deploy.tag}: Pulling from {deploy.repo}")
+            print(f"ref:     {deploy.repo}:{deploy.tag}")
+            print(f"digest:  {digest.removeprefix('sha256:')}", flush=True)
         values = root / "service-values.json"
         values.write_text(json.dumps(_service_values(deploy)))
         yield release.Helm(deploy, chart, [values])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import tools
@@ -15,6 +16,17 @@ Key = tuple[str, str, str]
 """Kind, namespace (empty for the release's own) and name."""
 EXTRA = "STANDIN_WERF_EXTRA_METADATA"
 POST_RENDER = "standin-post-render"
+HOOK = "helm.sh/hook"
+"""The annotation that makes an object a hook, with the occasions."""
+# Strings that can stand in a line without quotes, those of them that would be something else then,
+# and those that can be a block.
+_PLAIN = re.compile(r"[\w<./](?:[\w./<>()+=,;-]|[: ](?=[\w./<>()+=-]))*", re.ASCII)
+_OTHER = re.compile(
+    r"~|null|true|false|yes|no|on|off|[yn]|<<|=|\.inf|\.nan|0[xob][0-9a-f_]+"
+    r"|[0-9_]*\.?[0-9_]*(e[-+]?[0-9]+)?|[0-9_]+(:[0-9]+)+(\.[0-9_]*)?|\d{4}-\d\d?-\d\d?.*",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(r"(?=.*\n)(?!.* \n)[!-~](?:[ -~\n]*[!-~])?\n*", re.DOTALL)
 _WORKLOADS = ("Deployment", "Job", "Pod", "StatefulSet")
 
 
@@ -49,6 +61,41 @@ def titled(key: Key) -> str:
     """An object as werf names it in plans: ``ConfigMap/name (namespace=other)``."""
     kind, namespace, name = key
     return f"{kind}/{name}" + (f" (namespace={namespace})" if namespace else "")
+
+
+def dump(value: Any) -> str:
+    """YAML of what came from JSON: sorted keys, and the style of Go's library, which werf uses.
+
+    Two different values never give the same text.
+    """
+    return "".join(f"{line}\n" for line in _lines(value))
+
+
+def _lines(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for name, inner in sorted(value.items()):
+            first, *rest = _lines(inner)
+            below = isinstance(inner, dict | list) and inner
+            yield f"{_scalar(name)}:" if below else f"{_scalar(name)}: {first}"
+            indent = "" if isinstance(inner, list) else "  "
+            yield from (indent + line if line else "" for line in [first, *rest][not below :])
+    elif isinstance(value, list) and value:
+        for inner in value:
+            first, *rest = _lines(inner)
+            yield f"- {first}"
+            yield from ("  " + line if line else "" for line in rest)
+    elif isinstance(value, str) and _BLOCK.fullmatch(value):
+        text = value.rstrip("\n")
+        after = len(value) - len(text)
+        yield "|-" if after == 0 else "|" if after == 1 else "|+"
+        yield from f"{text}{chr(10) * max(0, after - 1)}".split("\n")
+    else:
+        yield _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    plain = isinstance(value, str) and _PLAIN.fullmatch(value) and not _OTHER.fullmatch(value)
+    return str(value) if plain else json.dumps(value, ensure_ascii=False)
 
 
 def add_metadata() -> int:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from . import manifests, ownership
 from .client import Client, RefusedError
 from .errors import WerfError, doing
-from .manifests import Key, Object
+from .manifests import HOOK, Key, Object
 from .release import Helm, Release
 from .settings import Deploy
 
 TYPES = ("create", "recreate", "update", "apply", "delete")
 """In the order of the text; an `apply` is a blind one."""
-_HOOK = "helm.sh/hook"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _RELEASE = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -59,7 +58,7 @@ class Operation:
     @property
     def is_hook(self) -> bool:
         """Whether the object is deployed by each release anew, before or after the others."""
-        return _HOOK in _annotations(self.body)
+        return HOOK in _annotations(self.body)
 
     @property
     def weight(self) -> int:
@@ -168,7 +167,7 @@ class Planner:
         live = self._read(key, wanted)
         if live is None:
             return Operation("create", key, wanted, stage, after=wanted)
-        if _HOOK in _annotations(body):
+        if HOOK in _annotations(body):
             return Operation("recreate", key, wanted, stage, after=wanted)
         if not self._owns(live):
             wants = f'annotation "{_RELEASE}" must have value "{self._deploy.release}"'
@@ -203,7 +202,7 @@ class Planner:
     def _marked(self, body: Object) -> Object:
         """An object with what makes it one of the release's."""
         metadata = body["metadata"]
-        owner = {} if _HOOK in _annotations(body) else self._owner
+        owner = {} if HOOK in _annotations(body) else self._owner
         labels = {**(metadata.get("labels") or {}), **({_MANAGED_BY: "Helm"} if owner else {})}
         marks = {"labels": labels, "annotations": {**_annotations(body), **owner}}
         return {**body, "metadata": {**metadata, **marks}}
@@ -222,7 +221,7 @@ def _stage(body: Object, upgrade: bool) -> str | None:
     """When an object is deployed; None for never."""
     if body["kind"] == "CustomResourceDefinition":
         return "pre-pre-install"
-    events = _annotations(body).get(_HOOK)
+    events = _annotations(body).get(HOOK)
     if events is None:
         return "install"
     for when in ("pre", "post"):

@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One revision of a release."""
+    """One revision of a release; `paths` are those of the hooks' templates."""
 
     revision: int
     status: str
@@ -37,19 +37,21 @@ class Release:
     notes: str
     config: Object
     hooks: tuple[str, ...]
+    paths: tuple[str, ...]
     stored: Object = field(repr=False)
 
     @classmethod
     def of(cls, body: Object) -> Release:
         """Read helm's own form."""
-        info = body.get("info", {})
+        info, hooks = body.get("info", {}), body.get("hooks") or []
         return cls(
             revision=int(body.get("version", 0)),
             status=str(info.get("status", "")),
             manifest=str(body.get("manifest", "")),
             notes=str(info.get("notes", "")),
             config=body.get("config") or {},
-            hooks=tuple(str(hook.get("manifest", "")) for hook in body.get("hooks") or []),
+            hooks=tuple(str(hook.get("manifest", "")) for hook in hooks),
+            paths=tuple(str(hook.get("path", "")) for hook in hooks),
             stored=body,
         )
 
@@ -95,53 +97,68 @@ def forget_interrupted(name: str, namespace: str, releases: list[Release]) -> li
 
 
 class Helm:
-    """`helm upgrade --install` for one deploy.
+    """`helm upgrade --install` and `helm template` for one deploy.
 
     Args:
         deploy: what was asked for.
         chart: the unpacked chart.
-        values: values files on top of the user's, from the stand-in.
+        values: values files below the user's, from the stand-in.
     """
 
     def __init__(self, deploy: Deploy, chart: Path, values: list[Path]) -> None:
+        self.chart = chart
         self._deploy = deploy
         self._memory = chart.parent / "history.json"
         self._arguments = [
-            *("upgrade", "--install", deploy.release, str(chart), "--namespace", deploy.namespace),
-            # Without it, a deploy without values would take those of the release before.
-            *("--reset-values", "--history-max", str(deploy.history)),
+            *(deploy.release, str(chart), "--namespace", deploy.namespace),
             # The API server validates as well, and the schema takes helm two thirds of its time.
             "--disable-openapi-validation",
         ]
-        for file in [*map(str, values), *deploy.values]:
-            self._arguments += ["--values", file]
-        for value in deploy.sets:
-            self._arguments += ["--set", value]
+        for file in values:
+            self._arguments += ["--values", str(file)]
+        self._arguments += deploy.values
         extra = {
             "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
             "annotations": {**_bundled(chart, "extra_annotations.json"), **deploy.annotations},
         }
         self._more = {manifests.EXTRA: json.dumps(extra)}
+        self._post_render: list[str] = []
         if any(extra.values()):
             script = Path(sys.argv[0]).resolve()
-            self._arguments += ["--post-renderer", str(script)]
-            self._arguments += ["--post-renderer-args", manifests.POST_RENDER]
+            self._post_render += ["--post-renderer", str(script)]
+            self._post_render += ["--post-renderer-args", manifests.POST_RENDER]
 
-    def render(self, past: list[Release]) -> Release:
+    def template(self) -> str:
+        """The chart's manifests, each after its source, as of a first install in no cluster.
+
+        Raises:
+            WerfError: the chart can't be rendered.
+        """
+        ran = tools.run("helm", "template", *self._arguments)
+        return ran.checked("render chart")
+
+    def render(self, past: list[Release], *, extra: bool = True) -> Release:
         """What would be installed after some releases, which helm needn't read again.
+
+        Args:
+            past: those releases.
+            extra: add the labels and annotations that werf adds; sources aren't told then.
 
         Raises:
             WerfError: the chart can't be rendered.
         """
         self._memory.write_text(json.dumps([release.stored for release in past]))
         memory = {"HELM_DRIVER": "memory", "HELM_MEMORY_DRIVER_DATA": str(self._memory)}
-        dry = ("--dry-run=server", "-o", "json")
-        ran = tools.run("helm", *self._arguments, *dry, **self._more, **memory)
+        arguments = [*self._upgrade, "--dry-run=server", "-o", "json"]
+        if extra:
+            arguments += self._post_render
+        ran = tools.run("helm", *arguments, **self._more, **memory)
         return Release.of(json.loads(ran.checked("render chart")))
 
     def install(self) -> tools.Ran:
         """Install, and wait until everything is ready."""
-        return tools.run("helm", *self._arguments, *self._waiting, **self._more)
+        arguments = (*self._upgrade, *self._post_render, *self._waiting)
+        return tools.run("helm", *arguments, **self._more)
 
     def roll_back(self, revision: int) -> None:
         """Make a further revision with the content of an earlier one.
@@ -152,6 +169,12 @@ class Helm:
         release = ("rollback", self._deploy.release, str(revision))
         place = ("--namespace", self._deploy.namespace, "--cleanup-on-fail")
         tools.run("helm", *release, *place, *self._waiting).checked("rollback release")
+
+    @property
+    def _upgrade(self) -> tuple[str, ...]:
+        # Without --reset-values, a deploy without values would take those of the release before.
+        history = ("--reset-values", "--history-max", str(self._deploy.history))
+        return ("upgrade", "--install", *self._arguments, *history)
 
     @property
     def _waiting(self) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """What a command is to do, from its arguments and WERF_* variables, as werf 2.67 reads them.
 
-What docs/facts/werf.md doesn't say is refused. werf itself passes over a variable that it doesn't
-know; here a Job with such a one must not look right.
+What docs/facts/werf.md doesn't say is refused; see `variables` for the names.
 """
 
 from __future__ import annotations
@@ -11,45 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import variables
 from .errors import WerfError
 
 VERSION_2, VERSION_3 = "v2.67.0", "v3.2.0"
-ADD_LABEL = "WERF_ADD_LABEL_"
-ADD_ANNOTATION = "WERF_ADD_ANNOTATION_"
-SET = "WERF_SET_"
-VALUES = "WERF_VALUES_"
-FAMILIES = (ADD_ANNOTATION, ADD_LABEL, SET, VALUES)
-VARIABLES = frozenset(
-    {
-        "WERF_ATOMIC",
-        "WERF_AUTO_ROLLBACK",
-        "WERF_BUILDAH_MODE",
-        "WERF_CONTAINERIZED",
-        "WERF_DEPLOY_GRAPH_PATH",
-        "WERF_DEPLOY_REPORT_PATH",
-        "WERF_DISABLE_AUTO_HOST_CLEANUP",
-        "WERF_DOCKER_CONFIG",
-        "WERF_ENV",
-        "WERF_INSECURE_REGISTRY",
-        "WERF_KUBE_CONFIG",
-        "WERF_LOG_COLOR_MODE",
-        "WERF_LOG_PRETTY",
-        "WERF_NAMESPACE",
-        "WERF_NO_CREATE_NAMESPACE",
-        "WERF_PASSWORD",
-        "WERF_RELEASE",
-        "WERF_RELEASES_HISTORY_MAX",
-        "WERF_REPO",
-        "WERF_SAVE_DEPLOY_REPORT",
-        "WERF_SKIP_TLS_VERIFY_REGISTRY",
-        "WERF_TAG",
-        "WERF_TELEMETRY",
-        "WERF_TIMEOUT",
-        "WERF_USERNAME",
-    }
-)
-# Families and variables of werf's that the stand-in hasn't got, though they begin like its own.
-_MISSING = ("WERF_SET_STRING_", "WERF_SET_FILE_", "WERF_SET_DOCKER_CONFIG_JSON_VALUE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +32,23 @@ class RegistryAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a plan's text shows.
+
+    Attributes:
+        sensitive: contents of Secrets, and of what a chart calls sensitive.
+        insignificant: annotations of helm and werf, and managed fields.
+        crds: definitions that are created or deleted.
+    """
+
+    sensitive: bool
+    insignificant: bool
+    crds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Deploy:
-    """A `bundle apply` or `bundle plan`.
+    """A `bundle apply`, `bundle plan` or `bundle render`.
 
     Attributes:
         repo: registry and repository.
@@ -77,8 +56,7 @@ class Deploy:
         release: the release's name.
         namespace: where it goes.
         access: how to reach the registry.
-        values: values files, the last one wins.
-        sets: as of helm's `--set`.
+        values: helm's flags for values, in the order in which helm reads them.
         labels: for all objects of the release.
         annotations: likewise.
         timeout: seconds, None for as long as it takes.
@@ -89,6 +67,8 @@ class Deploy:
         environment: the name of the environment, for the chart.
         graph: where to write a plan's graph.
         exit_code: a plan's exit code tells whether there are changes.
+        validate: a render asks the cluster.
+        shown: what a plan's text shows.
     """
 
     repo: str
@@ -97,7 +77,6 @@ class Deploy:
     namespace: str
     access: RegistryAccess
     values: Sequence[str]
-    sets: Sequence[str]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     timeout: int | None
@@ -108,6 +87,8 @@ class Deploy:
     environment: str
     graph: Path | None
     exit_code: bool
+    validate: bool
+    shown: Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +112,13 @@ class Uninstall:
     ignore_not_found: bool
 
 
-def check_variables(env: Mapping[str, str]) -> None:
-    """Refuse what the stand-in doesn't know.
-
-    Raises:
-        WerfError: it names the first such variable.
-    """
-    for name in sorted(env):
-        known = name in VARIABLES or (name.startswith(FAMILIES) and not name.startswith(_MISSING))
-        if name.startswith("WERF_") and not known:
-            raise WerfError(f"unknown variable: {name}: docs/facts/werf.md says nothing of it")
-
-
-def parse_deploy(
-    arguments: Sequence[str], env: Mapping[str, str], switch: str = "--auto-rollback"
-) -> Deploy:
-    """Read what `bundle apply` is told; or, with its one switch, `bundle plan`.
+def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: str) -> Deploy:
+    """Read what `bundle apply`, `plan` or `render` is told; each has its own switches.
 
     Raises:
         WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
     """
-    _, flags = _read(arguments, (switch,), (), 0)
+    _, flags = _read(arguments, switches, (), 0)
     repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
     if not repo:
         raise WerfError("get repo address: --repo=ADDRESS param required")
@@ -166,10 +133,14 @@ def parse_deploy(
         release=release,
         namespace=env.get("WERF_NAMESPACE") or "default",
         access=_access(env),
-        values=_family(env, VALUES),
-        sets=_family(env, SET),
-        labels=_pairs(env, ADD_LABEL),
-        annotations=_pairs(env, ADD_ANNOTATION),
+        values=[
+            word
+            for flag, family in variables.VALUES.items()
+            for value in _family(env, family)
+            for word in (flag, value)
+        ],
+        labels=_pairs(env, variables.ADD_LABEL),
+        annotations=_pairs(env, variables.ADD_ANNOTATION),
         timeout=_number(env, "WERF_TIMEOUT", 0) or None,
         report=Path(report) if _truth(env, "WERF_SAVE_DEPLOY_REPORT") else None,
         # WERF_AUTO_ROLLBACK does nothing in 2.67.0.
@@ -179,6 +150,8 @@ def parse_deploy(
         environment=env.get("WERF_ENV", ""),
         graph=Path(graph) if (graph := env.get("WERF_DEPLOY_GRAPH_PATH")) else None,
         exit_code="--exit-code" in flags,
+        validate=_truth(env, "WERF_VALIDATE"),
+        shown=_shown(env),
     )
 
 
@@ -260,9 +233,9 @@ def _read(
     return found, flags
 
 
-def _family(env: Mapping[str, str], prefix: str) -> list[str]:
-    """The values of all variables of a prefix, ordered by a plain sort of their names."""
-    return [env[name] for name in sorted(env) if name.startswith(prefix)]
+def _family(env: Mapping[str, str], family: str) -> list[str]:
+    """The values of all variables of a family, ordered by a plain sort of their names."""
+    return [env[name] for name in sorted(env) if variables.family(name) == family]
 
 
 def _pairs(env: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -273,6 +246,16 @@ def _pairs(env: Mapping[str, str], prefix: str) -> dict[str, str]:
             raise WerfError(f"bad value {text} of {prefix}*: expected name=value")
         result[key] = value
     return result
+
+
+def _shown(env: Mapping[str, str]) -> Shown:
+    if not _truth({"WERF_SHOW_VERBOSE_DIFFS": "1", **env}, "WERF_SHOW_VERBOSE_DIFFS"):
+        raise WerfError("WERF_SHOW_VERBOSE_DIFFS=0: docs/facts/werf.md says nothing of it")
+    return Shown(
+        sensitive=_truth(env, "WERF_SHOW_SENSITIVE_DIFFS"),
+        insignificant=_truth(env, "WERF_SHOW_INSIGNIFICANT_DIFFS"),
+        crds=_truth(env, "WERF_SHOW_VERBOSE_CRD_DIFFS"),
+    )
 
 
 def _truth(env: Mapping[str, str], name: str) -> bool:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from . import manifests
 from .manifests import Object
 from .planning import TYPES, Operation, Plan, significant
 
 _CONTEXT = 3
-_PLAIN = re.compile(r"[A-Za-z/_][\w./-]*")
-_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _NAMES = {"apply": "blind apply"}
 
 
@@ -62,26 +57,4 @@ def _difference(operation: Operation) -> Iterator[str]:
 
 
 def _lines(body: Object | None) -> list[str]:
-    return list(_yaml(significant(body))) if body else []
-
-
-def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """Lines of YAML for what came from JSON."""
-    if isinstance(value, dict):
-        entries = [(f"{_scalar(name)}:", inner) for name, inner in sorted(value.items())]
-    else:
-        entries = [("-", inner) for inner in value]
-    for head, inner in entries:
-        if isinstance(inner, str) and "\n" in inner:
-            yield f"{indent}{head} |"
-            yield from (f"{indent}  {line}" for line in inner.splitlines())
-        elif isinstance(inner, dict | list) and inner:
-            yield f"{indent}{head}"
-            yield from _yaml(inner, f"{indent}  ")
-        else:
-            yield f"{indent}{head} {_scalar(inner)}"
-
-
-def _scalar(value: Any) -> str:
-    plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-    return str(value) if plain else json.dumps(value, ensure_ascii=False)
+    return manifests.dump(significant(body)).removesuffix("\n").split("\n") if body else []

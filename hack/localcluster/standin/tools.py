@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -37,10 +38,10 @@ class Ran:
 
     @property
     def last_words(self) -> str:
-        """The last line of its error output, without a prefix."""
-        lines = [line for line in self.error.splitlines() if line.strip()]
-        last = lines[-1] if lines else f"exit code {self.code}"
-        return last.removeprefix("Error: ").removeprefix("error: ")
+        """Its last error, which may have several lines; without a prefix."""
+        words = self.error.strip() or f"exit code {self.code}"
+        begin = [found.end() for found in re.finditer("^[Ee]rror: ", words, re.MULTILINE)]
+        return words[begin[-1] :] if begin else words.splitlines()[-1]
 
 
 def run(program: str, *arguments: str, stdin: str | None = None, **more: str) -> Ran:

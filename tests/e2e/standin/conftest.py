@@ -53,15 +53,22 @@ class Charts:
     repo: str
     directory: Path
 
-    def push(self, tag: str = "1.0.0", *, greeting: str = "hello", **templates: str) -> str:
-        chart = self.directory / "demo"
+    def push(
+        self,
+        tag: str = "1.0.0",
+        *,
+        greeting: str = "hello",
+        name: str = "demo",
+        **templates: str,
+    ) -> str:
+        chart = self.directory / name
         (chart / "templates").mkdir(parents=True, exist_ok=True)
         for old in (chart / "templates").iterdir():
             old.unlink()
-        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: demo\nversion: 0.1.0\n")
+        (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 0.1.0\n")
         (chart / "values.yaml").write_text(f"greeting: {greeting}\n")
-        for name, text in {"cm": CONFIG_MAP, **templates}.items():
-            (chart / "templates" / f"{name}.yaml").write_text(text)
+        for file, text in {"cm": CONFIG_MAP, **templates}.items():
+            (chart / "templates" / f"{file}.yaml").write_text(text)
         return push(chart, self.registry, self.repo, tag)
 
 

@@ -180,7 +180,7 @@ def test_what_apply_adds_is_in_the_plan(werf: Werf, charts: Charts) -> None:
 
     plan = werf.plan(WERF_VALUES_0=str(values), **more)
 
-    for text in ("part-of: shop", "note: hello", 'greeting: "from a file"'):
+    for text in ("part-of: shop", "note: hello", "greeting: from a file"):
         assert re.search(rf"^ +\+ +{text}$", plan.output, re.MULTILINE), plan.output
     werf.apply(WERF_VALUES_0=str(values), **more)
     assert werf.plan(WERF_VALUES_0=str(values), **more).code == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from localcluster.standin import cli, manifests, registry, settings
+from localcluster.standin import cli, manifests, registry, settings, variables
 from localcluster.standin.errors import WerfError
 
 ROOT = Path(__file__).parents[3]
@@ -34,10 +34,10 @@ def test_it_knows_all_that_the_operator_sends(container: dict[str, Any]) -> None
     if program == "werf":
         cli.read(arguments, env)
     else:  # the uninstall script, which e2e tests run
-        settings.check_variables(env)
+        variables.check(env)
 
 
-@pytest.mark.parametrize("name", sorted([*settings.VARIABLES, *settings.FAMILIES]))
+@pytest.mark.parametrize("name", sorted([*variables.VARIABLES, *variables.FAMILIES]))
 def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
     assert name in FACTS or f"{name}_" in FACTS
 
@@ -49,16 +49,18 @@ def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
         ("bundle apply --tag 1.0.0", {}, "unknown flag: --tag"),
         ("bundle apply host/app", {}, "accepts 0 arg"),
         ("bundle apply", {"WERF_TIMEOUTS": "1"}, "unknown variable: WERF_TIMEOUTS"),
-        ("bundle apply", {"WERF_SET_STRING_1": "a=1"}, "unknown variable: WERF_SET_STRING_1"),
+        ("bundle apply", {"WERF_SET_ROOT_JSON_1": "{}"}, "unknown variable: WERF_SET_ROOT_JSON_1"),
+        ("bundle plan", {"WERF_SHOW_VERBOSE_DIFFS": "0"}, "WERF_SHOW_VERBOSE_DIFFS=0"),
         ("bundle apply", {"WERF_TIMEOUT": "30m"}, "WERF_TIMEOUT"),
         ("bundle apply", {"WERF_INSECURE_REGISTRY": "on"}, "WERF_INSECURE_REGISTRY"),
         ("bundle apply", {"WERF_ADD_LABEL_0": "novalue"}, "novalue"),
         ("bundle apply", {"WERF_DEPLOY_REPORT_PATH": "/tmp/x"}, ".json"),
         ("bundle apply", {"WERF_REPO": ""}, "--repo"),
         ("bundle apply", {"WERF_RELEASE": ""}, "--release"),
-        ("bundle render", {}, 'unknown command "render" for "werf bundle"'),
+        ("bundle publish", {}, 'unknown command "publish" for "werf bundle"'),
+        ("bundle render --exit-code", {}, "unknown flag: --exit-code"),
         ("bundle plan --auto-rollback", {}, "unknown flag: --auto-rollback"),
-        ("bundle plan", {"WERF_SHOW_SENSITIVE_DIFFS": "1"}, "unknown variable: WERF_SHOW"),
+        ("bundle plan", {"WERF_DEBUG": "1"}, "unknown variable: WERF_DEBUG"),
         ("cr login", {}, "accepts 1 arg"),
         ("cr login host", {}, "provide --username"),
         ("cr login host", {"WERF_USERNAME": "a"}, "provide --password"),
@@ -80,12 +82,14 @@ def test_what_it_does_not_know_is_refused(
 
 def test_families_are_sorted_as_text_and_every_set_is_one() -> None:
     env = {"WERF_VALUES_2": "b", "WERF_VALUES_10": "a", "WERF_VALUES_OPERATOR_000": "c"}
-    env |= {"WERF_SET_JSON_1": 'a={"b":1}', "WERF_SET_1": "c=d"}
+    env |= {"WERF_SET_JSON_1": 'a={"b":1}', "WERF_SET_1": "c=d", "WERF_SET_STRING_A": "e=1"}
 
-    found = settings.parse_deploy((), {**ENV, **env})
+    found = settings.parse_deploy((), {**ENV, **env, "WERF_SET_FILE_1": "f=/token"})
 
-    assert found.values == ["a", "b", "c"]
-    assert found.sets == ["c=d", 'a={"b":1}']
+    assert found.values == [
+        *("--values", "a", "--values", "b", "--values", "c"),
+        *("--set", "c=d", "--set", 'a={"b":1}', "--set-string", "e=1", "--set-file", "f=/token"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,8 @@ def test_families_are_sorted_as_text_and_every_set_is_one() -> None:
 def test_what_makes_it_roll_back(
     arguments: list[str], env: dict[str, str], rolls_back: bool
 ) -> None:
-    assert settings.parse_deploy(arguments, {**ENV, **env}).auto_rollback is rolls_back
+    found = settings.parse_deploy(arguments, {**ENV, **env}, "--auto-rollback")
+    assert found.auto_rollback is rolls_back
 
 
 @pytest.mark.parametrize(
