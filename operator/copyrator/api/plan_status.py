@@ -67,6 +67,15 @@ class ApprovedPlan(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedPlan(Record):
+    """The plan that was rejected last."""
+
+    id: str | None = None
+    content: str | None = None
+    """Hash of its input until a plan is approved: one of the same is never deployed unasked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary(Record):
     """A plan, without the objects' content. Written before its Job is created, as an attempt is."""
 
@@ -118,6 +127,7 @@ class PlanStatus(PlanSummary):
     """Values and variables that changed since the deployed plan, by name, at most MAX_CHANGED."""
     rejections: int | None = None
     """How many plans of the Bundle were rejected; part of the ID."""
+    rejected: RejectedPlan = RejectedPlan()
     approval_cleared: bool | None = None
     """After a rejection: approved-plan was seen absent or different since, so it counts again."""
     missing: tuple[MissingPermission, ...] = ()
@@ -135,6 +145,10 @@ class PlanStatus(PlanSummary):
     by: str | None = None
     at: str | None = None
     approved: ApprovedPlan = ApprovedPlan()
+
+    def remove_plan(self) -> PlanStatus:
+        """Only what is counted over the Bundle's life, so that no Job's name and no ID returns."""
+        return PlanStatus(number=self.number, rejections=self.rejections, rejected=self.rejected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,8 +70,8 @@ class BundleEntry:
     """A gate keeps a version from being deployed."""
     is_planning: bool
     """A plan is recorded that has no outcome yet."""
-    plan_id: str | None
-    """The ID of the plan that a user may approve or reject."""
+    is_decided: bool
+    """The annotations decide about its plan, and the status doesn't have that yet."""
     awaits_approval_since: datetime | None
     """When the plan that waits for a decision was made."""
     is_unreviewed: bool
@@ -156,14 +156,6 @@ class BundleEntry:
     def is_paused(self) -> bool:
         """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the annotations have a decision about the present plan."""
-        decisions = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
-        return self.plan_id is not None and any(
-            self.annotations.get(name) == self.plan_id for name in decisions
-        )
 
     def without_status(self) -> BundleEntry:
         """The Bundle with an empty status and without pending requests."""

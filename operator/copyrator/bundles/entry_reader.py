@@ -31,6 +31,7 @@ from copyrator.bundles.entry import BundleEntry, unpack_status
 from copyrator.bundles.policy.drift import correction as drift_correction
 from copyrator.bundles.policy.drift.due import due_at
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
+from copyrator.bundles.policy.plans import decision as plan_decision
 from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.plans.preview import requested_plan, requested_preview
 from copyrator.bundles.policy.requests import pending_request
@@ -85,7 +86,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         judge_at=plan_due.next_check(status),
         is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
-        plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
+        is_decided=plan_decision.is_new(status, ours),
         awaits_approval_since=_awaits_approval_since(status),
         is_unreviewed=_awaits_approval_since(status) is not None
         and status.plan.missing_permissions is None,

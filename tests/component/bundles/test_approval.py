@@ -248,7 +248,76 @@ async def test_a_mind_can_be_changed_until_the_deploy_begins(
     await idle(operator)
     assert cluster.jobs() == []
     annotate(cluster, **{"rejected-plan": None, "approved-by": "ann"})
-    await deployed(cluster)
+    await idle(operator)
+    assert cluster.jobs() == [], "the approval was there before the rejection"
+    annotate(cluster, **{"approved-plan": None})
+    await eventually(lambda: plan(cluster).get("approvalCleared") is True)
+    approve(cluster, found)
+    status = await deployed(cluster)
+    assert status["history"][0]["plan"] == found["id"]
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["with a name", "without a name"])
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "running"])
+async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_removed_then(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, stopped: bool, is_named: bool
+) -> None:
+    """Also where the operator was stopped while it was rejected: the chart's policy denies removing
+    the rejection before it is recorded."""
+    bundle(approval=ALWAYS, suspend=True)
+    operator = await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    found = plan(cluster)
+    approve(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    if stopped:
+        await operator.stop()
+    by = {"approved-by": "ben"} if is_named else {}
+    annotate(cluster, **{"rejected-plan": found["id"]} | by)
+    if stopped:
+        operator = await run()
+    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
+    cluster.change("bundles", "shop", spec={"suspend": None})
+    await waits(cluster, "PlanRejected")
+    for name in ("rejected-plan", "approved-plan", "approved-by"):
+        if stopped:
+            await operator.stop()
+        annotate(cluster, **{name: None})
+        if stopped:
+            operator = await run()
+        await idle(operator)
+        assert cluster.jobs() == []
+    refresh(cluster, "again")
+    anew = await waits(cluster)
+    assert (anew["rejections"], anew["id"] != found["id"]) == (1, True)
+    approve(cluster, found)  # by the rejected ID
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+async def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_carry_over(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, suspend=True)
+    operator = await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    found = plan(cluster)
+    approve(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    werf.holds_plans = True
+    refresh(cluster, "again")
+    await eventually(lambda: plan(cluster)["outcome"] == "Running")
+    annotate(cluster, **{"rejected-plan": found["id"]})
+    await eventually(lambda: plan(cluster).get("rejections") == 1)
+    annotate(cluster, **{"rejected-plan": None})
+    await eventually(lambda: len(cluster.jobs("plan")) == 2)
+    cluster.change("bundles", "shop", spec={"suspend": None})
+    werf.finish(cluster.jobs("plan")[-1])
+    await waits(cluster)
+    await idle(operator)
+    assert cluster.jobs() == []
 
 
 async def test_a_rejected_plan_made_anew_is_not_approved_by_an_earlier_approval(

@@ -242,6 +242,7 @@ def test_the_order_of_operations_is_of_no_account() -> None:
         ("operations", ops("create ::Pod:a")),
         ("operations", ops("create ::Pod:a", "delete ::Pod:b")),
         ("operations", ()),
+        ("rejections", 1),
     ],
 )
 def test_each_part_is_in_the_id(part: str, value: Any) -> None:

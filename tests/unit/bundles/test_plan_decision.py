@@ -5,55 +5,171 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.bundles.plan_samples import LATER, NOW, with_plan
+from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
+from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.plan_status import ApprovedPlan, PlanDecision, PlanStatus
+from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
+from copyrator.bundles.policy.gates import approval
+from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.plans import decision as plan_decision
 from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
+
+
+def named(**annotations: str) -> dict[str, str]:
+    return {f"operator.werf.dev/{key.replace('_', '-')}": one for key, one in annotations.items()}
+
+
+ANN = ApprovedPlan(id="id-1", by="ann", at=format_time(NOW), job="shop-plan-1", seal="seal-1")
+SAME = hash_of("sha256:b", "v", "s")
+"""Of what PLANNED was made of."""
 
 
 @pytest.mark.parametrize(
-    ("annotations", "decision"),
+    ("annotations", "decision", "by"),
     [
-        ({"approved-plan": "id-1", "approved-by": "ann"}, PlanDecision.APPROVED),
-        ({"rejected-plan": "id-1", "approved-by": "ann"}, PlanDecision.REJECTED),
+        ({"approved_plan": "id-1", "approved_by": "ann"}, "Approved", "ann"),
+        ({"rejected_plan": "id-1", "approved_by": "ann"}, "Rejected", "ann"),
+        ({"rejected_plan": "id-1"}, "Rejected", None),
+        ({"rejected_plan": "id-1", "approved_by": ""}, "Rejected", None),
         (
-            {"approved-plan": "id-1", "rejected-plan": "id-1", "approved-by": "ann"},
-            PlanDecision.REJECTED,
+            {"approved_plan": "id-1", "rejected_plan": "id-1", "approved_by": "ann"},
+            "Rejected",
+            "ann",
         ),
-        ({"approved-plan": "id-0", "approved-by": "ann"}, None),
-        ({"approved-plan": "id-1"}, None),
-        ({"approved-plan": "id-1", "approved-by": ""}, None),
-        ({}, None),
+        ({"approved_plan": "id-1", "rejected_plan": "id-1"}, "Rejected", None),
+        ({"approved_plan": "id-1", "rejected_plan": "id-0", "approved_by": "a"}, "Approved", "a"),
+        ({"approved_plan": "id-0", "approved_by": "ann"}, None, None),
+        ({"approved_plan": "id-1"}, None, None),
+        ({"approved_plan": "id-1", "approved_by": ""}, None, None),
+        ({"rejected_plan": "id-0", "approved_by": "ann"}, None, None),
+        ({}, None, None),
     ],
 )
-def test_a_decision_names_the_plan_and_who_made_it(
-    annotations: dict[str, str], decision: PlanDecision | None
+def test_a_rejection_wins_and_an_approval_names_who_gave_it(
+    annotations: dict[str, str], decision: str | None, by: str | None
 ) -> None:
-    named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
     status = with_plan()
-    after = plan_decision.decided(status, named, NOW)
+    after = plan_decision.decided(status, named(**annotations), NOW)
+    assert plan_decision.is_new(status, named(**annotations)) is (decision is not None)
     if decision is None:
         assert after is status
         return
     plan = after.plan
-    assert (plan.decision, plan.by, plan.at) == (decision, "ann", format_time(NOW))
-    kept = ApprovedPlan(id="id-1", by="ann", at=plan.at, job="shop-plan-1", seal="seal-1")
-    assert plan.approved == (kept if decision is PlanDecision.APPROVED else ApprovedPlan())
-    assert plan_decision.decided(after, named, LATER) is after
-    assert plan_decision.decided(after, {}, LATER) is after
+    assert (plan.decision, plan.by, plan.at) == (decision, by, format_time(NOW))
+    if decision == "Approved":
+        assert (plan.approved, plan.rejections, plan.rejected.id) == (
+            replace(ANN, by=by),
+            None,
+            None,
+        )
+    else:
+        assert (plan.approved, plan.rejections) == (ApprovedPlan(), 1)
+        assert plan.rejected == RejectedPlan(id="id-1", content=SAME)
+        assert plan.approval_cleared is ("approved_plan" not in annotations)
+    assert plan_decision.decided(after, named(**annotations), LATER) is after
+    assert not plan_decision.is_new(after, named(**annotations))
+
+
+@pytest.mark.parametrize(
+    ("cleared", "annotations", "decision", "then"),
+    [
+        # (approval cleared, annotations, the decision then, approval cleared then)
+        (False, {"approved_plan": "id-1", "approved_by": "ann"}, "Rejected", False),
+        (None, {"approved_plan": "id-1", "approved_by": "ann"}, "Rejected", None),
+        (False, {}, "Rejected", True),
+        (None, {}, "Rejected", True),
+        (False, {"approved_plan": "id-0", "approved_by": "ann"}, "Rejected", True),
+        (False, {"rejected_plan": "id-1"}, "Rejected", True),
+        (True, {"approved_plan": "id-1"}, "Rejected", True),
+        (True, {"approved_plan": "id-1", "approved_by": "ann"}, "Approved", None),
+        # Approved anew and rejected anew, before either was seen.
+        (
+            True,
+            {"approved_plan": "id-1", "rejected_plan": "id-1", "approved_by": "ben"},
+            "Rejected",
+            False,
+        ),
+    ],
+)
+def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
+    cleared: bool | None, annotations: dict[str, str], decision: str, then: bool | None
+) -> None:
+    rejected = RejectedPlan(id="id-1", content=SAME)
+    status = with_plan(
+        decision="Rejected", rejections=1, rejected=rejected, approval_cleared=cleared
+    )
+    after = plan_decision.decided(status, named(**annotations), NOW)
+    plan = after.plan
+    assert (plan.decision, plan.approval_cleared, plan.rejections) == (decision, then, 1)
+    assert plan_decision.is_new(status, named(**annotations)) is (after != status)
+    if decision == "Approved":
+        assert (plan.approved, plan.rejected) == (ANN, RejectedPlan(id="id-1"))
+    else:
+        assert (plan.approved, plan.rejected) == (ApprovedPlan(), rejected)
 
 
 def test_a_rejection_ends_an_approval_and_names_are_cut() -> None:
-    annotations = {
-        "operator.werf.dev/rejected-plan": "id-1",
-        "operator.werf.dev/approved-by": "x" * 257,
-    }
+    annotations = named(rejected_plan="id-1", approved_by="x" * 257)
     status = with_plan(decision="Approved", by="ann", approved=ApprovedPlan(id="id-1"))
     plan = plan_decision.decided(status, annotations, NOW).plan
     assert (plan.decision, plan.by, plan.approved) == ("Rejected", "x" * 256, ApprovedPlan())
+
+
+@pytest.mark.parametrize("outcome", ["Running", "Failed"])
+def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_carry_over(
+    outcome: str,
+) -> None:
+    status = with_plan(outcome=outcome, id=None, rejections=1, approved=ANN)
+    annotations = named(approved_plan="id-1", approved_by="ann", rejected_plan="id-1")
+    after = plan_decision.decided(status, annotations, NOW)
+    rejected = RejectedPlan(id="id-1", content=SAME)
+    assert after == with_plan(outcome=outcome, id=None, rejections=2, rejected=rejected)
+    assert plan_decision.decided(after, annotations, LATER) is after
+
+
+@pytest.mark.parametrize(("before", "decision"), [("Approved", "Rejected"), (None, None)])
+def test_a_rejection_of_the_plan_whose_approval_carried_over_counts_for_this_one(
+    before: str | None, decision: str | None
+) -> None:
+    status = with_plan(id="id-2", decision=before, by="ann" if before else None, approved=ANN)
+    after = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
+    assert (after.plan.decision, after.plan.by) == (decision, None)
+    assert (after.plan.approved, after.plan.rejections) == (ApprovedPlan(), 1)
+    assert plan_decision.decided(after, named(rejected_plan="id-1"), LATER) is after
+
+
+def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_approved() -> None:
+    status = replace(
+        with_plan(decision="Approved", approved=ANN), attempted=Attempted(plan_job="shop-plan-1")
+    )
+    after = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
+    assert (after.plan.decision, after.plan.approved) == ("Rejected", ApprovedPlan())
+    approving = named(approved_plan="id-1", approved_by="ann")
+    assert plan_decision.decided(after, approving, LATER) is after
+    again = plan_record.begun(after, TARGET, "shop-plan-2", NOW).plan
+    assert (again.approved, again.rejections) == (ApprovedPlan(), 1)
+
+
+@pytest.mark.parametrize("mode", [ApprovalMode.ON_RISK, ApprovalMode.ALWAYS])
+def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
+    mode: ApprovalMode,
+) -> None:
+    status = with_plan(risky_operations=None)
+    assert approval.passes(status.plan, mode) is (mode is ApprovalMode.ON_RISK)
+    rejected = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
+    fields = {"outcome": "Planned", "id": "id-2"}
+    again = replace(plan_record.begun(rejected, TARGET, "shop-plan-2", NOW).plan, **fields)
+    assert not approval.passes(again, mode)
+    other = replace(TARGET, digest="sha256:c")
+    newer = replace(plan_record.begun(rejected, other, "shop-plan-2", NOW).plan, **fields)
+    assert approval.passes(newer, mode) is (mode is ApprovalMode.ON_RISK)
+    approving = named(approved_plan="id-2", approved_by="ann")
+    approved = plan_decision.decided(replace(rejected, plan=again), approving, NOW).plan
+    assert approval.passes(approved, mode)
+    assert approval.passes(replace(approved, decision=None), mode) is (mode is ApprovalMode.ON_RISK)
 
 
 @pytest.mark.parametrize(
@@ -87,5 +203,6 @@ def test_an_attempt_records_whose_approval_it_has() -> None:
 
 
 def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
-    status = with_plan(number=7, decision="Approved", approved=ApprovedPlan(id="id-1"))
-    assert plan_decision.unused(status) == BundleStatus(plan=PlanStatus(number=7))
+    counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", content="c")}
+    status = with_plan(**counted, decision="Approved", approved=ApprovedPlan(id="id-1"))
+    assert plan_decision.unused(status) == BundleStatus(plan=PlanStatus(**counted))

@@ -33,6 +33,7 @@ from copyrator.api.plan_status import (
     OperationCounts,
     PlanStatus,
     PreviewPlan,
+    RejectedPlan,
 )
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.plans import record as plan_record
@@ -56,6 +57,12 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
     assert plan_record.begun(tried, TARGET, "shop-plan-8", NOW).plan == replace(again, attempt=3)
     other = plan_record.begun(failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
+    assert other.rejections is None
+    counted = {"rejections": 2, "rejected": RejectedPlan(id="r", content="c")}
+    for target in (TARGET, replace(TARGET, digest="sha256:c")):
+        status = replace(failed, plan=replace(failed.plan, **counted))
+        plan = plan_record.begun(status, target, "shop-plan-8", NOW).plan
+        assert {name: getattr(plan, name) for name in counted} == counted
     assert plan_record.begun(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1
 
 
@@ -121,8 +128,9 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
     others = [
         id_of(CREATE),
         *(id_of(CREATE, DELETE, **{name: "x"}) for name in ("digest", "values_hash", "job_hash")),
+        *(id_of(CREATE, DELETE, rejections=number) for number in (1, 2)),
     ]
-    assert len({id_of(CREATE, DELETE), *others}) == 5
+    assert len({id_of(CREATE, DELETE), *others}) == 7
     # Waiting approvals would be void after an upgrade that computes it otherwise.
     assert id_of(CREATE) == "24e51144cdc1f181ea4dfdbd260884c9"
 
@@ -302,5 +310,6 @@ def test_what_a_chart_does_every_time_is_not_risky() -> None:
     ],
 )
 def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays: bool) -> None:
+    status = replace(status, plan=replace(status.plan, rejections=3))
     after = plan_record.dropped(status, TARGET)
-    assert after.plan == (status.plan if stays else PlanStatus(number=1))
+    assert after.plan == (status.plan if stays else PlanStatus(number=1, rejections=3))

@@ -25,6 +25,7 @@ from copyrator.bundles.policy.gates import (
     Waiting,
     recorded,
 )
+from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
 from copyrator.bundles.policy.plans.operations import counted
 
@@ -35,7 +36,9 @@ def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
         return False
     if plan.decision == PlanDecision.APPROVED:
         return True
-    return mode is ApprovalMode.ON_RISK and not plan.risky_operations
+    if mode is not ApprovalMode.ON_RISK or plan.risky_operations:
+        return False
+    return plan.rejected.content != hash_of(*content_of(plan))
 
 
 def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime) -> Verdict:

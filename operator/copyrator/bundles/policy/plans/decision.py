@@ -1,4 +1,10 @@
-"""A user's decision about a plan, and the attempt that deploys an approved plan. Pure."""
+"""A user's decision about a plan, and the attempt that deploys an approved plan. Pure.
+
+The annotations are seen as they are now: what was set and removed in between isn't known. So a
+rejection wins over an approval, and an approval that was there when a plan was rejected doesn't
+count when the rejection's annotation is gone: only one that is set after it was seen absent
+(docs/adr/0031-a-rejection-ends-an-approval.md).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +15,16 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
-from copyrator.api.plan_status import ApprovedPlan, PlanDecision, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import (
+    ApprovedPlan,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    RejectedPlan,
+)
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.plans.due import is_spent
+from copyrator.bundles.policy.identity import hash_of
+from copyrator.bundles.policy.plans.due import content_of, is_spent
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""
@@ -20,27 +33,66 @@ _NAME_LENGTH: Final = 256
 def decided(status: BundleStatus, annotations: Mapping[str, str], now: datetime) -> BundleStatus:
     """The status with the decision in the annotations, recorded when it is first seen.
 
-    So a tool that removes them later changes nothing. An ID of another plan is ignored; so is a
-    decision without the name of who made it, as anybody may remove that annotation.
+    So a tool that removes them later changes nothing. An ID of another plan is ignored, and so is
+    an approval without the name of who gave it, as anybody may remove that annotation. A rejection
+    counts without a name, and while a plan is made it ends the approval that would carry over.
     """
+    plan = _decide(status, annotations, format_time(now))
+    return status if plan == status.plan else replace(status, plan=plan)
+
+
+def is_new(status: BundleStatus, annotations: Mapping[str, str]) -> bool:
+    """Whether the annotations decide something that the status doesn't have yet."""
+    return _decide(status, annotations, "") != status.plan
+
+
+def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> PlanStatus:
     plan = status.plan
-    decision = _decision(plan, annotations)
     by = annotations.get(ANN_APPROVED_BY, "")[:_NAME_LENGTH]
-    if decision is None or decision == plan.decision or not by or is_spent(status):
-        return status
-    at = format_time(now)
-    approved = ApprovedPlan()  # a rejection ends an earlier approval, too
-    if decision is PlanDecision.APPROVED:
-        approved = ApprovedPlan(id=plan.id, by=by, at=at, job=plan.job, seal=plan.seal)
-    return replace(status, plan=replace(plan, decision=decision, by=by, at=at, approved=approved))
+    approved, rejected = annotations.get(ANN_APPROVED_PLAN), annotations.get(ANN_REJECTED_PLAN)
+    is_planned = plan.outcome == PlanOutcome.PLANNED and plan.id is not None
+    is_rejected = is_planned and plan.decision == PlanDecision.REJECTED
+    names_it = is_planned and rejected == plan.id
+    if (names_it and not is_rejected) or (rejected and rejected == plan.approved.id):
+        return _reject(plan, rejected or "", by, at, is_cleared=approved != plan.id)
+    if is_rejected and (names_it or approved != plan.id):
+        return replace(plan, approval_cleared=approved != plan.id)
+    if not is_planned or approved != plan.id or not by or is_spent(status):
+        return plan
+    if plan.decision == PlanDecision.APPROVED or (is_rejected and not plan.approval_cleared):
+        return plan
+    return replace(
+        plan,
+        decision=PlanDecision.APPROVED,
+        by=by,
+        at=at,
+        rejected=replace(plan.rejected, content=None),
+        approval_cleared=None,
+        approved=ApprovedPlan(id=plan.id, by=by, at=at, job=plan.job, seal=plan.seal),
+    )
 
 
-def _decision(plan: PlanStatus, annotations: Mapping[str, str]) -> PlanDecision | None:
-    if plan.outcome != PlanOutcome.PLANNED or plan.id is None:
-        return None
-    if annotations.get(ANN_REJECTED_PLAN) == plan.id:
-        return PlanDecision.REJECTED
-    return PlanDecision.APPROVED if annotations.get(ANN_APPROVED_PLAN) == plan.id else None
+def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: bool) -> PlanStatus:
+    """The plan without an approval, after a rejection of it or of the one that was approved.
+
+    Also while it is being deployed: a retry then needs an approval of its own.
+    """
+    content = hash_of(*content_of(plan))
+    plan = replace(
+        plan,
+        rejections=(plan.rejections or 0) + 1,
+        rejected=RejectedPlan(id=plan_id, content=content),
+        approved=ApprovedPlan(),
+    )
+    if plan_id != plan.id and plan.decision != PlanDecision.APPROVED:
+        return plan  # it waits, or is being made
+    return replace(
+        plan,
+        decision=PlanDecision.REJECTED,
+        by=by or None,
+        at=at,
+        approval_cleared=is_cleared,
+    )
 
 
 def used(status: BundleStatus) -> BundleStatus:
@@ -52,4 +104,4 @@ def used(status: BundleStatus) -> BundleStatus:
 
 def unused(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt needs no plan: an earlier plan and its approval are removed."""
-    return replace(status, plan=PlanStatus(number=status.plan.number))
+    return replace(status, plan=status.plan.remove_plan())

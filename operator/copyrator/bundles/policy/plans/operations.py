@@ -171,6 +171,7 @@ def plan_id(
     job: Mapping[str, Any],
     revision: int,
     operations: Iterable[Operation],
+    rejections: int = 0,
 ) -> str:
     """The ID that an approval names: equal for equal effects of equal content.
 
@@ -182,11 +183,14 @@ def plan_id(
             differs between two Jobs for the same deploy, such as their names and nonces.
         revision: of the release, that the deploy would make.
         operations: the plan's ``effects``, in any order.
+        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
 
     Returns:
         32 hexadecimal digits.
     """
-    return hash_of(digest, values_hash, job, revision, sorted(map(str, operations)))
+    lines = sorted(map(str, operations))
+    rejected = (rejections,) if rejections else ()  # without one an ID is as in earlier versions
+    return hash_of(digest, values_hash, job, revision, lines, *rejected)
 
 
 def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tuple[Operation, ...]:

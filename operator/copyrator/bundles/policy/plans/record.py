@@ -48,7 +48,8 @@ def begun(
     before = status.plan
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
-    plan = PlanStatus(
+    plan = replace(
+        before.remove_plan(),
         job=job,
         number=(before.number or 0) + 1,
         outcome=PlanOutcome.RUNNING,
@@ -89,7 +90,7 @@ def dropped(status: BundleStatus, target: Target) -> BundleStatus:
     plan = status.plan
     if plan.outcome is None or is_spent(status) or is_for(plan, target):
         return status
-    return replace(status, plan=PlanStatus(number=plan.number))
+    return replace(status, plan=plan.remove_plan())
 
 
 def failed(
@@ -237,4 +238,5 @@ def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> s
         job={"hash": plan.job_hash},
         revision=revision,
         operations=operations,
+        rejections=plan.rejections or 0,
     )
