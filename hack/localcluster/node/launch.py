@@ -151,4 +151,5 @@ def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) 
             namespace=pod["metadata"]["namespace"],
         )
     )
-    return {"KUBECONFIG": str(path), "WERF_KUBE_CONFIG": str(path)}
+    # Not WERF_KUBE_CONFIG, too: a KUBECONFIG of the container would have no effect then.
+    return {"KUBECONFIG": str(path)}

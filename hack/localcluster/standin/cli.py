@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -83,7 +87,25 @@ def _in_its_place(env: Mapping[str, str], act: Callable[[], object]) -> None:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WerfError(f"initialization error: mkdir {directory}: {error.strerror}") from None
-    act()
+    with _decoded_kubeconfig(env, temporary):
+        act()
+
+
+@contextmanager
+def _decoded_kubeconfig(env: Mapping[str, str], temporary: str) -> Iterator[None]:
+    """Put a kubeconfig that a variable holds into a file, as long as a command runs."""
+    name = next((name for name in variables.ENCODED_KUBECONFIGS if env.get(name)), "")
+    if not name:
+        yield
+        return
+    with tempfile.NamedTemporaryFile(prefix="werf-kubeconfig-", dir=temporary) as file:
+        try:
+            file.write(base64.b64decode(env[name], validate=True))
+        except ValueError:
+            raise WerfError(f"unable to decode base64 of {name}") from None
+        file.flush()
+        os.environ[variables.KUBECONFIGS[0]] = file.name
+        yield
 
 
 def _interrupted(number: int, _: FrameType | None) -> None:

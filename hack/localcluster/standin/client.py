@@ -7,8 +7,9 @@ import http.client
 import json
 import os
 import ssl
+import subprocess
 import tempfile
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,8 @@ def _config() -> Object:
 def _of_kubeconfig(config: Mapping[str, Any]) -> tuple[str, ssl.SSLContext, dict[str, str]]:
     """Address, TLS and headers of the one cluster and the one user of a flattened kubeconfig."""
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    if "exec" in user:
+        user = _executed(user["exec"])
     authority = b64decode(cluster.get("certificate-authority-data", "")).decode()
     tls = ssl.create_default_context(cadata=authority or None)
     if "client-certificate-data" in user:
@@ -176,6 +179,33 @@ def _of_kubeconfig(config: Mapping[str, Any]) -> tuple[str, ssl.SSLContext, dict
     if file := user.get("tokenFile"):
         token = Path(file).read_text().strip()
     return cluster["server"], tls, {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _executed(plugin: Mapping[str, Any]) -> dict[str, str]:
+    """Run an exec plug-in's command; the user that it prints, as client-go reads that.
+
+    Raises:
+        WerfError: it failed, or printed something else.
+    """
+    command, version = plugin["command"], plugin["apiVersion"]
+    given = {entry["name"]: entry["value"] for entry in plugin.get("env") or []}
+    info = {"kind": "ExecCredential", "apiVersion": version, "spec": {"interactive": False}}
+    env = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **given}
+    try:
+        ran = subprocess.run(
+            [command, *(plugin.get("args") or [])], env=env, stdout=subprocess.PIPE, check=True
+        )
+        status = json.loads(ran.stdout)["status"]
+    except subprocess.CalledProcessError as error:
+        words = f"executable {command} failed with exit code {error.returncode}"
+        raise WerfError(f"getting credentials: exec: {words}") from None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise WerfError(f"getting credentials: exec plugin: {error}") from None
+    user = {"token": str(status.get("token", ""))}
+    for part in ("certificate", "key"):
+        if text := status.get(f"client{part.capitalize()}Data"):
+            user[f"client-{part}-data"] = b64encode(text.encode()).decode()
+    return user
 
 
 def _of_pod() -> tuple[str, ssl.SSLContext, dict[str, str]]:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import graph, manifests, registry, release, rendering, text, tools
+from . import dependencies, graph, manifests, registry, release, rendering, text, tools
 from .client import Client
 from .errors import ChangesPlannedError, WerfError, doing
 from .planning import Operation, Planner
-from .settings import VERSION_2, Deploy
+from .settings import VERSION_2, Deploy, process_environment
 
 FIRST_APPLY_SECONDS = 4
 """What a first apply of the real werf takes on an idle machine: a shorter time-out ends it."""
@@ -139,6 +139,7 @@ def _pulled(deploy: Deploy, *, silently: bool = False) -> Iterator[release.Helm]
             print(f"{deploy.tag}: Pulling from {deploy.repo}")
             print(f"ref:     {deploy.repo}:{deploy.tag}")
             print(f"digest:  {digest.removeprefix('sha256:')}", flush=True)
+        dependencies.complete(chart, process_environment())
         values = root / "service-values.json"
         values.write_text(json.dumps(_service_values(deploy)))
         yield release.Helm(deploy, chart, [values])

@@ -88,7 +88,7 @@ def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, 
     if f"sha256:{hashlib.sha256(blob).hexdigest()}" != layers[0]["digest"]:
         raise WerfError(f"pull bundle: {name}: blob {layers[0]['digest']} is damaged")
     with tarfile.open(fileobj=io.BytesIO(blob), mode="r:gz") as archive:
-        _unpack(archive, into)
+        unpack(archive, into)
     charts = sorted(into.glob("*/Chart.yaml"))
     if not charts:
         raise WerfError(f"pull bundle: {name}: Chart.yaml file is missing")
@@ -108,8 +108,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _unpack(archive: tarfile.TarFile, into: Path) -> None:
-    """Unpack regular files; by hand, because Debian 12's Python (3.11.2) has no `filter`."""
+def unpack(archive: tarfile.TarFile, into: Path) -> None:
+    """Unpack regular files; by hand, because Debian 12's Python (3.11.2) has no `filter`.
+
+    Raises:
+        WerfError: one would be outside of the directory.
+    """
     root = into.resolve()
     for member in archive:
         path = (root / member.name).resolve()

@@ -201,8 +201,8 @@ def parse_dismiss(arguments: Sequence[str]) -> Uninstall:
 
 
 def kubeconfig(env: Mapping[str, str]) -> str:
-    """The kubeconfig that werf would use; empty for the one of the pod."""
-    return env.get("WERF_KUBE_CONFIG") or env.get("KUBECONFIG") or ""
+    """The kubeconfig file that werf would use; empty for the account of the pod."""
+    return next((env[name] for name in variables.KUBECONFIGS if env.get(name)), "")
 
 
 def process_environment() -> Mapping[str, str]:

@@ -52,8 +52,12 @@ VARIABLES = WITHOUT_EFFECT | frozenset(
         "WERF_DISABLE_AUTO_HOST_CLEANUP",
         "WERF_DOCKER_CONFIG",
         "WERF_ENV",
+        "WERF_HOME",
         "WERF_INSECURE_REGISTRY",
+        "WERF_KUBECONFIG",
+        "WERF_KUBECONFIG_BASE64",
         "WERF_KUBE_CONFIG",
+        "WERF_KUBE_CONFIG_BASE64",
         "WERF_NAMESPACE",
         "WERF_NO_CREATE_NAMESPACE",
         "WERF_PASSWORD",
@@ -72,6 +76,12 @@ VARIABLES = WITHOUT_EFFECT | frozenset(
         "WERF_VALIDATE",
     }
 )
+
+
+KUBECONFIGS = ("WERF_KUBE_CONFIG", "WERF_KUBECONFIG", "KUBECONFIG")
+"""Files; the first that is set is taken."""
+ENCODED_KUBECONFIGS = tuple(f"{name}_BASE64" for name in KUBECONFIGS)
+"""What wins over those: a file's content in base64."""
 
 
 def family(name: str) -> str:

@@ -59,13 +59,15 @@ class Charts:
         *,
         greeting: str = "hello",
         name: str = "demo",
+        more: str = "",
         **templates: str,
     ) -> str:
         chart = self.directory / name
         (chart / "templates").mkdir(parents=True, exist_ok=True)
         for old in (chart / "templates").iterdir():
             old.unlink()
-        (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 0.1.0\n")
+        about = f"apiVersion: v2\nname: {name}\nversion: 0.1.0\n{more}"
+        (chart / "Chart.yaml").write_text(about)
         (chart / "values.yaml").write_text(f"greeting: {greeting}\n")
         for file, text in {"cm": CONFIG_MAP, **templates}.items():
             (chart / "templates" / f"{file}.yaml").write_text(text)

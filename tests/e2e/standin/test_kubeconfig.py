@@ -1,0 +1,101 @@
+"""Which cluster and user werf takes: a variable names them, and may run a command for them."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.standin.conftest import Charts, Werf
+
+from localcluster import Cluster
+
+ENCODED = [
+    "WERF_KUBE_CONFIG_BASE64",
+    "WERF_KUBECONFIG_BASE64",
+    "KUBECONFIG_BASE64",
+]
+
+
+@pytest.fixture
+def plugin(cluster: Cluster, werf: Werf) -> dict[str, Any]:
+    """A kubeconfig whose plug-in appends to a file, and hands out the administrator's token."""
+    config: dict[str, Any] = yaml.safe_load(cluster.admin_kubeconfig.read_text())
+    user = config["users"][0]["user"]
+    status = {}
+    for ours, theirs in (("certificate", "Certificate"), ("key", "Key")):
+        data = user.get(f"client-{ours}-data")
+        text = base64.b64decode(data) if data else Path(user[f"client-{ours}"]).read_bytes()
+        status[f"client{theirs}Data"] = text.decode()
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    answer = werf.directory / "credential.json"
+    answer.write_text(json.dumps(credential))
+    script = f"echo $MARK >>{mark(werf)}; cat {answer}"
+    config["users"][0]["user"] = {
+        "exec": {
+            "apiVersion": version,
+            "command": "sh",
+            "args": ["-c", script],
+            "env": [{"name": "MARK", "value": "ran"}],
+            "interactiveMode": "Never",
+        }
+    }
+    return config
+
+
+def mark(werf: Werf) -> Path:
+    return werf.directory / "mark"
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_variable_runs_the_command_of_its_plug_in(
+    werf: Werf, charts: Charts, plugin: dict[str, Any], name: str
+) -> None:
+    charts.push()
+    config = base64.b64encode(json.dumps(plugin).encode()).decode()
+
+    plan = werf.plan(WERF_KUBE_CONFIG="/nowhere", **{name: config})
+
+    assert plan.code == 2, plan.output
+    assert set(mark(werf).read_text().split()) == {"ran"}
+    assert not list(werf.directory.glob("werf-kubeconfig-*")), "nothing of it is left"
+
+
+@pytest.mark.parametrize("command", ["plan", "render", "apply"])
+def test_so_does_a_file(werf: Werf, charts: Charts, plugin: dict[str, Any], command: str) -> None:
+    charts.push()
+    file = werf.directory / "kubeconfig"
+    file.write_text(json.dumps(plugin))
+
+    env = {"WERF_KUBE_CONFIG": "", "KUBECONFIG": str(file), "WERF_VALIDATE": "1"}
+    code, output = werf.run("bundle", command, WERF_TAG="1.0.0", **env)
+
+    assert code == 0, output
+    assert mark(werf).exists()
+
+
+def test_a_render_that_asks_no_cluster_runs_nothing(
+    werf: Werf, charts: Charts, plugin: dict[str, Any]
+) -> None:
+    charts.push()
+    config = base64.b64encode(json.dumps(plugin).encode()).decode()
+
+    code, output = werf.run("bundle", "render", WERF_TAG="1.0.0", KUBECONFIG_BASE64=config)
+
+    assert code == 0, output
+    assert not mark(werf).exists()
+
+
+def test_a_plug_in_that_fails_ends_the_plan(
+    werf: Werf, charts: Charts, plugin: dict[str, Any]
+) -> None:
+    charts.push()
+    plugin["users"][0]["user"]["exec"]["args"] = ["-c", "exit 3"]
+    config = base64.b64encode(json.dumps(plugin).encode()).decode()
+
+    plan = werf.plan(WERF_KUBE_CONFIG_BASE64=config)
+
+    assert plan.code == 1
+    assert plan.last.endswith("getting credentials: exec: executable sh failed with exit code 3")
