@@ -102,7 +102,11 @@ def test_nobody_approves_in_somebody_elses_name(app: App, approver: Person, guar
     with pytest.raises(RefusedError, match=said):
         approver.annotate(where, approved_plan=PLAN, approved_by="boss")
     with pytest.raises(RefusedError, match="approved-by is missing, but approver decides"):
-        approver.annotate(where, rejected_plan=PLAN)
+        approver.annotate(where, approved_plan=PLAN)
+    with pytest.raises(RefusedError, match=r'is "boss", but approver decides: .* or remove it'):
+        approver.annotate(where, rejected_plan=PLAN, approved_by="boss")
+    with pytest.raises(RefusedError, match="approved-by is missing, but approver decides"):
+        approver.annotate(where, rejected_plan=PLAN, approved_by="")
     with pytest.raises(RefusedError, match='approved-by is "boss"'):
         approver.annotate(where, approved_by="boss")
     assert guarded.annotations(where) == {}
@@ -116,7 +120,131 @@ def test_a_second_approver_doesnt_decide_in_the_firsts_name(decided: str, team, 
     second.annotate(decided, approved_plan=other, approved_by="second")
 
 
-# --- removing them is free ------------------------------------------------------------------------
+# --- a rejection can always be given, and wins ----------------------------------------------------
+
+
+def test_a_rejection_needs_no_name_but_has_no_other(decided: str, team, editor, guarded: Guarded):
+    second = guarded.person("second", team, "copyrator-approver")
+    with pytest.raises(RefusedError, match='approved-by is "approver", but second decides'):
+        second.annotate(decided, rejected_plan=PLAN)
+    with pytest.raises(RefusedError, match=r"set operator.werf.dev/rejected-plan\)"):
+        editor.annotate(decided, rejected_plan=PLAN, approved_by=None)
+    second.annotate(decided, rejected_plan=PLAN, approved_by=None)
+    assert guarded.annotations(decided) == decision(approved_plan=PLAN, rejected_plan=PLAN)
+    second.annotate(decided, rejected_plan="fedcba9876543210", approved_by="second")
+    second.annotate(decided, rejected_plan=PLAN)
+
+
+def test_what_is_rejected_cant_be_approved_in_one_write_nor_later(
+    app: App, approver: Person, guarded: Guarded, team: str
+):
+    where = app("Always")
+    said = f"Bundle {where}: the annotation operator.werf.dev/rejected-plan rejects the plan {PLAN}"
+    both = {"approved_plan": PLAN, "rejected_plan": PLAN, "approved_by": "approver"}
+    with pytest.raises(RefusedError, match=said):
+        approver.annotate(where, **both)
+    with pytest.raises(RefusedError, match=r"rejects the plan .* would approve: remove that"):
+        approver.create(bundle(f"{team}/new", "Always", **both))
+    approver.annotate(where, rejected_plan=PLAN)
+    with pytest.raises(RefusedError, match=said):
+        approver.approves(where)
+    with pytest.raises(RefusedError, match=said):
+        guarded.admin.approves(where)
+    approver.annotate(where, approved_plan="fedcba9876543210", approved_by="approver")
+    approver.annotate(where, rejected_plan=None, approved_plan=PLAN)
+    assert guarded.annotations(where) == decision(approved_plan=PLAN, approved_by="approver")
+
+
+# --- withdrawing it needs the verb approve until it is recorded -----------------------------------
+
+OTHER = "fedcba9876543210"
+WAITS = {"id": PLAN, "outcome": "Planned"}
+REJECTED = WAITS | {"decision": "Rejected"}
+ANEW = {"number": 2, "outcome": "Running"}
+UNRECORDED: list[tuple[dict[str, Any], bool]] = [
+    (WAITS, False),
+    (WAITS, True),
+    (WAITS | {"decision": "Approved"}, True),
+    (WAITS | {"approvalCleared": True, "rejected": {"id": PLAN}}, False),
+    # It was approved anew after a rejection, and rejected anew.
+    (REJECTED | {"approvalCleared": True}, True),
+    # It is made anew, so that its approval may carry over, or its ID may return.
+    (ANEW, False),
+    (ANEW | {"approved": {"id": PLAN}}, False),
+    (ANEW | {"outcome": "Failed", "rejected": {"id": OTHER}}, True),
+    # It may return, and is approved.
+    (WAITS | {"id": OTHER}, True),
+    (WAITS | {"id": OTHER, "decision": "Approved", "approved": {"id": PLAN}}, False),
+    ({"number": 2}, True),
+]
+RECORDED: list[tuple[dict[str, Any] | None, bool]] = [
+    (None, False),
+    ({"number": 2, "rejections": 1}, False),
+    (REJECTED, False),
+    (REJECTED, True),
+    (REJECTED | {"approvalCleared": False}, True),
+    (REJECTED | {"approvalCleared": True}, False),
+    (WAITS | {"id": OTHER}, False),
+    (WAITS | {"id": OTHER, "approved": {"id": OTHER}}, False),
+    (WAITS | {"id": OTHER, "rejected": {"id": PLAN}}, True),
+    (ANEW | {"rejected": {"id": PLAN}}, True),
+]
+"""Of the status the plan, and whether the annotation of an approval is there, too."""
+
+
+@pytest.fixture
+def rejected(app: App, approver: Person, guarded: Guarded) -> Callable[..., str]:
+    """Makes a Bundle that is approved, perhaps, and then rejected, with this plan in its status."""
+
+    def make(plan: dict[str, Any] | None, is_approved: bool) -> str:
+        where = app("Always")
+        if is_approved:
+            approver.approves(where)
+        approver.annotate(where, rejected_plan=PLAN)
+        guarded.operator.writes_status(where, plan=None)
+        guarded.operator.writes_status(where, plan=plan)
+        return where
+
+    return make
+
+
+@pytest.mark.parametrize(("plan", "is_approved"), UNRECORDED, ids=str)
+def test_a_rejection_stays_until_the_operator_has_recorded_it(
+    rejected: App, editor: Person, approver: Person, guarded: Guarded, plan, is_approved
+):
+    where = rejected(plan, is_approved)
+    before = guarded.annotations(where)
+    said = f"Bundle {where}: editor may not remove or change the annotation .*rejected-plan, "
+    for value in (None, OTHER):
+        with pytest.raises(RefusedError, match=said if value is None else "may not approve or"):
+            editor.annotate(where, rejected_plan=value)
+    stays = bundle(where, "Always", **({"approved_plan": PLAN} if is_approved else {}))
+    with pytest.raises(RefusedError, match=said):
+        editor.replace(stays)
+    editor.annotate(where, requestedAt="now", approved_by=None)
+    assert guarded.annotations(where) == {
+        key: value for key, value in before.items() if not key.endswith("approved-by")
+    }
+    approver.annotate(where, rejected_plan=None)
+
+
+@pytest.mark.parametrize(("plan", "is_approved"), RECORDED, ids=str)
+def test_a_rejection_that_is_recorded_may_be_removed(rejected: App, editor, plan, is_approved):
+    editor.annotate(rejected(plan, is_approved), rejected_plan=None)
+
+
+@pytest.mark.parametrize("plan", [{"number": 2}, WAITS | {"id": OTHER}], ids=str)
+def test_a_rejection_of_another_plan_is_removed_together_with_its_approval(
+    rejected: App, editor: Person, guarded: Guarded, plan
+):
+    where = rejected(plan, True)
+    with pytest.raises(RefusedError, match=r"because .*approved-plan has its value: remove that,"):
+        editor.annotate(where, rejected_plan=None)
+    editor.replace(bundle(where, "Always"))
+    assert guarded.annotations(where) == {}
+
+
+# --- removing the others is free ------------------------------------------------------------------
 
 
 def test_an_editor_may_remove_them(decided: str, editor: Person, guarded: Guarded):
