@@ -81,6 +81,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         env=env,
         ignored_env=ignored,
         proxies=defaults.proxies,
+        allowed_pod_metadata=defaults.allowed_pod_metadata,
         interval=spec.duration("interval", defaults.interval, least=MIN_INTERVAL),
         suspend=spec.flag("suspend"),
         service_account=spec.text("serviceAccountName", syntax.object_name)

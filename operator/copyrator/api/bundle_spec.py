@@ -126,6 +126,8 @@ class BundleDefaults:
     """The operator's own proxy variables, for Jobs."""
     require_approval: tuple[tuple[Globs, ApprovalMode], ...] = ()
     """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
+    allowed_pod_metadata: tuple[str, ...] = ()
+    """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ class BundleSpec:
     """Without the variables that the operator sets itself."""
     ignored_env: tuple[str, ...] = ()
     """Names in ``spec.env`` that the operator sets itself; the condition reports them."""
+    allowed_pod_metadata: tuple[str, ...] = ()
+    """By the settings: labels and annotations that its pods get although it is gated."""
     is_gated: bool = False
     """Whether its Jobs get only harmless settings (``bundles/policy/gated.py``)."""
     withheld: tuple[str, ...] = ()

@@ -91,6 +91,8 @@ class BundleReason(StrEnum):
     """Its chart lacks dependencies that werf would download at each run."""
     RENDERED_DIFFERENTLY = "RenderedDifferently"
     """What is deployed renders differently now, so a correction would not only put back."""
+    NOT_KNOWN_HARMLESS = "NotKnownHarmless"
+    """Settings of a gated Bundle that its Jobs don't get."""
     QUARANTINED = "Quarantined"
     TIMED_OUT = "TimedOut"
     RELEASE_CONFLICT = "ReleaseConflict"

@@ -34,6 +34,8 @@ class ConditionType(StrEnum):
     """Whether objects aren't as they were deployed; only where ``spec.drift`` is set."""
     HEALTHY = "Healthy"
     """Whether objects are as their controllers want them; only where they are watched."""
+    SETTINGS_WITHHELD = "SettingsWithheld"
+    """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     """Whether a certificate in a rule's copies ends soon; only where there is one."""
 

@@ -28,7 +28,8 @@ from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.dependencies import readiness
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.memory import Memory
-from copyrator.bundles.policy.gates import Gates
+from copyrator.bundles.policy.gated import restricted
+from copyrator.bundles.policy.gates import Gates, signature
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.restrictions import refusal
 from copyrator.bundles.policy.schedule import interval_of, query_of
@@ -90,6 +91,7 @@ class Context:
             jobs_ttl=self.settings.jobs_ttl,
             proxies=self.proxies,
             require_approval=_floors(self.settings.require_approval),
+            allowed_pod_metadata=self.settings.allowed_pod_metadata,
         )
 
     def seen(self) -> SeenTime:
@@ -109,6 +111,11 @@ class Context:
         settings = self.settings
         allowed = settings.allowed_service_accounts, settings.allowed_images
         return refusal(spec, *allowed, settings.allowed_secrets)
+
+    def effective(self, spec: BundleSpec) -> BundleSpec:
+        """The spec that a Bundle's Jobs are made of: of a gated one, what it may set."""
+        asked = (gate for gate in self.gates.version if gate.name == signature.NAME)
+        return restricted(spec, signed=any(gate.concerns(spec) for gate in asked))
 
     def default_spec(self, key: BundleKey) -> BundleSpec:
         """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""

@@ -109,8 +109,8 @@ class Deletions:
         Then no uninstall Job is needed, which might be unable to start for the same cause.
         """
         spec = self._uninstallable(entry)
-        if _DRIVER in spec.env:
-            return False
+        if isinstance(entry.spec, BundleSpec) and _DRIVER in entry.spec.env:
+            return False  # of a gated Bundle too, which may have had no gate when it deployed
         client = self._context.client
         try:
             return not await is_stored(client, spec.project_namespace, spec.release)
@@ -140,5 +140,6 @@ class Deletions:
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self._context.default_spec(entry.key)
+        spec = self._context.effective(spec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec

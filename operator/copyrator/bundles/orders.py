@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -11,11 +10,11 @@ from copyrator.api.drift_status import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job
 from copyrator.bundles.policy.jobs.order import DeployOrder
-from copyrator.bundles.policy.jobs.plan_script import withheld
 from copyrator.bundles.policy.state import Wanted
 
 
@@ -23,7 +22,7 @@ def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> Depl
     """The order for an attempt's Job; its login and values are read when it is created."""
     return _order(
         entry,
-        _restricted(spec) if attempted.plan else spec,
+        spec,
         version=attempted.version or "",
         digest=attempted.digest or "",
         generation=attempted.generation or 0,
@@ -34,8 +33,12 @@ def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> Depl
 
 
 def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, independent of the attempt."""
-    return _order(entry, _restricted(spec), version=version, digest=digest, generation=0, attempt=0)
+    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
+
+    A plan of a Bundle without gates is a preview.
+    """
+    spec = restricted(spec, is_preview=True)
+    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
@@ -62,11 +65,4 @@ def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
     }
     return DeployOrder(
         spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
-    )
-
-
-def _restricted(spec: BundleSpec) -> BundleSpec:
-    """The spec without variables that could change what a Job's script does."""
-    return replace(
-        spec, env={name: value for name, value in spec.env.items() if not withheld(name)}
     )

@@ -133,6 +133,7 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
+        spec = self.context.effective(spec)
         if fault := cycles.fault(self.context.bundles, entry):
             await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
             return
@@ -167,7 +168,7 @@ class BundleReconciler:
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self.context.default_spec(entry.key)
-        runs = await self.runs.observe(entry, spec)
+        runs = await self.runs.observe(entry, self.context.effective(spec))
         if not runs:
             self.context.queue.add(entry.key)
         return runs

@@ -29,6 +29,7 @@ from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
 from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.drift import condition as drift_condition
+from copyrator.bundles.policy.gated import settings_withheld
 from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
@@ -86,7 +87,7 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=_further(status, spec, gated=gated)
+            further=self._further(status, spec, gated=gated)
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
@@ -149,6 +150,20 @@ class StatusWriter:
         written = await self._replace(entry, self._with_health(entry, entry.status))
         self._health_written(entry, written)
         return written
+
+    def _further(
+        self, status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
+    ) -> dict[ConditionType, FurtherCondition | None]:
+        """The further conditions but Healthy; None for those that the Bundle doesn't have."""
+        found: dict[ConditionType, FurtherCondition | None] = {}
+        if gated:
+            found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
+            found[ConditionType.VERIFIED] = signature.verified_condition(status)
+        if isinstance(spec, BundleSpec):
+            found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)
+            withheld = settings_withheld(self._context.effective(spec))
+            found[ConditionType.SETTINGS_WITHHELD] = withheld
+        return found
 
     def _with_health(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """The status with the condition Healthy as it is now, which is written next."""
@@ -291,19 +306,6 @@ class StatusWriter:
         body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
         found = body["metadata"].get("annotations") or {}
         return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
-
-
-def _further(
-    status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
-) -> dict[ConditionType, FurtherCondition | None]:
-    """UpdatePending, Verified and Drifted; None for those that the Bundle doesn't have."""
-    found: dict[ConditionType, FurtherCondition | None] = {}
-    if gated:
-        found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
-        found[ConditionType.VERIFIED] = signature.verified_condition(status)
-    if isinstance(spec, BundleSpec):
-        found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)
-    return found
 
 
 def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:

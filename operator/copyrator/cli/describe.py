@@ -315,7 +315,8 @@ def _has_own_message(condition: Body) -> bool:
     """Whether the message is in no other line."""
     waits = condition["type"] == ConditionType.UPDATE_PENDING
     waits = waits and condition["status"] == ConditionStatus.TRUE
-    return bool(condition.get("message")) and (condition["type"] == ConditionType.READY or waits)
+    alone = condition["type"] in (ConditionType.READY, ConditionType.SETTINGS_WITHHELD)
+    return bool(condition.get("message")) and (alone or waits)
 
 
 def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:

@@ -78,6 +78,8 @@ def head(body: Body, now: datetime) -> Iterator[str]:
     if shown := contents(plan):
         yield labelled("Contents", shown)
     yield labelled("Changes", operation_counts(plan))
+    if plan.message:
+        yield labelled("Note", said(plan.message, 2000))
     yield labelled("Kept", f"expires {rows.until(plan.expires_at, now)}")
 
 

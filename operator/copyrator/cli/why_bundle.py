@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import (
     Trust,
     parse_status,
 )
-from copyrator.api.conditions import ready_reason
+from copyrator.api.conditions import ConditionType, conditions_by_type, ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
@@ -30,7 +30,7 @@ from copyrator.bundles.references.scopes import Ref
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
-from copyrator.cli.plan_state import why_lines
+from copyrator.cli.plan_state import said, why_lines
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
@@ -97,6 +97,8 @@ def explain_bundle(
     yield from bundle_permissions.why_lines(body, spec, now)
     yield from drift_state.why_lines(body, spec, now)
     yield from health_state.why_lines(body, spec)
+    if withheld := conditions_by_type(status.conditions).get(ConditionType.SETTINGS_WITHHELD):
+        yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
     yield from _attempt(spec, status, now)
     yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):

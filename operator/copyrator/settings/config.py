@@ -89,6 +89,9 @@ class Settings:
     allowed_secrets: tuple[str, ...] = ("*",)
     """Secrets that a Bundle may name; "*" means any."""
 
+    allowed_pod_metadata: tuple[str, ...] = ()
+    """Labels and annotations, `key` or `key=value`, that pods of gated Bundles may have."""
+
     allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
     """Addresses that registries may have although refused by default (oci/addresses.py)."""
 

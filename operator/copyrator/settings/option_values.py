@@ -15,6 +15,9 @@ DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 NAMESPACE_GLOB = re.compile(r"[-a-z0-9*?]{1,63}")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution spec, "Pulling manifests"
 KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
+POD_METADATA = re.compile(
+    r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(?:=[^,]*)?"
+)
 IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
 
 Callback = Callable[[click.Context, click.Parameter, Any], Any]

@@ -27,6 +27,7 @@ from copyrator.settings.option_values import (
     DNS_SUBDOMAIN,
     IMAGE,
     KIND,
+    POD_METADATA,
     TAG,
     approvals,
     listed,
@@ -216,6 +217,13 @@ def _bundle_options() -> list[click.Parameter]:
             "Secrets that Bundles may name, separated by commas; * any, - none.",
             callback=secret_names,
             default="*",
+        ),
+        _option(
+            "--allowed-pod-metadata",
+            "COPYRATOR_ALLOWED_POD_METADATA",
+            "Labels and annotations of spec.job that the pods of gated Bundles get: KEY or "
+            "KEY=VALUE, separated by commas; default: none.",
+            callback=listed(POD_METADATA, "a key, or KEY=VALUE, of a label or annotation"),
         ),
         _option(
             "--allow-registry-addresses",

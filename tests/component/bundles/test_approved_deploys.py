@@ -210,7 +210,7 @@ async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
     refused = cluster.refuse("create", "/jobs", 500)
     approve(cluster, found)
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Running")
-    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
     key = BundleKey("team", "shop")
 
     def is_seen() -> bool:  # by the next try, too: none is under way with what was before

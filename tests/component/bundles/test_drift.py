@@ -185,7 +185,7 @@ async def test_nothing_is_known_while_the_deploy_of_an_edit_fails(
     operator = await run()
     await release.in_sync()
     werf.ends = fail
-    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
     await release.judged("Unknown", "NotAsDeployed")
     await eventually(lambda: cluster.reason() == "Quarantined")
     await idle(operator)
@@ -205,7 +205,7 @@ async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_n
     await release.in_sync()
     assert cluster.status()["baseline"] == first
     release.always = [HOOK]
-    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
     await eventually(lambda: cluster.status()["baseline"]["job"] != first["job"])
     await release.in_sync()
     await idle(operator)
@@ -364,7 +364,7 @@ async def test_a_deploy_ends_the_check_that_runs(
     operator = await run()
     await eventually(lambda: release.checks == 1)
     first = cluster.jobs("drift")[0]["metadata"]["name"]
-    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
     await eventually(lambda: len(cluster.jobs()) == 2)
     await eventually(lambda: release.checks == 2)
     ended = (cluster.look("jobs", first) or {})["metadata"]["annotations"]

@@ -140,7 +140,7 @@ async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
     assert told(caplog) == ["Drifted", "DriftCorrected", "DriftCorrected", "DriftRecurring"]
 
     release.is_fought = False  # it was found, and other content is deployed
-    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
     await release.in_sync()
     await drift(release, *EDITED, value="again")
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True))

@@ -156,7 +156,7 @@ async def take(world: World, step: Step) -> None:
             world.edit(name, version=version)
         case ("colour", name):
             world.serial += 1
-            world.edit(name, env={"COLOUR": str(world.serial)})
+            world.edit(name, env={"WERF_ENV": str(world.serial)})
         case ("delete",):
             world.delete_staging()
         case ("recreate",):

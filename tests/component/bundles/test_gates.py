@@ -205,7 +205,7 @@ async def test_a_tag_that_names_a_refused_digest_leaves_the_deployed_one_to_be_d
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Unsigned"))
     assert condition(cluster, "Ready") == ("True", "Deployed")
 
-    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
     await eventually(lambda: len(cluster.jobs()) == 2)
     await deployed(cluster, "1.0.0")
     assert cluster.status()["deployed"]["digest"] == first
@@ -257,7 +257,7 @@ async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit
     await polled(registry, 6)
     assert cluster.bundle_writes() == writes
 
-    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
     await eventually(lambda: condition(cluster, "Ready") == ("Unknown", "OutsideWindow"))
     assert condition(cluster, "Reconciling")[0] == "True"
     assert len(cluster.jobs()) == 1

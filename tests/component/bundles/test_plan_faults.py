@@ -325,7 +325,7 @@ async def test_a_secret_that_the_api_server_refuses_is_named_and_tried_again(
 
 
 CHANGES: dict[str, Callable[[BundleCluster, FakeRegistry], object]] = {
-    "spec": lambda cluster, _: cluster.change("bundles", "shop", spec={"env": {"A": "b"}}),
+    "spec": lambda cluster, _: cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}}),
     "values": lambda cluster, _: cluster.change("configmaps", "values", data={"v.yaml": "a: 2"}),
     "version": lambda cluster, registry: registry.put("app", "1.1.0", "two"),
     "plan-at": lambda cluster, _: refresh(cluster),

@@ -100,7 +100,9 @@ LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
     "invalid": lambda cluster, name: cluster.change("bundles", name, spec={"repo": "A B"}),
     "paused": lambda cluster, name: annotate(cluster, name, **{"disable-autoupdate": "true"}),
     "not asked for": lambda cluster, name: cluster.change("bundles", name, spec={"approval": None}),
-    "edited": lambda cluster, name: cluster.change("bundles", name, spec={"env": {"A": "b"}}),
+    "edited": lambda cluster, name: cluster.change(
+        "bundles", name, spec={"env": {"WERF_ENV": "b"}}
+    ),
 }
 
 

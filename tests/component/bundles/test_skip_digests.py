@@ -58,7 +58,7 @@ async def test_no_request_and_no_edit_deploys_it(
     assert deployed(cluster) == first, "it is deployed again"
 
     skip(cluster, first, second)
-    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
     await eventually(lambda: condition(cluster, "Ready")[1] == "Skipped")
     assert len(cluster.runs) == 2
     skip(cluster, second)

@@ -67,7 +67,10 @@ def test_what_the_operator_requires_is_what_the_values_say(cluster):
         return {one["name"]: one["value"] for one in container["env"] if "value" in one}
 
     floors = {"prod-*": "Always", "*": "OnRisk"}
-    found = said(requireApproval=floors, maxPlanJobs=2)
+    allowed = ["team", "sidecar.istio.io/inject=false"]
+    found = said(requireApproval=floors, maxPlanJobs=2, allowedPodMetadata=allowed)
+    assert found["COPYRATOR_ALLOWED_POD_METADATA"] == "team,sidecar.istio.io/inject=false"
+    assert "COPYRATOR_ALLOWED_POD_METADATA" not in said()
     assert found["COPYRATOR_REQUIRE_APPROVAL"] == "*=OnRisk,prod-*=Always"
     assert found["COPYRATOR_MAX_PLAN_JOBS"] == "2"
     assert "COPYRATOR_REQUIRE_APPROVAL" not in said()

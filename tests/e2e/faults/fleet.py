@@ -156,7 +156,7 @@ class Fleet:
     def _edit_spec(self) -> str:
         name = self._pick()
         self.live[name].reasons += 1
-        self.team.patch("bundles", name, spec={"env": {"CHANGED": self._word()}})
+        self.team.patch("bundles", name, spec={"env": {"WERF_ENV": self._word()}})
         return name
 
     def _edit_what_does_not_matter(self) -> str:

@@ -130,7 +130,7 @@ class Simulation:
             case "values":
                 self.values = value
             case "spec":
-                self.edit(env={"COLOUR": str(value)})
+                self.edit(env={"WERF_ENV": str(value)})
             case "suspend":
                 self.edit(suspend=bool(value))
             case "mode":

@@ -9,6 +9,7 @@ import yaml
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
+from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job, build_plan_job
 from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder, Login
@@ -94,7 +95,7 @@ SEALED = SealedValues(
 NO_VALUES = SealedValues("shop-plan-2", 0)
 APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
 PLANS = {
-    "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b"}),
+    "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
     "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
     "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
 }
@@ -104,14 +105,19 @@ APPROVALS = {
 }
 
 
+def gated(order: DeployOrder) -> DeployOrder:
+    """As the operator makes it of a gated Bundle."""
+    return replace(order, spec=restricted(order.spec, is_preview=True))
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_the_job_that_plans(name: str) -> None:
-    check(f"plan-{name}", build_plan_job(PLANS[name], "shop-plan-1", "f" * 32))
+    check(f"plan-{name}", build_plan_job(gated(PLANS[name]), "shop-plan-1", "f" * 32))
 
 
 @pytest.mark.parametrize("name", APPROVALS)
 def test_the_job_that_deploys_what_was_approved(name: str) -> None:
-    check(f"approved-{name}", build_deploy_job(APPROVALS[name]))
+    check(f"approved-{name}", build_deploy_job(gated(APPROVALS[name])))
 
 
 @pytest.mark.parametrize("name", DEPLOYS)

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import pytest
 
-from copyrator.cli.describe import bundle_lines
+from copyrator.cli.describe import bundle_lines, condition_lines
 from copyrator.cli.installation import Installation
 from copyrator.cli.why_bundle import ASSUMED, explain_bundle, next_poll
 from copyrator.settings.config import Settings
@@ -300,3 +300,16 @@ def test_the_verdict_on_what_is_deployed_is_said(verification, said, described):
 def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
     available = {**AVAILABLE, "rejected": [{"version": "1.3", "reason": reason}]}
     assert f"    rejected 1.3: {said}" in gates(available=available)
+
+
+def test_settings_that_are_withheld_are_said_with_the_remedy():
+    said = "the Jobs of a gated Bundle don't get spec.env[PATH]. Other variables: remove them."
+    one = {"type": "SettingsWithheld", "status": "True", "reason": "NotKnownHarmless"}
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": {"conditions": [one | {"message": said}]},
+    }
+    installation = Installation(settings=Settings(), namespace="copyrator")
+    assert f"Settings are withheld: {said}" in list(explain_bundle(body, installation, NOW))
+    assert f"    {said}" in list(condition_lines(body, NOW))

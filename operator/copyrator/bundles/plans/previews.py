@@ -21,6 +21,7 @@ from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
 from copyrator.bundles.plans.reader import PlanDelay, PlanFault
 from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.gated import left_out
 from copyrator.bundles.policy.gates import Candidate, Gates, signature
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.jobs.manifest import JobKind
@@ -132,7 +133,8 @@ class Previews:
             await self._plan_jobs.missing_namespace(spec),
             baseline=await self._seals.operations(entry, status.baseline),
         )
-        return preview.made(status, made, self._context.clock())
+        status = preview.made(status, made, self._context.clock())
+        return preview.with_message(status, left_out(spec))
 
     def _failed(
         self, status: BundleStatus, message: str, reason: str = BundleReason.PLAN_FAILED

@@ -4,8 +4,8 @@ Both run ``werf bundle plan`` and read its graph (see ``plan_graph``). They use 
 wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but one, whose result is
 compared: sh ignores a failure before a pipe.
 
-They rely on PATH being the image's, TMPDIR the operator's, and on ``withheld`` variables not being
-set.
+They rely on PATH being the image's, TMPDIR the operator's, and on the author having set no variable
+that sh, its tools or the loader read, but LANG and TZ: ``gated`` withholds others.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class SealedFile:
     """A file of a Secret that a script accepts by its hash.
 
     The script copies it and checks the copy, which werf then reads: the kubelet may update the
-    mounted file at any time. It does so again before it applies, as ``spec.env`` may have let
-    werf's plan write there.
+    mounted file at any time. It does so again before it applies, in case werf's plan wrote there.
     """
 
     path: str
@@ -48,24 +47,6 @@ class SealedFile:
     """Where the script copies it to."""
     sha256: str
     """Of the salt followed by the file: 64 hexadecimal digits."""
-
-
-_WITHHELD: Final = frozenset(
-    {
-        *("ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "GREP_OPTIONS", "POSIXLY_CORRECT"),
-        *("PATH", "WERF_DEPLOY_GRAPH_PATH", "WERF_SHOW_SENSITIVE_DIFFS"),
-    }
-)
-_WITHHELD_PREFIXES: Final = ("LD_", "NELM_FEAT_")
-
-
-def withheld(name: str) -> bool:
-    """Whether a variable of ``spec.env`` isn't set in these Jobs.
-
-    It would run other code before or in the script, change what the script's tools do, or what werf
-    prints and how its plan ends.
-    """
-    return name in _WITHHELD or name.startswith(_WITHHELD_PREFIXES)
 
 
 def plan_command(nonce: str, values: Iterable[SealedFile]) -> tuple[str, ...]:

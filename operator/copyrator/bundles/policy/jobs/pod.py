@@ -99,7 +99,10 @@ def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> 
 
 
 def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A pod without containers: its user and its writable directories."""
+    """A pod without containers: its user and its writable directories.
+
+    Of a gated Bundle it gets no variables of Services, as a Service may be named ``werf-set-x``.
+    """
     placement: dict[str, Any] = {}
     if spec.job.node_selector:
         placement["nodeSelector"] = dict(spec.job.node_selector)
@@ -109,6 +112,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
         "restartPolicy": "Never",
         "serviceAccountName": spec.service_account,
         **placement,
+        **({"enableServiceLinks": False} if spec.is_gated else {}),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,

@@ -1,0 +1,221 @@
+"""Which settings of a Bundle reach the Jobs of a gated one. Pure.
+
+What a gated Bundle deploys is decided before: by a person, a signature, another Bundle. So nothing
+else of its author's may act in its Jobs: no code, no files, no other cluster, no values that aren't
+read by the operator. A variable passes if its name is known to be harmless
+(docs/facts/werf.md); everything else is withheld, also what nothing is known to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
+
+HARMLESS: Final = frozenset(
+    {
+        "WERF_ENV",
+        "WERF_RELEASE_INFO_ANNOTATIONS",
+        "WERF_RUNTIME_LABELS",
+        "WERF_DISABLE_DEFAULT_VALUES",
+        "WERF_DISABLE_DEFAULT_SECRET_VALUES",
+        "WERF_NO_INSTALL_CRDS",
+        "WERF_NO_CREATE_NAMESPACE",
+        "WERF_NO_NOTES",
+        "WERF_RENDER_SUBCHART_NOTES",
+        "WERF_TIMEOUT",
+        "WERF_KUBE_BURST_LIMIT",
+        "WERF_KUBE_QPS_LIMIT",
+        "WERF_KUBE_REQUEST_TIMEOUT",
+        "WERF_NETWORK_PARALLELISM",
+        "WERF_STATUS_PROGRESS_PERIOD",
+        "WERF_STATUS_PROGRESS_PERIOD_SECONDS",
+        "WERF_NO_FINAL_TRACKING",
+        "WERF_RELEASES_HISTORY_MAX",
+        "WERF_ATOMIC",
+        "WERF_IGNORE_SECRET_KEY",
+        "WERF_NO_RESOURCE_VALIDATION",
+        "WERF_NO_VALUES_SCHEMA_VALIDATION",
+        "WERF_SECRET_KEY",
+        "KUBEDOG_DISABLE_EVENTS",
+        "LANG",
+        "TZ",
+    }
+)
+"""Variables whose value changes the plan, or only how werf works: of these exact names."""
+
+_FAMILIES: Final = {
+    "WERF_SET_": True,
+    "WERF_SET_STRING_": True,
+    "WERF_SET_JSON_": True,
+    "WERF_SET_LITERAL_": True,
+    "WERF_SET_RUNTIME_JSON_": True,
+    "WERF_ADD_LABEL_": True,
+    "WERF_RELEASE_LABEL_": True,
+    "WERF_SET_FILE_": False,
+    "WERF_SET_ROOT_JSON_": False,
+    "WERF_SET_DOCKER_CONFIG_JSON_VALUE": False,
+}
+"""Beginnings of names, and whether these pass; the longest one decides. werf reads nothing that
+begins with the last one as a member of WERF_SET_*.
+"""
+
+_REFERABLE: Final = frozenset({"WERF_NAMESPACE", "WERF_RELEASE", "WERF_REPO", "WERF_TAG"})
+"""Variables of the operator that a value may name as ``$(NAME)``: they are part of the plan's ID.
+Others may hold a Secret's value, or the address of a Service that changes after the approval.
+"""
+
+_NAMED: Final = 20
+"""Settings that a message names."""
+_NAME_LENGTH: Final = 60
+"""Characters of a setting's name in a message."""
+
+
+def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
+    """Whether something other than its author decides about a Bundle's deploys.
+
+    Args:
+        spec: with the operator's floor of approval.
+        signed: whether the operator's signature policy concerns it.
+    """
+    return (
+        spec.approval.is_enabled
+        or spec.drift.is_enabled
+        or spec.verify is not None
+        or bool(spec.promote_from)
+        or signed
+    )
+
+
+def passes(name: str) -> bool:
+    """Whether a variable of ``spec.env`` reaches a gated Bundle's Jobs, by its name."""
+    if name in HARMLESS:
+        return True
+    longest = max((one for one in _FAMILIES if name.startswith(one)), key=len, default=None)
+    return longest is not None and _FAMILIES[longest] and name != longest
+
+
+def restricted(spec: BundleSpec, *, signed: bool = False, is_preview: bool = False) -> BundleSpec:
+    """The spec of which Jobs are made: for a gated Bundle, or a preview, without what is withheld.
+
+    Equal for a spec that is restricted already.
+
+    Args:
+        spec: a valid one.
+        signed: as for ``is_gated``.
+        is_preview: whether it is for a plan that is only shown, which is always restricted.
+    """
+    if spec.is_gated or not (is_preview or is_gated(spec, signed=signed)):
+        return spec
+    job = spec.job
+    env = {
+        name: value
+        for name, value in spec.env.items()
+        if passes(name) and _references(value) <= _REFERABLE
+    }
+    labels, annotations = (
+        {key: value for key, value in found.items() if _is_allowed(spec, key, value)}
+        for found in (job.pod_labels, job.pod_annotations)
+    )
+    withheld = (
+        *_missing("spec.env", spec.env, env),
+        *_missing("spec.job.podLabels", job.pod_labels, labels),
+        *_missing("spec.job.podAnnotations", job.pod_annotations, annotations),
+    )
+    return replace(
+        spec,
+        is_gated=True,
+        env=env,
+        job=replace(job, pod_labels=labels, pod_annotations=annotations),
+        withheld=withheld,
+    )
+
+
+def _is_allowed(spec: BundleSpec, key: str, value: str) -> bool:
+    """Whether the operator's settings allow a label or annotation of pods."""
+    allowed = spec.allowed_pod_metadata
+    return key in allowed or f"{key}={value}" in allowed
+
+
+def _missing(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    return (f"{path}[{name}]" for name in sorted(before.keys() - after.keys()))
+
+
+def _references(value: str) -> set[str]:
+    """The variables to which a value refers as Kubernetes reads it: ``$(NAME)``, not ``$$(NAME)``.
+
+    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+    found, at = set[str](), value.find("$")
+    while 0 <= at < len(value) - 1:
+        if value[at + 1] == "(" and (end := value.find(")", at)) > 0:
+            found.add(value[at + 2 : end])
+            at = end - 1
+        at = value.find("$", at + 2)
+    return found
+
+
+def settings_withheld(spec: BundleSpec) -> FurtherCondition | None:
+    """The condition SettingsWithheld; None where nothing is withheld."""
+    if not spec.withheld:
+        return None
+    text = f"the Jobs of a gated Bundle don't get {listed(spec.withheld)}"
+    remedies = dict.fromkeys(map(_remedy, spec.withheld))
+    return FurtherCondition(
+        ConditionStatus.TRUE, BundleReason.NOT_KNOWN_HARMLESS, f"{text}. {' '.join(remedies)}"
+    )
+
+
+def listed(withheld: tuple[str, ...]) -> str:
+    """The first of these settings, shortened, and how many more there are."""
+    named = [one if len(one) <= _NAME_LENGTH else one[:_NAME_LENGTH] + "…" for one in withheld]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return ", ".join(named[:_NAMED]) + more
+
+
+def left_out(spec: BundleSpec) -> str | None:
+    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
+    if spec.is_gated or not (withheld := restricted(spec, is_preview=True).withheld):
+        return None
+    return f"planned without {listed(withheld)}, which the deploy gets"
+
+
+def _remedy(setting: str) -> str:
+    """What to do in place of a setting that is withheld, as a sentence."""
+    if not setting.startswith("spec.env["):
+        return (
+            "Labels and annotations of pods: an administrator adds them to "
+            "bundles.allowedPodMetadata of the chart."
+        )
+    name = setting[len("spec.env[") : -1]
+    if passes(name):
+        return _REFERENCE
+    return next((text for start, text in _REMEDIES if name.startswith(start)), _REMOVE)
+
+
+_VALUES: Final = "Values: put them into a ConfigMap or Secret of spec.valuesFrom."
+_REMEDIES: Final = (
+    *((start, _VALUES) for start in ("WERF_VALUES_", "WERF_SET_", "WERF_SECRET_VALUES_")),
+    ("WERF_INSECURE_REGISTRY", "Plain HTTP: set spec.insecure."),
+    ("WERF_SKIP_TLS_VERIFY_REGISTRY", "TLS of the registry: set spec.caSecret or skipTLSVerify."),
+    ("SSL_CERT_", "TLS of the registry: set spec.caSecret or skipTLSVerify."),
+    ("WERF_AUTO_ROLLBACK", "Rollback: set spec.autoRollback."),
+    (
+        "WERF_ADD_ANNOTATION_",
+        "Annotations of objects: set them in the chart, or under app.kubernetes.io/ on the Bundle.",
+    ),
+    *(
+        (start, "Proxies: the operator's own reach the Jobs.")
+        for start in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+    ),
+    ("WERF_KUBE", "Access to the cluster: spec.serviceAccountName names the account."),
+)
+_REFERENCE: Final = (
+    "Values may refer only to $(WERF_NAMESPACE), $(WERF_RELEASE), $(WERF_REPO) and $(WERF_TAG): "
+    "write what other references stand for."
+)
+_REMOVE: Final = "Other variables: remove them."
