@@ -3,56 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import parse_status
-from copyrator.api.plan_status import PlanDecision
-from copyrator.bundles.policy.plans.due import is_spent
-from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
-from copyrator.cli.doctor_permissions import allowed
+from copyrator.cli.decisions import (
+    APPROVE,
+    REJECT,
+    Choice,
+    check_open,
+    check_permission,
+    outcome,
+    write_decision,
+)
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose
 from copyrator.cli.output import show as show_object
-from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show, unfinished
-from copyrator.cli.plan_state import decision, is_due, is_expired, operation_counts, plan_of, said
+from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show
+from copyrator.cli.plan_state import decision, operation_counts, plan_of, said
 from copyrator.cli.user import username
 from copyrator.cli.waiting import response_timeout_option, result, shown, wait
-from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import BUNDLES
-
-FIELD_MANAGER: Final = "copyrator-approve"
-APPROVER: Final = "copyrator-approver"
-"""The chart's ClusterRole with the verb approve."""
-TRIES: Final = 5
-"""Writes of a decision, while others change the Bundle."""
-
-Body = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What is decided."""
-
-    verb: str
-    decision: PlanDecision
-    annotation: str
-    opposite: str
-
-
-APPROVE = Choice("approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
-REJECT = Choice("reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN)
 
 _what = click.argument("what", type=What(WHAT))
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
@@ -72,6 +46,7 @@ def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - t
     """Approve the plan of a Bundle, so that it is deployed.
 
     It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
+    Of a rejected plan it removes both decisions first, and waits until the operator has seen that.
     With a PLAN-ID only that plan is approved. Requires the permission to approve bundles, which
     the chart's ClusterRole copyrator-approver has.
     """
@@ -132,87 +107,9 @@ async def _look(choice: Choice, target: Target, name: str, plan_id: str | None) 
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
-        await _check_permission(client, choice, body)
+        await check_permission(client, choice, body)
         check_open(choice.decision, body, plan_id, datetime.now(UTC))
         return await looked_at(client, body)
-
-
-async def decide(client: KubeClient, choice: Choice, body: Body, plan_id: str) -> None:
-    """Write a decision about the plan that a user was shown, without waiting for the operator.
-
-    Raises:
-        Fault: the user may not, or there is no such plan to decide about any more.
-    """
-    await _check_permission(client, choice, body)
-    check_open(choice.decision, body, plan_id, datetime.now(UTC))
-    await _annotated(client, choice, body, await username(client))
-
-
-async def _check_permission(client: KubeClient, choice: Choice, body: Body) -> None:
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-    verbs = ("approve", "patch")
-    missing = [
-        verb
-        for verb in verbs
-        if not await allowed(client, (BUNDLES, "", verb, namespace), None, name)
-    ]
-    if missing:
-        verb, is_ = ("verb", "is") if len(missing) == 1 else ("verbs", "are")
-        raise Fault(
-            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the {verb} "
-            f"{' and '.join(missing)} on {BUNDLES.key} {is_} missing in the namespace {namespace}; "
-            f"ask an administrator for a RoleBinding there to the ClusterRole {APPROVER}"
-        )
-
-
-def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datetime) -> None:
-    """Refuse a decision without effect; an earlier, opposite one may be replaced until the deploy.
-
-    Args:
-        wanted: the decision.
-        body: the Bundle.
-        plan_id: as the user gave it, if at all.
-        now: the time.
-
-    Raises:
-        Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
-    """
-    plan, bundle = plan_of(body), shown(WHAT, body)
-    anew = hint_about("plan", "bundle", body, "--refresh")
-    if fault := unfinished(body, now):
-        raise Fault(fault)
-    if plan_id is not None and plan_id != plan.id:
-        see = hint_about("plan", "bundle", body)
-        raise Fault(
-            f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; check it, and decide "
-            f"about that: {see}"
-        )
-    if not plan.id:
-        raise Fault(f"{bundle} has a plan without an ID in its status; make it again: {anew}")
-    if plan.decision == wanted or is_spent(parse_status(body)):
-        raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
-    if is_expired(plan, now):
-        raise Fault(
-            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, now)} ago; the "
-            f"operator makes it again; at once: {anew}"
-        )
-    if reason := _not_asked(body):
-        raise Fault(
-            f"{bundle} has a plan, but no deploy of it waits for a decision: {reason}; there is "
-            f"nothing to decide"
-        )
-
-
-def _not_asked(body: Body) -> str:
-    """Why no decision is required; empty where one is, or where that isn't known."""
-    spec = parse_bundle(body, BundleDefaults())
-    if is_due(body) or not isinstance(spec, BundleSpec):
-        return ""
-    if spec.approval.mode is ApprovalMode.NEVER:
-        return "spec.approval.mode is Never"
-    if spec.approval.mode is ApprovalMode.ON_RISK and not plan_of(body).risky_operations:
-        return "spec.approval.mode is OnRisk, and it has no risky operations"
-    return ""
 
 
 async def _write(
@@ -224,7 +121,7 @@ async def _write(
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
     async with target.connect() as client:
         user = await username(client)
-        body = await _annotated(client, choice, found.body, user)
+        body = await write_decision(client, choice, dict(found.body), user, timeout)
         plan_id = str(found.plan.id)
         before = ("", found.plan.decision)
         body = await wait(
@@ -239,42 +136,3 @@ async def _write(
             f"see: {hint_about('plan', 'bundle', body)}"
         )
     return body
-
-
-def outcome(body: Body, plan_id: str) -> str:
-    """The decision that the operator has taken about a plan; empty while there is none.
-
-    ``replaced`` where the plan is gone without one.
-    """
-    status = parse_status(body)
-    if status.plan.id == plan_id:
-        return status.plan.decision or ""
-    if plan_id in (status.plan.approved.id, status.attempted.plan):
-        return PlanDecision.APPROVED
-    return "replaced"
-
-
-async def _annotated(client: KubeClient, choice: Choice, body: Body, user: str) -> dict[str, Any]:
-    """Write the decision on the object that was shown; retry where others have changed it.
-
-    Raises:
-        Fault: it has another plan by now, or is another Bundle of that name.
-    """
-    plan_id = str(plan_of(body).id)
-    uid, namespace, name = (body["metadata"][part] for part in ("uid", "namespace", "name"))
-    annotations = {
-        choice.annotation: plan_id,
-        choice.opposite: None,
-        names.ANN_APPROVED_BY: user,
-    }
-    for _ in range(TRIES):
-        guard = {"uid": uid, "resourceVersion": body["metadata"]["resourceVersion"]}
-        patch = {"metadata": {**guard, "annotations": annotations}}
-        try:
-            return await client.patch(BUNDLES, namespace, name, patch, field_manager=FIELD_MANAGER)
-        except errors.ConflictError:
-            body = await one(client, WHAT, namespace, name)
-        if body["metadata"]["uid"] != uid:
-            raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
-        check_open(choice.decision, body, plan_id, datetime.now(UTC))
-    raise Fault(f"{shown(WHAT, body)} was changed by others at each try; try again")

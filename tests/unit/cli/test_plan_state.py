@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.plan_status import PlanDecision
-from copyrator.cli.approve import check_open, outcome
+from copyrator.cli.decisions import check_open, outcome
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import printable
 from copyrator.cli.plan_bundle import unfinished

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.cli import approve, reconcile
+from copyrator.cli import decisions, reconcile
 from copyrator.cli.act import set_suspend
 from copyrator.cli.objects import one
 from copyrator.cli.plan_bundle import looked_at
@@ -50,12 +50,12 @@ async def _reconcile(client: KubeClient, what: str, body: dict[str, Any], _plan:
 
 
 async def _approve(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await approve.decide(client, approve.APPROVE, body, plan)
+    await decisions.decide(client, decisions.APPROVE, body, plan)
     return f"Plan {said(plan)} is approved; the operator deploys it when its other gates pass."
 
 
 async def _reject(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await approve.decide(client, approve.REJECT, body, plan)
+    await decisions.decide(client, decisions.REJECT, body, plan)
     return f"Plan {said(plan)} is rejected; it isn't deployed."
 
 

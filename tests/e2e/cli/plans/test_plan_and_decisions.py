@@ -334,3 +334,43 @@ def test_what_was_shown_is_what_is_approved(planned):
         assert one.types("y") == 1
     assert f"has the plan {PLAN[::-1]}, not {PLAN}" in " ".join(one.output.split())
     assert planned.annotations == {}
+
+
+def test_a_rejected_plan_is_approved_once_the_operator_has_seen_no_decision(planned):
+    """An approval that was there when it was rejected doesn't count, whoever gave it."""
+    planned.team.annotate("shop", **{"approved-plan": PLAN, "rejected-plan": PLAN})
+    rejected = {"decision": "Rejected", "by": "ben", "at": stamp(), "approvalCleared": False}
+    planned.write_status(planned.plan(**rejected), waits=True)
+    said = planned.types("approve --yes --timeout 0", code=1)
+    assert f"plan {PLAN} was rejected by ben; approving it takes an answer of the operator" in said
+    assert planned.annotations == {"approved-plan": PLAN, "rejected-plan": PLAN}
+
+    said = planned.types("approve --yes --timeout 1", code=1)
+    assert "the annotations of its rejected plan were removed, but the operator hasn't seen" in said
+    assert planned.annotations == {}
+
+    def clear():
+        planned.write_status(planned.plan(**rejected | {"approvalCleared": True}), waits=True)
+        with planned.operator(lambda found: "approved-plan" in found, planned.decide("Approved")):
+            pass
+
+    planned.team.annotate("shop", **{"approved-plan": PLAN, "rejected-plan": PLAN})
+    with planned.operator(lambda found: not found, clear):
+        said = planned.types("approve --yes")
+    assert said.endswith(f"plan {PLAN} approved; status Deployed: it is deployed\n")
+    assert planned.annotations.keys() == {"approved-plan", "approved-by"}
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["by the annotation", "in the status"])
+def test_a_rejection_after_the_plan_was_shown_isnt_overruled(planned, recorded):
+    with terminal(planned.stage, f"approve bundle {planned.name} --timeout 0") as one:
+        one.read_until("Approve this plan? [y/N]: ")
+        if recorded:
+            plan = planned.plan(decision="Rejected", by="ben", at=stamp(), approvalCleared=True)
+            planned.write_status(plan, waits=True)
+        else:
+            planned.team.annotate("shop", **{"rejected-plan": PLAN})
+        assert one.types("y") == 1
+    text = " ".join(one.output.split())
+    assert f"plan {PLAN} was rejected in the meantime, so it isn't approved; see" in text
+    assert "approved-plan" not in planned.annotations
