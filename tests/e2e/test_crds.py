@@ -203,6 +203,7 @@ ACCEPTED: list[tuple[str, Object]] = [
             insecure=True,
             skipTLSVerify=True,
             caSecret="ca",
+            secretKey={"secretName": "keys", "key": "werf.key"},
             werf={"image": "registry.example.com:5000/werf", "version": "2-stable"},
             job={
                 "ttlSecondsAfterFinished": 0,

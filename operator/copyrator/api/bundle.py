@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from copyrator.api import names, syntax
@@ -22,6 +23,7 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     DeletionPolicy,
     Retry,
+    SecretKey,
     ValuesKind,
     ValuesSource,
 )
@@ -79,6 +81,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         project_namespace=target,
         values_from=_read_values(spec),
         env=env,
+        secret_key=_read_secret_key(spec, env),
         ignored_env=ignored,
         proxies=defaults.proxies,
         allowed_pod_metadata=defaults.allowed_pod_metadata,
@@ -171,6 +174,18 @@ def _read_values(spec: Fields) -> tuple[ValuesSource, ...]:
             )
         )
     return tuple(found)
+
+
+def _read_secret_key(spec: Fields, env: Mapping[str, str]) -> SecretKey | None:
+    if not spec.has("secretKey"):
+        return None
+    if names.SECRET_KEY_ENV in env:
+        spec.fail("secretKey", f"sets {names.SECRET_KEY_ENV}; remove that from spec.env")
+    ref = spec.sub("secretKey")
+    return SecretKey(
+        ref.required_text("secretName", syntax.object_name),
+        ref.required_text("key", syntax.data_key),
+    )
 
 
 def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:

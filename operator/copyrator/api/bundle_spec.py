@@ -154,6 +154,14 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretKey:
+    """The Secret, in the Bundle's namespace, with the key of werf's secret values."""
+
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """How often a failed digest is retried. ``backoff`` is the first delay in seconds."""
 
@@ -182,6 +190,9 @@ class BundleSpec:
     """Without the variables that the operator sets itself."""
     ignored_env: tuple[str, ...] = ()
     """Names in ``spec.env`` that the operator sets itself; the condition reports them."""
+    secret_key: SecretKey | None = None
+    secret_key_hash: str = field(default="", hash=False)
+    """Keyed hash of WERF_SECRET_KEY in ``env``, which stands for it in hashes of Jobs."""
     allowed_pod_metadata: tuple[str, ...] = ()
     """By the settings: labels and annotations that its pods get although it is gated."""
     is_gated: bool = False

@@ -187,6 +187,9 @@ RESERVED_ENV: Final = frozenset(
 )
 """Variables that the operator sets on every Job and that ``spec.env`` can't replace."""
 
+SECRET_KEY_ENV: Final = "WERF_SECRET_KEY"  # noqa: S105 - a name
+"""The key of secret values in ``spec.env``; ``spec.secretKey`` is its good form."""
+
 RESERVED_ENV_PREFIX: Final = "WERF_VALUES_OPERATOR_"
 
 

@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,12 @@ class Context:
     def effective(self, spec: BundleSpec) -> BundleSpec:
         """The spec that a Bundle's Jobs are made of: of a gated one, what it may set."""
         asked = (gate for gate in self.gates.version if gate.name == signature.NAME)
-        return restricted(spec, signed=any(gate.concerns(spec) for gate in asked))
+        spec = restricted(spec, signed=any(gate.concerns(spec) for gate in asked))
+        if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
+            return spec
+        keyed = self.hasher()
+        keyed.update(f"{spec.namespace}/{spec.name}\0{secret}".encode())
+        return replace(spec, secret_key_hash=keyed.hexdigest()[:32])
 
     def default_spec(self, key: BundleKey) -> BundleSpec:
         """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.drift_status import DriftCheck
-from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.gated import restricted
@@ -49,14 +50,22 @@ def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
         digest=wanted.digest,
         values_hash=wanted.values_hash,
         spec_hash=wanted.spec_hash,
-        job_hash=hash_of(build_deploy_job(order)),
+        job_hash=_job_hash(order),
     )
 
 
 def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
     """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
     order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, hash_of(build_deploy_job(order))) == (plan.spec_hash, plan.job_hash)
+    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
+
+
+def _job_hash(order: DeployOrder) -> str:
+    """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
+    spec = order.spec
+    if SECRET_KEY_ENV in spec.env:
+        spec = replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
+    return hash_of(build_deploy_job(replace(order, spec=spec)))
 
 
 def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:

@@ -37,7 +37,7 @@ from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
 
-_NAMING = ("values", "valuesFrom", "auth", "caSecret")
+_NAMING = ("values", "valuesFrom", "auth", "caSecret", "secretKey")
 """Fields of a Bundle that name a ConfigMap or Secret."""
 _GUESSES = ("Secret", "ConfigMap")
 """Kinds that are tried where none is named."""

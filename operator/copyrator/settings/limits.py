@@ -279,6 +279,9 @@ BUNDLE_VALUES_FILES: Final = 2_000
 """Keys of all values sources of a Bundle together: each is a variable of the Job, which has to stay
 below etcd's limit of 1.5 MB."""
 
+BUNDLE_SECRET_KEY: Final = 4_096
+"""Bytes of the key that ``spec.secretKey`` names; werf's have 32."""
+
 BUNDLE_VALUES_READERS: Final = 4
 """Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
 

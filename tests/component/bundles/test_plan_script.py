@@ -24,7 +24,7 @@ from tests.plan_jobs import (
 
 from copyrator.bundles.policy.gated import passes
 from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, block_lines, read_block
-from copyrator.bundles.policy.jobs.plan_script import PlanExit, plan_command
+from copyrator.bundles.policy.jobs.plan_script import SECRET_KEY, PlanExit, plan_command
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
@@ -325,6 +325,19 @@ def test_values_are_copied_and_checked_before_werf_plans(pod: Pod) -> None:
 
     assert planned(pod.run(plan_command(NONCE, values), graph([])))
     assert Path(values[0].copy).read_bytes() == b"password: x\n"
+
+
+def test_the_key_of_secret_values_is_checked_and_becomes_a_variable_of_werf(pod: Pod) -> None:
+    key = pod.sealed(SECRET_KEY, b"c0ffee $x '\n")
+    pod.while_planning('printf %s "$WERF_SECRET_KEY" >"$FAKE/seen"')
+
+    ended = pod.run(plan_command(NONCE, [key]), graph([]))
+
+    assert planned(ended)
+    assert (pod.fake / "seen").read_bytes() == b"c0ffee $x '"
+    assert "c0ffee" not in ended.log
+    (pod.fake / SECRET_KEY).write_bytes(b"another")
+    assert pod.run(plan_command(NONCE, [key]), graph([])).code == PlanExit.CHANGED
 
 
 @few

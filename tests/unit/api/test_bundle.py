@@ -17,6 +17,7 @@ from copyrator.api.bundle_spec import (
     DeletionPolicy,
     JobSpec,
     Retry,
+    SecretKey,
     ValuesKind,
     ValuesSource,
 )
@@ -92,6 +93,7 @@ def test_every_field_is_read() -> None:
             insecure=True,
             skipTLSVerify=True,
             caSecret="ca",
+            secretKey={"secretName": "keys", "key": "werf.key"},
             werf={"image": "r.example/werf", "version": "2-stable"},
             job=job,
             retry={"limit": 0, "backoff": "5s"},
@@ -107,6 +109,7 @@ def test_every_field_is_read() -> None:
     assert (spec.interval, spec.timeout) == (5400.0, 90.0)
     assert (spec.suspend, spec.auto_rollback, spec.prerelease) == (True, True, True)
     assert (spec.insecure, spec.skip_tls_verify, spec.ca_secret) == (True, True, "ca")
+    assert spec.secret_key == SecretKey("keys", "werf.key")
     assert (spec.service_account, spec.releases_history_max) == ("deployer", 3)
     assert spec.tag_filter == "v.*"
     assert spec.werf_image == "r.example/werf:2-stable"
@@ -305,6 +308,9 @@ FIELDS = st.sampled_from(
         "insecure",
         "skipTLSVerify",
         "caSecret",
+        "secretKey",
+        "secretName",
+        "key",
         "werf",
         "image",
         "job",

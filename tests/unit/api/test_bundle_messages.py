@@ -280,6 +280,13 @@ def test_an_image_has_at_most_512_characters() -> None:
             }
         },
         {"caSecret": "a/b"},
+        {"secretKey": {}},
+        {"secretKey": "keys"},
+        {"secretKey": {"secretName": "a"}},
+        {"secretKey": {"secretName": "a", "key": ""}},
+        {"secretKey": {"secretName": "a/b", "key": "k"}},
+        {"secretKey": {"secretName": "a", "key": "a/b"}},
+        {"secretKey": {"secretName": "a", "key": "k"}, "env": {"WERF_SECRET_KEY": "x"}},
         {"valuesFrom": [{"kind": "Secret", "name": "a/b"}]},
         {"job": {"nodeSelector": {"-": "x"}}},
         {"job": {"nodeSelector": {"a": "-"}}},

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
+from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, ValuesKind
 from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job, build_plan_job
 from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder, Login
-from copyrator.bundles.policy.jobs.seal import SealedValues, sealed_value
+from copyrator.bundles.policy.jobs.seal import SealedValues, sealed_secret_key, sealed_value
 from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,7 +49,7 @@ DEPLOYS = {
         env={"NO_PROXY": "example.com"},
     ),
     "docker-config": order(auth="creds", login=Login.DOCKER_CONFIG, ca_secret="ca"),
-    "values": order(values=(CONFIG, SECRET), values_hash="v"),
+    "values": order(values=(CONFIG, SECRET), values_hash="v", secret_key=SecretKey("keys", "k")),
     "metadata": order(
         labels={"app.kubernetes.io/part-of": "shop"},
         annotations={"argocd.argoproj.io/note": "costs $(HOME) $5"},
@@ -92,10 +92,17 @@ SEALED = SealedValues(
         sealed_value(1, 2, "secret.yaml", "3" * 64),
     ),
 )
+WITH_KEY = SealedValues(
+    "shop-plan-1",
+    2,
+    (sealed_value(0, 0, "a.yaml", "1" * 64),),
+    sealed_secret_key(1, "k", "2" * 64),
+)
 NO_VALUES = SealedValues("shop-plan-2", 0)
 APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
 PLANS = {
     "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
+    "secret-key": order(sealed=WITH_KEY, secret_key=SecretKey("keys", "k")),
     "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
     "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
 }

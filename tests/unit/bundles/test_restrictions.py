@@ -9,6 +9,7 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     CosignKeysSpec,
     ObjectRef,
+    SecretKey,
     ValuesKind,
     ValuesSource,
     Verify,
@@ -61,6 +62,8 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
     [
         ({"auth": "creds"}, "spec.auth"),
         ({"ca_secret": "ca"}, "spec.caSecret"),
+        ({"secret_key": SecretKey("keys", "k")}, "spec.secretKey"),
+        ({"secret_key": SecretKey("mine", "k")}, None),
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
         (

@@ -66,11 +66,15 @@ class Seals:
         found, _ = await self._references.values(entry, spec, take)
         if hashes:
             await self._create(entry, seal.salt_secret(job), labels, {seal.SALT: _encoded(salt)})
+        sources, secret_key = len(hashes), None
+        if spec.secret_key is not None:
+            ((key, one),) = hashes.pop()  # it is read last
+            secret_key = seal.sealed_secret_key(len(hashes), key, one)
         flat = [(i, key, one) for i, source in enumerate(hashes) for key, one in source]
         files = tuple(
             seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
         )
-        return found, SealedValues(job, len(hashes), files)
+        return found, SealedValues(job, sources, files, secret_key)
 
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
         """Store the operations that a plan Job found; returns the seal that a deploy checks."""

@@ -23,6 +23,7 @@ _RELEASE_FIELDS: Final = (
     "values",
     "valuesFrom",
     "env",
+    "secretKey",
     "serviceAccountName",
     "autoRollback",
     "releasesHistoryMax",

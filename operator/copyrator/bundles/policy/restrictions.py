@@ -60,6 +60,8 @@ def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
         yield "spec.auth", spec.auth
     if spec.ca_secret:
         yield "spec.caSecret", spec.ca_secret
+    if spec.secret_key:
+        yield "spec.secretKey", spec.secret_key.secret
     for ref in refs_of(spec.verify.any_of) if spec.verify else ():
         if ref.kind is ValuesKind.SECRET:
             yield "spec.verify", ref.name

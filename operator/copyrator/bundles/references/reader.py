@@ -11,9 +11,15 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind, ValuesSource
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    ObjectRef,
+    SecretKey,
+    ValuesKind,
+    ValuesSource,
+)
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.api.verify import refs_of
@@ -113,12 +119,14 @@ class References:
             MissingReferenceError: a source that isn't optional doesn't exist.
             ApiError: a source can't be read.
         """
-        if not spec.values_from:
+        refs = _values_refs(spec)
+        if not refs:
             return None
         known = self._values.get(entry.key)
-        if known is not None and self._is_current(known, _values_refs(spec)):
-            found: str | None = known.value
-            return found
+        if known is not None and self._is_current(known, refs):
+            shape, found = known.value
+            if shape == spec.secret_key:
+                return cast("str | None", found)
         return (await self.values(entry, spec))[0]
 
     async def values(
@@ -126,7 +134,8 @@ class References:
     ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
         """Read the Bundle's values; returns their hash and their file names.
 
-        ``take`` is called with the files of each source, so that one source at a time is in memory.
+        ``take`` is called with the files of each source, so that one source at a time is in memory,
+        and last with the content of ``spec.secretKey``, which counts in the hash.
         Raises as ``values_hash``.
         """
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
@@ -151,8 +160,19 @@ class References:
                         "it, or remove it from the spec",
                         BundleReason.VALUES_MISSING,
                     )
+        if spec.secret_key is not None:
+            ref = _secret_key_ref(spec, spec.secret_key)
+            async with self._context.readers.slot(entry.key.namespace):
+                body = await self._read_optional(ref)
+                versions.append(_version(body))
+                content = {spec.secret_key.key: _read_secret_key(ref, spec.secret_key, body)}
+                del body
+            await reader.add_secret_key(spec.secret_key, content)
+            if take is not None:
+                await take(content)
         found = reader.hash.result()
-        self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), found)
+        value = spec.secret_key, found
+        self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), value)
         return found, tuple(reader.files)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
@@ -260,7 +280,29 @@ def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
 
 
 def _values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
-    return tuple(_values_ref(spec, source) for source in spec.values_from)
+    found = [_values_ref(spec, source) for source in spec.values_from]
+    if spec.secret_key is not None:
+        found.append(_secret_key_ref(spec, spec.secret_key))
+    return tuple(found)
+
+
+def _secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
+    return Ref(SECRETS, spec.namespace, found.secret)
+
+
+def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None) -> bytes:
+    """The content of ``spec.secretKey``."""
+    where, reason = f"{ref} of spec.secretKey", BundleReason.VALUES_MISSING
+    if body is None:
+        text = f"{where} doesn't exist; create it, or remove it from the spec"
+        raise MissingReferenceError(text, reason)
+    encoded = (body.get("data") or {}).get(wanted.key)
+    if encoded is None:
+        raise MissingReferenceError(f"{where} has no key {wanted.key}; add it", reason)
+    if decoded_size(encoded) > limits.BUNDLE_SECRET_KEY:
+        text = f"{where} has more than {limits.BUNDLE_SECRET_KEY} bytes under {wanted.key}"
+        raise MissingReferenceError(text, reason)
+    return base64.b64decode(encoded)
 
 
 def _access_refs(spec: BundleSpec) -> tuple[Ref, ...]:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesKind, ValuesSource
 from copyrator.bundles.context import Hasher
 from copyrator.bundles.policy.identity import ValuesFiles, ValuesHash
 from copyrator.settings import limits
@@ -33,6 +33,7 @@ class ValuesReader:
 
     def __init__(self, uid: str, spec: BundleSpec, hasher: Hasher) -> None:
         has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_from)
+        has_secret |= spec.secret_key is not None
         self.hash = ValuesHash(uid, hasher if has_secret else None)
         self.files: list[ValuesFiles] = []
         self._slice = TimeSlice()
@@ -61,3 +62,8 @@ class ValuesReader:
             await self._slice.pause()
         self.files.append(ValuesFiles(source.kind, source.name, tuple(sorted(content))))
         return content
+
+    async def add_secret_key(self, found: SecretKey, content: Mapping[str, bytes]) -> None:
+        """Add the content of ``spec.secretKey``; no values source has a name with a colon."""
+        for _ in self.hash.add(ValuesKind.SECRET, f"secretKey:{found.secret}", content):
+            await self._slice.pause()

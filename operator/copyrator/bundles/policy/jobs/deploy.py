@@ -35,8 +35,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
-        command = deploy_command(approved, _sealed(order).files, flags)
-    main = pod.container(spec, DEPLOY_CONTAINER, command, pod.variables(_deploy_env(order)))
+        command = deploy_command(approved, _sealed(order).checked, flags)
+    env = pod.variables(_deploy_env(order)) + _secret_key(order)
+    main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
     job = _owned_job(order, JobKind.DEPLOY, order.job, main)
     job["metadata"]["annotations"] |= {
@@ -57,7 +58,7 @@ def build_plan_job(
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
     plan may wait for a decision for any time (``retention``).
     """
-    command = plan_command(nonce, _sealed(order).files)
+    command = plan_command(nonce, _sealed(order).checked)
     env = pod.variables(_werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePolicy"] = "File"
@@ -104,6 +105,18 @@ def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, An
 def _sealed(order: DeployOrder) -> SealedValues:
     assert order.sealed is not None, "a planned deploy has sealed values"
     return order.sealed
+
+
+def _secret_key(order: DeployOrder) -> pod.Env:
+    """The variable of ``spec.secretKey``, where the script doesn't read a sealed copy.
+
+    It comes after all others, so that no value can refer to it.
+    """
+    found = order.spec.secret_key
+    if found is None or order.sealed is not None:
+        return []
+    reference = {"secretKeyRef": {"name": found.secret, "key": found.key}}
+    return [{"name": names.SECRET_KEY_ENV, "valueFrom": reference}]
 
 
 def _login(spec: BundleSpec) -> dict[str, Any]:

@@ -49,6 +49,10 @@ class SealedFile:
     """Of the salt followed by the file: 64 hexadecimal digits."""
 
 
+SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
+"""Name of the copy whose content becomes WERF_SECRET_KEY."""
+
+
 def plan_command(nonce: str, values: Iterable[SealedFile]) -> tuple[str, ...]:
     """The command of a container that prints its plan as a block (see ``plan_block``).
 
@@ -106,6 +110,12 @@ unseal() {{
     sed '' "$1" >"$3"
     sum=$({{ sed '' "$2" && sed '' "$3"; }} | sha256sum)
     [ "${{sum%% *}}" = "$4" ] || changed "$1 isn't what was planned with"
+    case $3 in
+    */{SECRET_KEY})
+      WERF_SECRET_KEY=$(sed '' "$3")
+      export WERF_SECRET_KEY
+      ;;
+    esac
     shift 4
   done
 }}

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.bundles.policy.jobs.plan_script import SealedFile
+from copyrator.bundles.policy.jobs.plan_script import SECRET_KEY, SealedFile
 
 SALT: Final = "salt"
 OPERATIONS: Final = "operations"
@@ -94,9 +94,16 @@ class SealedValues:
 
     job: str
     sources: int
-    """How many values sources there are."""
+    """How many Secrets with copies there are."""
     files: tuple[SealedFile, ...] = ()
-    """In the order in which werf reads them."""
+    """Values files, in the order in which werf reads them."""
+    secret_key: SealedFile | None = None
+    """The copy of ``spec.secretKey``, in the last of these Secrets."""
+
+    @property
+    def checked(self) -> tuple[SealedFile, ...]:
+        """All files that a Job checks."""
+        return (*self.files, self.secret_key) if self.secret_key else self.files
 
 
 def sealed_value(source: int, number: int, key: str, seal: str) -> SealedFile:
@@ -107,6 +114,12 @@ def sealed_value(source: int, number: int, key: str, seal: str) -> SealedFile:
         copy=f"{_COPIES}/values-{number:04}",
         sha256=seal,
     )
+
+
+def sealed_secret_key(source: int, key: str, seal: str) -> SealedFile:
+    """The copy of ``spec.secretKey`` in the Secret of this number."""
+    found = sealed_value(source, 0, key, seal)
+    return replace(found, copy=f"{_COPIES}/{SECRET_KEY}")
 
 
 def approved_operations(seal: str) -> SealedFile:
