@@ -291,7 +291,13 @@ def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, serve
     review = ("create", "authorization.k8s.io", "subjectaccessreviews", "")
     assert rights().may(review)
     assert not rights(**WITHOUT).may(review)
-    assert not rights(rules__restart=True, watchNamespaces=[served]).may(review)
+    chart = rights(rules__restart=True, watchNamespaces=[served])
+    assert not chart.may(review)
+    local = ("create", "authorization.k8s.io", "localsubjectaccessreviews", "")
+    assert rights().may(local, namespace=served)
+    assert chart.may(local, namespace=served)
+    assert not chart.may(local)
+    assert not rights(**WITHOUT).may(local, namespace=served)
 
 
 def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, served):

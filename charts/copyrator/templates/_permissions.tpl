@@ -65,6 +65,12 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   resources: [deployments, statefulsets, daemonsets]
   verbs: [list, watch]
 {{- end }}
+{{- if .Values.bundles.permissionReviews.enabled }}
+# Of Bundles with their release in another namespace: whether their service account may deploy there.
+- apiGroups: [authorization.k8s.io]
+  resources: [localsubjectaccessreviews]
+  verbs: [create]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]

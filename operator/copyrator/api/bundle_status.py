@@ -179,6 +179,40 @@ class Deployed(Record):
     time: str | None = None
 
 
+class ConsentState(StrEnum):
+    """Whether a namespace accepts the release of a Bundle of another one."""
+
+    ACCEPTED = "Accepted"
+    ASSUMED = "Assumed"
+    """It was deployed before namespaces had to consent; it counts as accepted until they did."""
+    NOT_ACCEPTED = "NotAccepted"
+
+
+class ConsentBy(StrEnum):
+    """By what a namespace accepts a release."""
+
+    ANNOTATION = "Annotation"
+    """operator.werf.dev/accept-from on the Namespace."""
+    PERMISSION = "Permission"
+    """The Job's account may create Secrets there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentStatus(Record):
+    """Whether the release's namespace accepts the release, where it is another than the Bundle's.
+
+    Written when it changes, not each time that it is checked.
+    """
+
+    namespace: str | None = None
+    state: str | None = None
+    """A value of ConsentState."""
+    by: str | None = None
+    """A value of ConsentBy."""
+    at: str | None = None
+    """Since when."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver(Record):
     """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
@@ -331,6 +365,8 @@ class BundleStatus(Record):
     available: Available = Available()
     deployed: Deployed = Deployed()
     attempted: Attempted = Attempted()
+    consent: ConsentStatus = ConsentStatus()
+    """Only where the release is in another namespace than the Bundle."""
     gates: tuple[GateStatus, ...] = ()
     """Only gates that the spec or the operator's settings require."""
     candidates: tuple[CandidateStatus, ...] = ()

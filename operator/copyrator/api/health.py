@@ -23,6 +23,8 @@ class HealthReason(StrEnum):
     """An object isn't current yet."""
     NOT_DEPLOYED = "NotDeployed"
     """This Bundle has no release in ``project_namespace``."""
+    RELEASE_NOT_ACCEPTED = "ReleaseNotAccepted"
+    """The release's namespace is another one, which hasn't consented: nothing is read there."""
     OTHER_MANAGER = "OtherManager"
     """The objects bear another value of the label by which they are watched."""
     UNCHECKED = "Unchecked"

@@ -76,11 +76,11 @@ class BundleCache:
     def bundles_of(self, release: tuple[str, str] | None) -> list[BundleEntry]:
         """All Bundles that claim a release, its owner first.
 
-        While a Job runs its Bundle owns the release, so that two never change it together. Else
-        the owner is the Bundle that deployed it successfully last, by its status, which only the
-        operator writes; else the Bundle in the release's own namespace; else the oldest one. Times
-        are whole seconds, so of two that were created together the uid decides, always the same
-        way.
+        While a Job runs its Bundle owns the release, so that two never change it together. A Bundle
+        elsewhere that the release's namespace doesn't accept comes last. Else the owner is the
+        Bundle that deployed it successfully last, by its status, which only the operator writes;
+        else the Bundle in the release's own namespace; else the oldest one. Times are whole
+        seconds, so of two that were created together the uid decides, always the same way.
         """
         found = [self._entries[key] for key in self._by_release.get(release, ())] if release else []
         if release is None or len(found) < 2:
@@ -88,6 +88,8 @@ class BundleCache:
         found.sort(key=lambda one: (one.key.namespace != release[0], one.created, one.uid))
         found.sort(key=lambda one: one.deleting)
         found.sort(key=lambda one: one.installed_at(release), reverse=True)
+        is_own = any(one.key.namespace == release[0] and not one.deleting for one in found)
+        found.sort(key=lambda one: one.rank(release, is_contested=is_own))
         found.sort(key=lambda one: one.running_release != release)
         return found
 

@@ -291,7 +291,8 @@ def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
     """The fields of a Bundle by which the owner of a release is determined."""
     if entry is None:
         return ()
-    return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting
+    running, deployed_at = entry.running_release, entry.deployed_at
+    return entry.uid, entry.releases, running, deployed_at, entry.deleting, entry.consent
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:

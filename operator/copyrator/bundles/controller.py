@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.consents import ConsentReviewer
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -139,6 +140,7 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._health = Health(context)
         writer = StatusWriter(context, self._health)
+        self._consents = ConsentReviewer(context, namespaces, reviewer, writer)
         self._polls = polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = redaction = Redaction(client)
         seals = Seals(context, references)
@@ -155,6 +157,7 @@ class BundleController:
             references=references,
             trust=trust,
             freezes=freezes,
+            consents=self._consents,
             health=self._health,
             writer=writer,
             permissions=permissions,
@@ -182,6 +185,7 @@ class BundleController:
         """Open the watches. Await it before the queue's workers start."""
         self._jobs.start()
         self._freezes.start()
+        self._consents.start()
         self._trust.start()
         self._health.start()
 
@@ -189,6 +193,7 @@ class BundleController:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
         self._freezes.stop()
+        self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
         await self._health.stop()

@@ -17,7 +17,13 @@ import msgspec
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, parse_status
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    ConsentState,
+    ConsentStatus,
+    parse_status,
+)
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
@@ -92,6 +98,8 @@ class BundleEntry:
     """The Job that found the drift that is to be corrected."""
     drifted: str
     """Reason of the condition Drifted where it is True; else empty."""
+    consent: ConsentStatus | None
+    """Whether the release's namespace accepts it; None where it hasn't been asked."""
     health: str
     """Status of the condition Healthy; empty where there is none."""
     soak_hash: int
@@ -185,6 +193,21 @@ class BundleEntry:
         """When it last deployed this release; a Bundle that never did sorts before one that did."""
         there = self.installed_release == release
         return there, self.deployed_at if there else ""
+
+    def rank(self, release: tuple[str, str], *, is_contested: bool) -> int:
+        """Its place among the Bundles of a release by consent; a lower one has precedence.
+
+        Where a Bundle in the release's own namespace names it too, ``is_contested``, one elsewhere
+        has to be accepted. One that deployed it, and wasn't asked for consent yet, waits for that.
+        """
+        namespace, _ = release
+        if self.key.namespace == namespace:
+            return 0
+        if self.consent is None or self.consent.namespace != namespace:
+            return 0 if self.installed_release == release else 2
+        if self.consent.state == ConsentState.ASSUMED:
+            return int(is_contested)
+        return 0 if self.consent.state == ConsentState.ACCEPTED else 2
 
     @property
     def running_release(self) -> tuple[str, str] | None:

@@ -98,6 +98,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         checked_at=parse_time(status.drift.checked_at),
         correctable=_correctable(status, spec),
         drifted=_drifted(status),
+        consent=status.consent if status.consent.state else None,
         health=_health(status, spec),
         soak_hash=hash(status.soak) if status.soak else 0,
         waits_for=_waits_for(status),

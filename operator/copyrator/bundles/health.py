@@ -25,7 +25,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.health_watches import HealthWatches
-from copyrator.bundles.policy import health
+from copyrator.bundles.policy import consent, health
 from copyrator.workqueue.scheduler import DueScheduler
 
 SETTLE_SECONDS: Final = 1.0
@@ -65,13 +65,18 @@ class Health:
         await self._watches.close()
 
     def follow(self, entry: BundleEntry) -> None:
-        """Watch the release of a Bundle with ``spec.health``; end the watch of one without."""
+        """Watch the release of a Bundle with ``spec.health``; end the watch of one without.
+
+        Nothing is watched in a namespace that doesn't accept the release.
+        """
         spec = entry.spec
         if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
             self.forget(entry.key)
             return
         self._memories.setdefault(entry.key, _Memory())
-        self._watches.follow(entry.key, (spec.project_namespace, spec.release))
+        release = spec.project_namespace, spec.release
+        is_accepted = consent.is_accepted(spec, entry.consent)
+        self._watches.follow(entry.key, release if is_accepted else None)
 
     def forget(self, key: BundleKey) -> None:
         """End the watch of a Bundle that was deleted, or has no ``spec.health`` any more."""
@@ -132,6 +137,8 @@ class Health:
             return None
         if fault := health.undeployed(spec, status):
             return fault
+        if not consent.is_accepted(spec, status.consent):
+            return health.not_accepted(spec)
         release = spec.project_namespace, spec.release
         owner = self._context.bundles.owner(release)
         if owner is not None and owner.key != entry.key:

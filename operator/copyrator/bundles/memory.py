@@ -66,6 +66,8 @@ class Memory:
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
     """Whether this process has deleted Secrets that a former one may have left."""
+    consented: tuple[str | None, ...] = ()
+    """What was last written to ``status.consent``: the resourceVersion then, state and by."""
     soaked: str = ""
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
     remove_finalizer: str | None = None

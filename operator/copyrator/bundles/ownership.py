@@ -6,6 +6,7 @@ changes a release, no other begins.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -17,6 +18,9 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.status import StaleError
+from copyrator.kube.events import NORMAL
+
+log = logging.getLogger(__name__)
 
 _REMEDY: Final = "rename this one, set another project_namespace, or delete one of the two"
 
@@ -68,11 +72,25 @@ class Ownership:
         holder = self._beginning.get(release)
         if self.conflict(entry, spec) or (holder is not None and holder.key != entry.key):
             raise StaleError
+        self._record_takeover(entry, release)
         self._beginning[release] = entry
         try:
             yield
         finally:
             del self._beginning[release]
+
+    def _record_takeover(self, entry: BundleEntry, release: tuple[str, str]) -> None:
+        """Emit an Event where another Bundle deployed the release, which isn't accepted there."""
+        if entry.installed_release == release:
+            return
+        for rival in self._context.bundles.bundles_of(release)[1:]:
+            if rival.installed_release == release and not rival.deleting:
+                text = (
+                    f"Release {_text(release)} was deployed by Bundle {_name(rival)}, which "
+                    f"namespace {release[0]} hasn't accepted; this Bundle takes it over"
+                )
+                self._context.record(entry, NORMAL, "ReleaseTakenOver", text)
+                log.info("%s: %s", entry.key, text)
 
 
 def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles import cycles
+from copyrator.bundles.consents import ConsentReviewer
 from copyrator.bundles.context import Context
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -41,6 +43,7 @@ class BundleReconciler:
     references: References
     trust: TrustStore
     freezes: Freezes
+    consents: ConsentReviewer
     health: Health
     writer: StatusWriter
     permissions: PlanPermissions
@@ -79,7 +82,6 @@ class BundleReconciler:
             return RequeueAfter(1.0, Priority.RESYNC)
         if not self.trust.ready or not (self.freezes.ready or entry.deleting):
             return RequeueAfter(1.0, Priority.RESYNC)
-        self.health.follow(entry)
         try:
             if entry.deleting:
                 await self._visit_deleted(entry)
@@ -126,6 +128,10 @@ class BundleReconciler:
 
     async def _visit(self, entry: BundleEntry) -> None:
         """Reconcile a Bundle that isn't being deleted: reject it, observe its Job, or update it."""
+        if not entry.is_running:
+            self.context.memory(entry.key).recheck_at = None
+        entry, not_accepted = await self.consents.visit(entry)
+        self.health.follow(entry)
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
@@ -137,7 +143,13 @@ class BundleReconciler:
         if fault := cycles.fault(self.context.bundles, entry):
             await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
             return
-        if problem := self.runs.ownership.conflict(entry, spec):
+        problem = self.runs.ownership.conflict(entry, spec)
+        is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
+        if not_accepted is not None and not (is_moved or entry.is_running):
+            entry = await self.writer.note_health(entry)
+            await self._report_refused(entry, not_accepted, ready=entry.status.ready)
+            return
+        if problem is not None:
             await self._refuse(entry, *problem)
             return
         entry = await self.writer.ensure_finalizer(entry)
@@ -147,15 +159,17 @@ class BundleReconciler:
         if entry.is_running:
             await self._observe(entry)
             return
-        self.context.memory(entry.key).recheck_at = None
         await self.jobs.limit(entry, spec)
         await self.deploys.visit(entry, spec)
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
         """Reconcile a Bundle that is being deleted, after the end of a running deploy.
 
-        Its outcome decides whether there is a release to uninstall.
+        Its outcome decides whether there is a release to uninstall. Consent decides whose it is.
         """
+        self.health.follow(entry)
+        if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
+            entry, _ = await self.consents.visit(entry)
         if entry.is_running and not await self._observe(entry):
             return
         await self.deletions.visit(entry, deploy_runs=entry.is_running)
@@ -178,10 +192,15 @@ class BundleReconciler:
         if entry.is_running and await self.runs.has_ended(entry):
             await self._observe(entry)
             return
-        invalid = reason is BundleReason.INVALID_SPEC
-        status = replace(entry.status, ready=0 if invalid else entry.status.ready)
-        status = replace(status, next_poll_at=None)
-        await self.writer.write(entry, status, ready_conditions.refused(reason, message))
+        ready = 0 if reason is BundleReason.INVALID_SPEC else entry.status.ready
+        await self._report_refused(entry, ready_conditions.refused(reason, message), ready=ready)
+
+    async def _report_refused(
+        self, entry: BundleEntry, verdict: ReadyCondition, *, ready: int | None
+    ) -> None:
+        """Report why nothing is polled, planned or deployed."""
+        status = replace(entry.status, ready=ready, next_poll_at=None)
+        await self.writer.write(entry, status, verdict)
         self.context.memory(entry.key).desired = None
         self.context.requeue_at(entry.key)
 

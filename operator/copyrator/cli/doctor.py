@@ -18,7 +18,11 @@ from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_check import Check, readable
 from copyrator.cli.doctor_objects import objects, pods
-from copyrator.cli.doctor_permissions import missing_permissions, permission_reviews
+from copyrator.cli.doctor_permissions import (
+    consent_reviews,
+    missing_permissions,
+    permission_reviews,
+)
 from copyrator.cli.doctor_policies import approval_policy, marks_policy, plans_are_asked
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_signatures import signatures
@@ -106,6 +110,8 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found.append(await approval_policy(client, installation))
             found.append(await permission_reviews(client, installation))
         if served:
+            if (consent := await consent_reviews(client, installation)) is not None:
+                found.append(consent)
             found += [check async for check in workloads(client, installation)]
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.cli.doctor_check import Check
 from copyrator.cli.installation import Installation
+from copyrator.cli.objects import listed
 from copyrator.kube import errors
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
@@ -143,6 +146,41 @@ async def permission_reviews(client: KubeClient, installation: Installation) -> 
     return Check(what, None, said)
 
 
+async def consent_reviews(client: KubeClient, installation: Installation) -> Check | None:
+    """Whether the operator may ask for the consent of other namespaces to releases there.
+
+    None where no Bundle that the user may list has its release in another namespace.
+    """
+    what, user, settings = "Consent reviews", installation.user, installation.settings
+    try:
+        bundles = [one for scope in settings.scopes for one in await listed(client, BUNDLES, scope)]
+        if not any(map(_is_elsewhere, bundles)):
+            return None
+        if user is None:
+            return Check(what, None, "the operator's account isn't known without a Deployment")
+        needs: list[Need] = [(_LOCAL_REVIEWS, "", "create", scope) for scope in settings.scopes]
+        missing = [one for one in needs if not await allowed(client, one, user)]
+    except errors.ApiError as error:
+        return Check(what, None, f"can't be reviewed: {error.message}")
+    if not missing:
+        said = "releases in other namespaces need their consent: a permission or an annotation"
+        return Check(what, True, said)
+    said = (
+        f"{user} cannot {_shown(missing[0])}: Bundles with their release in another namespace "
+        f"deploy only where that Namespace has the annotation {ANN_ACCEPT_FROM}; the chart grants "
+        "it (bundles.permissionReviews.enabled)"
+    )
+    return Check(what, None, said)
+
+
+def _is_elsewhere(body: Mapping[str, Any]) -> bool:
+    where = body["metadata"].get("namespace")
+    return (body.get("spec") or {}).get("project_namespace") not in (None, "", where)
+
+
+_LOCAL_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
+)
 _REVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )

@@ -39,6 +39,7 @@ async def is_allowed(
     attributes: Mapping[str, str],
     subject: Subject | None = None,
     *,
+    local: bool = False,
     timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
 ) -> bool:
     """Whether a request is allowed.
@@ -48,6 +49,8 @@ async def is_allowed(
         attributes: its resourceAttributes: verb, group, resource, subresource, namespace, name.
         subject: whose request it is; None: the caller's. Every user may review their own
             (the ClusterRole system:basic-user), others' only with a permission.
+        local: review another user's request in the attributes' namespace, for which a permission in
+            that namespace is enough.
         timeout: seconds; None: the client's.
 
     Raises:
@@ -59,6 +62,9 @@ async def is_allowed(
         spec |= {"user": subject.user, "groups": list(subject.groups)}
     body = {"apiVersion": _API_VERSION, "kind": kind, "spec": spec}
     path = f"/apis/{_API_VERSION}/{kind.lower()}s"
+    if subject and local:
+        body["kind"], where = f"Local{kind}", attributes["namespace"]
+        path = f"/apis/{_API_VERSION}/namespaces/{where}/local{kind.lower()}s"
     answer = await reviewer.request("POST", path, body=body, timeout=timeout)
     status = answer.get("status") if isinstance(answer, dict) else None
     allowed = status.get("allowed") if isinstance(status, dict) else None

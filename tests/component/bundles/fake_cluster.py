@@ -33,6 +33,7 @@ GROUPS = {
 TEAM = "team"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 OTHERS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+LOCAL_REVIEWS = "/localsubjectaccessreviews"
 NOT_ALLOWED = (
     'subjectaccessreviews.authorization.k8s.io is forbidden: User "me" cannot create resource '
     '"subjectaccessreviews" in API group "authorization.k8s.io" at the cluster scope'
@@ -78,6 +79,10 @@ class BundleCluster(FakeCluster):
             None: the operator isn't allowed to ask.
         asked: the specs of these reviews, also of those that weren't allowed.
         reviews_fault: answers these reviews instead.
+        granted: the accounts and namespaces, as ``("team/werf", "prod")``, where an account may
+            create Secrets, by an access review in that namespace.
+        consents_asked: these accounts and namespaces of all such reviews.
+        consents_fault: answers such reviews instead.
     """
 
     def __init__(self) -> None:
@@ -99,12 +104,24 @@ class BundleCluster(FakeCluster):
         self.permits: Callable[[dict[str, str]], bool] | None = None
         self.asked: list[dict[str, Any]] = []
         self.reviews_fault: Answer | None = None
+        self.granted: set[tuple[str, str]] = set()
+        self.consents_asked: list[tuple[str, str]] = []
+        self.consents_fault: Answer | None = None
 
     # --- the test's side ---
 
     def prepare(self) -> None:
         self.namespace(TEAM)
         self.put_object("serviceaccounts", "werf")
+
+    def grant(self, *namespaces: str) -> None:
+        """Let the team's account create Secrets in these namespaces, which needn't exist."""
+        self.granted |= {(f"{TEAM}/werf", namespace) for namespace in namespaces}
+
+    def accept(self, namespace: str, globs: str | None = TEAM) -> None:
+        """Let a namespace, which it makes, accept releases of Bundles in others; None: no more."""
+        annotations = {} if globs is None else {"operator.werf.dev/accept-from": globs}
+        self.namespace(namespace, annotations=annotations)
 
     def put_object(self, plural: str, name: str, **fields: Any) -> dict[str, Any]:
         metadata = {"name": name, "namespace": TEAM, **fields.pop("metadata", {})}
@@ -206,6 +223,8 @@ class BundleCluster(FakeCluster):
             return json_response({"kind": "APIGroupDiscoveryList", "items": []})
         if request.path == OTHERS_REVIEWS:
             return await self._review_other(request)
+        if request.path.endswith(LOCAL_REVIEWS):
+            return await self._review_consent(request)
         if refused := self._refused(request):
             return await refused(request)
         if request.method != "GET" and "/events" not in request.path:
@@ -226,6 +245,18 @@ class BundleCluster(FakeCluster):
     async def _review_other(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((await request.json())["spec"])
         return await (self.reviews_fault or self.judge)(request)
+
+    async def _review_consent(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        spec, namespace = body["spec"], request.path.split("/")[-2]
+        account = spec["user"].removeprefix("system:serviceaccount:").replace(":", "/")
+        wanted = {"verb": "create", "group": "", "resource": "secrets", "namespace": namespace}
+        assert (body["kind"], spec["resourceAttributes"]) == ("LocalSubjectAccessReview", wanted)
+        self.consents_asked.append((account, namespace))
+        if self.consents_fault is not None:
+            return await self.consents_fault(request)
+        allowed = (account, namespace) in self.granted
+        return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     async def judge(self, request: web.Request) -> web.StreamResponse:
         """Answer an access review about another account."""

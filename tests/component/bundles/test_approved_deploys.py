@@ -148,6 +148,7 @@ async def test_an_interrupted_attempt_is_made_anew_as_approved(
 async def test_a_first_install_into_a_missing_namespace_creates_it_as_approved(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
+    cluster.grant("prod")
     bundle(approval=ON_RISK, retry=PATIENT, project_namespace="prod")
     await run()
     werf.holds_deploys = True

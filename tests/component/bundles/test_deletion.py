@@ -233,6 +233,7 @@ async def test_what_a_failed_deploy_left_is_uninstalled_where_it_is(
     install(cluster, namespace="first")
     cluster.ends = fail
     await run()
+    cluster.grant("first", "second")
     bundle(retry={"limit": 0}, project_namespace="first")
     await eventually(lambda: cluster.reason() == "Quarantined")
     cluster.ends = succeed
@@ -297,6 +298,7 @@ async def test_a_bundle_with_a_broken_spec_is_uninstalled_where_it_was_deployed(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     await run()
+    cluster.grant("prod")
     bundle(project_namespace="prod")
     await deployed(cluster)
     cluster.change("bundles", "shop", spec={"registry": "https://broken"})

@@ -245,6 +245,7 @@ async def test_a_second_bundle_for_a_release_waits_and_takes_over(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     cluster.namespace("aside")
+    cluster.accept("team", "aside")
     first = bundle()
     other = {**first, "metadata": {"name": "shop", "namespace": "aside"}}
     other["spec"] = {**first["spec"], "project_namespace": "team"}
@@ -288,6 +289,7 @@ async def test_a_deploy_is_on_record_where_it_went_though_the_spec_was_edited_me
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     cluster.ends = None
+    cluster.grant("first")
     bundle(project_namespace="first")
     await run()
     await eventually(lambda: cluster.runs)

@@ -87,6 +87,7 @@ async def test_the_release_namespace_counts_too(
     freeze(cluster, namespace="elsewhere")
     cluster.namespace("another")
     freeze(cluster, namespace="another")
+    cluster.grant("elsewhere")
     bundle(project_namespace="elsewhere")
     await run()
     await waits(cluster)

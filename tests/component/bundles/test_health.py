@@ -194,6 +194,7 @@ async def test_many_namespaces_have_one_watch_of_each_kind(
 ) -> None:
     monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
     spaces = [f"team-{number}" for number in range(5)]
+    cluster.grant(*spaces)
     for space in spaces[:2]:
         bundle(space, health="Watch", project_namespace=space)
         deployment(cluster, release=space, namespace=space)
@@ -249,6 +250,7 @@ async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_other
 ) -> None:
     bundle(health="Watch")
     deployment(cluster)
+    cluster.grant("elsewhere")
     bundle("far", health="Watch", project_namespace="elsewhere")
     operator = await run(watch_namespaces=(TEAM,))
     await eventually(lambda: healthy(cluster) == GOOD)
@@ -365,6 +367,7 @@ async def test_a_bundle_that_doesnt_own_the_release_sees_nothing_of_it(
     await run()
     await eventually(lambda: healthy(cluster) == BAD)
     cluster.namespace("other")
+    cluster.accept(TEAM, "other")
     thief = cluster.look("bundles", "shop") or {}
     spec = {**thief["spec"], "project_namespace": TEAM}
     earlier = {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}

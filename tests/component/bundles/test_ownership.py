@@ -20,8 +20,10 @@ ASIDE = path_of("bundles", "shop", "aside")
 def squat(cluster: BundleCluster, registry: FakeRegistry) -> AsideMake:
     """Makes the Bundle aside/shop, whose release is team/shop."""
 
-    def make(**metadata: Any) -> None:
+    def make(*, accepted: bool = True, **metadata: Any) -> None:
         cluster.namespace("aside")
+        if accepted:
+            cluster.accept("team", "aside")
         where = path_of("serviceaccounts", "werf", "aside")
         cluster.write(where, {"metadata": {"name": "werf", "namespace": "aside"}})
         spec = {

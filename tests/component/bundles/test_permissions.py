@@ -81,6 +81,7 @@ async def test_a_release_whose_namespace_is_missing_needs_to_create_it(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     cluster.permits = all_but("create namespaces", "patch namespaces")
+    cluster.grant("elsewhere")
     bundle(approval=ALWAYS, project_namespace="elsewhere")
     await run()
     found = await reviewed(cluster)

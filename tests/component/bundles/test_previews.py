@@ -360,6 +360,7 @@ async def test_a_bundle_that_is_deleted_ends_its_preview(
 async def test_a_preview_of_what_creates_the_namespace_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
+    cluster.grant("prod")
     bundle(suspend=True, project_namespace="prod")
     await run()
     ask(cluster, "1.*")

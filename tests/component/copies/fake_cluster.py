@@ -20,8 +20,11 @@ class FakeCluster(FakeApi):
 
     # --- the test's side -------------------------------------------------------------------------
 
-    def namespace(self, name: str, **labels: str) -> None:
-        self.write(f"/api/v1/namespaces/{name}", {"metadata": {"name": name, "labels": labels}})
+    def namespace(
+        self, name: str, *, annotations: dict[str, str] | None = None, **labels: str
+    ) -> None:
+        metadata = {"name": name, "labels": labels, "annotations": annotations or {}}
+        self.write(f"/api/v1/namespaces/{name}", {"metadata": metadata})
 
     def object(self, plural: str, namespace: str, name: str, **fields: Any) -> dict[str, Any]:
         metadata = {"name": name, "namespace": namespace, **fields.pop("metadata", {})}

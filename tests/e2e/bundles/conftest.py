@@ -151,6 +151,12 @@ class Team:
         }
         return self.api.create(self.path("bundles"), body)
 
+    def accept(self, globs: str | None) -> None:
+        """Let the team's namespace accept releases of Bundles in these; None: no more."""
+        annotations = {"operator.werf.dev/accept-from": globs}
+        path = f"/api/v1/namespaces/{self.namespace}"
+        self.api.patch(path, {"metadata": {"annotations": annotations}})
+
     # --- looking ---
 
     def status(self, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -202,6 +202,7 @@ def test_the_release_namespace_counts_and_an_uninstall_goes_on(
 ) -> None:
     target = namespace("target")
     terminal.types(f"freeze -n {target}", reason="not here")
+    replace(team, namespace=target).accept(team.namespace)
     team.publish("1.0.0", "first")
     team.bundle("shop", project_namespace=target)
     assert f"namespace {target} is frozen" in waits(team)["message"]

@@ -78,6 +78,7 @@ def test_a_bundle_elsewhere_that_came_first_and_never_deployed_keeps_nobody_from
 ) -> None:
     other = make_team(cluster, api, namespace("other"), tmp_path)
     other.publish("1.0.0", "theirs", template="{{ fail `no` }}")
+    team.accept(other.namespace)
     other.bundle("shop", project_namespace=team.namespace, retry={"limit": 0})
     other.wait_reason("shop", "Quarantined")
     time.sleep(1.1)  # creation times are whole seconds: the other one is the older

@@ -265,6 +265,7 @@ def test_a_second_bundle_of_a_release_conflicts_and_uninstalls_nothing(
 ) -> None:
     other = Team(api, shop.cluster, namespace("other"), shop.charts)
     time.sleep(1.1)  # the older one is the owner, and creation times are whole seconds
+    shop.accept(other.namespace)
     other.bundle("shop", project_namespace=shop.namespace, repo=shop.repo)
 
     condition = other.wait_reason("shop", "ReleaseConflict")

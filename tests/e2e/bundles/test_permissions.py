@@ -217,6 +217,14 @@ def test_what_a_plan_that_could_be_made_lacks_is_asked_once_shown_and_granted(
 )
 def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> None:
     there = f"{bare.namespace}-new"
+    # Its consent: it isn't there to have an annotation.
+    account = {"kind": "ServiceAccount", "name": "werf", "namespace": bare.namespace}
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]
+    metadata = {"name": there}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": there}
+    api.create(f"{RBAC}/clusterroles", {"metadata": metadata, "rules": rules})
+    binding = {"metadata": metadata, "roleRef": role, "subjects": [account]}
+    api.create(f"{RBAC}/clusterrolebindings", binding)
     digest = bare.publish("1.0.0", "first")
     bare.bundle(
         "shop", approval=ALWAYS, retry=ONCE, project_namespace=there, deletionPolicy="Orphan"
@@ -232,8 +240,9 @@ def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> 
         bare.wait_deployed("shop", digest)
         assert api.get(f"/api/v1/namespaces/{there}/configmaps/shop-app")["data"]["text"] == "first"
     finally:
-        with contextlib.suppress(ApiStatusError):
-            api.delete(f"/api/v1/namespaces/{there}")
+        for path in (f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles", "/api/v1/namespaces"):
+            with contextlib.suppress(ApiStatusError):
+                api.delete(f"{path}/{there}")
 
 
 @long_form(

@@ -22,8 +22,13 @@ from localcluster import Api, Cluster
 NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
 """Rules copy no Secrets, and Bundles may name one."""
 LEASES = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "update"))
-PLANS = {"deletecollection secrets", "create subjectaccessreviews.authorization.k8s.io"}
-"""Only plans ask for them; the latter is taken away in tests/e2e/bundles/test_permissions.py."""
+PLANS = {
+    "deletecollection secrets",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "create localsubjectaccessreviews.authorization.k8s.io",
+}
+"""Only plans, and releases in other namespaces, ask for them; the reviews are taken away in
+tests/e2e/bundles/test_permissions.py and test_release_consent.py."""
 HEALTH = {
     f"{verb} {plural}.apps"
     for verb in ("list", "watch")

@@ -7,9 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_permissions import missing_permissions, permission_reviews
+from copyrator.cli.doctor_permissions import (
+    consent_reviews,
+    missing_permissions,
+    permission_reviews,
+)
 from copyrator.cli.installation import Installation
 from copyrator.kube import errors
+from copyrator.kube.client.pages import Page
 from copyrator.settings.config import Settings
 
 USER = "system:serviceaccount:op:copyrator"
@@ -72,4 +77,40 @@ def test_that_it_may_not_review_accounts_is_worth_knowing(
 ) -> None:
     check = asyncio.run(permission_reviews(server, installed(user)))
     assert (check.what, check.good) == ("Permission reviews", good)
+    assert check.said.startswith(said)
+
+
+class Elsewhere(Reviewer):
+    """Has one Bundle with its release in this namespace."""
+
+    def __init__(self, release: str, denied: tuple[str, str] = ("nothing", "")) -> None:
+        super().__init__(denied)
+        self.release = release
+
+    async def list_pages(self, *_: Any, **__: Any) -> Any:
+        metadata = {"namespace": "apps", "name": "shop"}
+        yield Page([{"metadata": metadata, "spec": {"project_namespace": self.release}}], "1")
+
+
+@pytest.mark.parametrize(
+    ("server", "good", "said"),
+    [
+        (Elsewhere("apps"), "", ""),
+        (Elsewhere("prod"), True, "releases in other namespaces need their consent"),
+        (
+            Elsewhere("prod", ("localsubjectaccessreviews", "")),
+            None,
+            f"{USER} cannot create localsubjectaccessreviews.authorization.k8s.io in all namesp",
+        ),
+    ],
+)
+def test_that_it_may_not_ask_for_consent_is_worth_knowing_where_a_release_is_elsewhere(
+    server: Any, good: Any, said: str
+) -> None:
+    check = asyncio.run(consent_reviews(server, installed(USER)))
+    if good == "":
+        assert check is None
+        return
+    assert check is not None
+    assert (check.what, check.good) == ("Consent reviews", good)
     assert check.said.startswith(said)

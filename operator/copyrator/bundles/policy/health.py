@@ -210,6 +210,12 @@ def undeployed(spec: BundleSpec, status: BundleStatus) -> Fault | None:
     return None
 
 
+def not_accepted(spec: BundleSpec) -> Fault:
+    """The fault where the release's namespace is another one that hasn't accepted the release."""
+    text = f"nothing is read in namespace {spec.project_namespace}: it hasn't accepted the release"
+    return Fault(HealthReason.RELEASE_NOT_ACCEPTED, text)
+
+
 def overridden(value: str) -> Fault:
     """The fault where a Bundle sets another value of Helm's label on its objects."""
     return Fault(

@@ -146,8 +146,11 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")
-    if ready_reason(status.conditions) == BundleReason.RELEASE_CONFLICT:
+    reason = ready_reason(status.conditions)
+    if reason == BundleReason.RELEASE_CONFLICT:
         yield _Break("the release is another Bundle's")
+    if reason == BundleReason.RELEASE_NOT_ACCEPTED:
+        yield _Break("the release's namespace doesn't accept it")
 
 
 def _is(

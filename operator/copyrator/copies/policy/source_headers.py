@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from copyrator.api import names
-from copyrator.copies.policy.matching import Consent, read_consent, refusal
+from copyrator.api.consent import Consent, read_consent
+from copyrator.copies.policy.matching import refusal
 
 
 @dataclass(frozen=True, slots=True, eq=False)

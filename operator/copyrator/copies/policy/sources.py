@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.copies.policy.matching import Consent, read_consent, refusal
+from copyrator.api.consent import Consent, read_consent
+from copyrator.copies.policy.matching import refusal
 from copyrator.settings.limits import SOURCE_OVERHEAD
 
 _NAME: Final = ("name", "namespace")
