@@ -63,7 +63,6 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
         ({"auth": "creds"}, "spec.auth"),
         ({"ca_secret": "ca"}, "spec.caSecret"),
         ({"secret_key": SecretKey("keys", "k")}, "spec.secretKey"),
-        ({"secret_key": SecretKey("mine", "k")}, None),
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
         (
@@ -71,7 +70,7 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
             "spec.verify",
         ),
         ({"verify": Verify((CosignKeysSpec(ObjectRef(ValuesKind.CONFIG_MAP, "keys")),))}, None),
-        ({"auth": "mine", "ca_secret": "mine"}, None),
+        ({"auth": "mine", "ca_secret": "mine", "secret_key": SecretKey("mine", "k")}, None),
     ],
 )
 @pytest.mark.parametrize("secrets", [(), ("mine",)])
