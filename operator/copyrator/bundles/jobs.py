@@ -174,16 +174,18 @@ class Jobs:
                 await self.give_up(job)
 
     async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
-        """The pods of a Job, newest last."""
+        """The pods that a Job owns, newest last: others may have its label, too."""
         found: list[dict[str, Any]] = []
+        count = 0
         selector = f"batch.kubernetes.io/controller-uid={job.uid}"
         pages = self._context.client.list_pages(
             PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
         )
         async with aclosing(pages):
             async for page in pages:
-                found.extend(page.items)
-                if len(found) >= limits.BUNDLE_PODS:
+                found.extend(pod for pod in page.items if _is_owned(pod, job.uid))
+                count += len(page.items)
+                if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
                     break
         found = found[: limits.BUNDLE_PODS]
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
@@ -272,3 +274,8 @@ def _termination_message(pods: list[dict[str, Any]]) -> str:
         if ended.get("message") and not str(ended["message"]).startswith("{"):
             return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
     return ""
+
+
+def _is_owned(pod: Mapping[str, Any], uid: str) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)

@@ -307,7 +307,10 @@ BUNDLE_LOG_BYTES: Final = 16 * 1024
 """Bytes of a pod's log that are read: 2 KB of it go into the status."""
 
 BUNDLE_PODS: Final = 4
-"""Pods of a Job that are read. A Job has one; others may have its label."""
+"""Pods of a Job that are read. A Job has one."""
+
+BUNDLE_LABELLED_PODS: Final = 40
+"""Pods with a Job's label that are looked through for its own: anyone may give a pod that label."""
 
 BUNDLE_TERMINATION_MESSAGE: Final = 4096
 """Characters of a container's termination message, the kubelet's own limit."""

@@ -199,8 +199,19 @@ class BundleCluster(FakeCluster):
         metadata = job["metadata"]
         name, namespace = f"{metadata['name']}-pod", metadata["namespace"]
         labels = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+        owner = {
+            "kind": "Job",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+        }
         pod = {
-            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": labels,
+                "ownerReferences": [owner],
+            },
             "spec": job["spec"]["template"]["spec"],
             "status": {"containerStatuses": [{"name": "werf", "state": state}]},
         }
