@@ -12,12 +12,13 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, NotationSpec, VerifyEntry
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, NotationSpec, VerifyEntry
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
+from copyrator.bundles.policy.gated import remedy, restricted
 from copyrator.bundles.policy.signature_policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli import system_namespaces
 from copyrator.cli.crds import schemas
@@ -173,7 +174,7 @@ def _parsed(manifest: Manifest) -> list[Problem]:
         if isinstance(bundle, InvalidSpec):
             return [_problem(bundle)]
         entries = bundle.verify.any_of if bundle.verify else ()
-        found = _subjects(entries, "spec.verify")
+        found = (*_subjects(entries, "spec.verify"), *_withheld(bundle))
         return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):
@@ -204,6 +205,13 @@ def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, 
             read_subjects(entry.subjects)
         except TrustError as error:
             yield f"{path}.anyOf[{index}].notation.subjects", str(error)
+
+
+def _withheld(bundle: BundleSpec) -> Iterator[tuple[str, str]]:
+    """Variables that don't reach the Jobs. For others the operator's settings would be needed."""
+    for name in restricted(bundle).withheld:
+        if name.startswith("spec.env["):
+            yield name, f"doesn't reach the Jobs of a gated Bundle. {remedy(name)}"
 
 
 def _of_rule(rule: RuleSpec) -> Iterator[Problem]:

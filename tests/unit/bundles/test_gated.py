@@ -31,7 +31,7 @@ from copyrator.bundles.policy.gated import (
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
-FACTS = Path(__file__).parents[3] / "docs" / "facts" / "werf.md"
+FACTS = Path(__file__).parents[3] / "docs/facts/werf.md"
 
 
 def rows() -> dict[str, str]:

@@ -117,6 +117,11 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
             "stdin:2: Bundles b: kind: operator.werf.dev has no kind Bundles; did you mean Bundle?",
         ),
         (
+            BUNDLE + "spec:\n  registry: x\n  repo: a\n  approval: {mode: Always}\n  env:\n"
+            "    WERF_ENV: dev\n    WERF_VALUES_1: http://x\n",
+            "stdin:11: Bundle b: spec.env.WERF_VALUES_1: doesn't reach the Jobs of a gated Bundle.",
+        ),
+        (
             BUNDLE + "spec:\n  registry: x\n  repository: a\n",
             "stdin:7: Bundle b: spec.repository: is an unknown field; did you mean repo?",
         ),

@@ -164,7 +164,7 @@ def settings_withheld(spec: BundleSpec) -> FurtherCondition | None:
     if not spec.withheld:
         return None
     text = f"the Jobs of a gated Bundle don't get {listed(spec.withheld)}"
-    remedies = dict.fromkeys(map(_remedy, spec.withheld))
+    remedies = dict.fromkeys(map(remedy, spec.withheld))
     return FurtherCondition(
         ConditionStatus.TRUE, BundleReason.NOT_KNOWN_HARMLESS, f"{text}. {' '.join(remedies)}"
     )
@@ -184,7 +184,7 @@ def left_out(spec: BundleSpec) -> str | None:
     return f"planned without {listed(withheld)}, which the deploy gets"
 
 
-def _remedy(setting: str) -> str:
+def remedy(setting: str) -> str:
     """What to do in place of a setting that is withheld, as a sentence."""
     if not setting.startswith("spec.env["):
         return (
