@@ -201,8 +201,11 @@ class BundleReconciler:
         """Report why nothing is polled, planned or deployed."""
         status = replace(entry.status, ready=ready, next_poll_at=None)
         await self.writer.write(entry, status, verdict)
-        self.context.memory(entry.key).desired = None
+        memory = self.context.memory(entry.key)
+        memory.desired = None
         self.context.requeue_at(entry.key)
+        if memory.recheck_at is not None and memory.recheck_at <= self.context.clock():
+            self.context.queue.add(entry.key)  # that time has passed during this reconcile
 
     def _forget(self, key: BundleKey) -> None:
         self.references.forget(key)

@@ -30,6 +30,7 @@ from copyrator.cli import (
     soak_state,
 )
 from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.consent_state import consent_of
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
 from copyrator.cli.freeze_state import freezes_for
@@ -232,10 +233,9 @@ def bundle_lines(
     """The lines about a Bundle, which these freezes concern."""
     yield from _head(body, now)
     spec, status = body.get("spec") or {}, body.get("status") or {}
-    namespace = body["metadata"]["namespace"]
     yield labelled("Source", f"{spec.get('registry')}/{spec.get('repo')}")
     yield labelled("Version", spec.get("version") or "latest")
-    yield labelled("Release in", spec.get("project_namespace") or namespace)
+    yield from _release(body)
     for name, part in (("Available", "available"), ("Deployed", "deployed")):
         found = status.get(part) or {}
         yield labelled(name, _version(found, now))
@@ -271,6 +271,15 @@ def bundle_lines(
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
         yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
+
+
+def _release(body: Body) -> Iterator[str]:
+    """Where the release is, and whether another namespace than the Bundle's accepts it there."""
+    namespace = body["metadata"]["namespace"]
+    where = (body.get("spec") or {}).get("project_namespace") or namespace
+    yield labelled("Release in", where)
+    if where != namespace:
+        yield labelled("Consent", consent_of(parse_status(body).consent, where)[0])
 
 
 def _frozen(freezes: Sequence[Freeze], now: datetime) -> Iterator[str]:

@@ -28,6 +28,7 @@ from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.references.reader import references_of
 from copyrator.bundles.references.scopes import Ref
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
+from copyrator.cli.consent_state import consent_of
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.plan_state import said, why_lines
@@ -119,6 +120,10 @@ def _gates(
             f"  {names.ANN_DISABLE_AUTOUPDATE}: refused: the annotation stops polls and deploys "
             "until it is removed."
         )
+    if spec.project_namespace != spec.namespace:
+        text, accepted = consent_of(status.consent, spec.project_namespace)
+        verdict = "waiting" if accepted is None else "passed" if accepted else "refused"
+        yield f"  consent: {verdict}: the release in namespace {spec.project_namespace} {text}."
     yield from _version(spec, status)
     yield f"  downgrade: {_downgrade(status)}"
     yield f"  quarantine: {_quarantine(spec, status)}"

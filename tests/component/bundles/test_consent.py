@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_health import health_watches, healthy, said
 from tests.component.bundles.waiting import eventually
@@ -126,6 +127,34 @@ async def test_withdrawn_consent_stops_deploys_at_once_and_no_uninstall(
     lose(cluster)
     await eventually(lambda: cluster.look("bundles", "shop") is None)
     assert [name for name in cluster.runs if "uninstall" in name]
+
+
+async def test_withdrawn_consent_stops_plans_previews_and_checks_for_drift(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consents, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(consents, "LONGEST_PAUSE", 0.05)
+    cluster.accept("prod")
+    bundle(project_namespace="prod", drift={"mode": "Correct", "interval": "15m"})
+    await run()
+    await eventually(lambda: cluster.status().get("baseline", {}).get("job"))
+    plans = len(cluster.jobs("plan"))
+
+    cluster.accept("prod", None)
+    await refused(cluster)
+    for name in ("plan-at", "drift-at", "forceAt"):
+        annotations = {f"operator.werf.dev/{name}": "now"}
+        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+    annotations = {"operator.werf.dev/plan-at": "then", "operator.werf.dev/plan-version": "1.*"}
+    cluster.change("bundles", "shop", metadata={"annotations": annotations})
+    await eventually(lambda: cluster.status().get("lastFailedForce") == "now")
+    asked = len(cluster.consents_asked)
+    await eventually(lambda: len(cluster.consents_asked) > asked + 3, "it was reconciled thrice")
+    assert len(cluster.jobs("plan")) == plans
+    assert len(cluster.jobs()) == 1
+
+    cluster.accept("prod")
+    await eventually(lambda: len(cluster.jobs("plan")) > plans)
 
 
 def lose(cluster: BundleCluster) -> None:
