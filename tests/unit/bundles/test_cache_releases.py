@@ -21,6 +21,15 @@ BY_THE_ORIGINAL = {"deploy": {"digest": "sha256:a", "version": "1"}}
 RUNS = {"attempted": {"attempt": 1, "outcome": "Running", "namespace": "shop"}}
 FAILED = {"attempted": {"attempt": 1, "outcome": "Failed", "namespace": "shop"}}
 SHOP = ("shop", "app")
+
+
+def with_consent(
+    state: str, status: dict[str, Any] | None = None, namespace: str = "shop"
+) -> dict[str, Any]:
+    return {**(status or {}), "consent": {"namespace": namespace, "state": state}}
+
+
+YES = with_consent("Accepted")
 OURS = "operator.werf.dev/uninstall"
 
 
@@ -75,6 +84,25 @@ def own(uid: str, status: dict[str, Any] | None = None) -> BundleEntry:
         ),
         (claim("z", status=DEPLOYED, deletionTimestamp=NEXT, finalizers=[OURS]), [own("b")]),
         (claim("a", status=DEPLOYED), [claim("b", status=DEPLOYED)]),
+        (claim("z", NEXT, with_consent("Accepted", DEPLOYED)), [own("b")]),
+        (own("z"), [claim("a", status=YES)]),
+        (own("z"), [claim("a", status=with_consent("Assumed", DEPLOYED))]),
+        (own("z"), [claim("a", status=with_consent("NotAccepted", LATER))]),
+        (own("z"), [claim("a", status=with_consent("NotAccepted", LATER), target="other")]),
+        (
+            claim("z", NEXT, with_consent("Assumed", DEPLOYED)),
+            [
+                claim(
+                    "a", namespace="shop", status=FAILED, deletionTimestamp=NEXT, finalizers=[OURS]
+                )
+            ],
+        ),
+        (claim("z", NEXT, YES), [claim("a"), claim("b", status=with_consent("NotAccepted"))]),
+        (claim("z", NEXT, YES), [claim("a", status=with_consent("NotAccepted", LATER))]),
+        (claim("z", NEXT, YES), [claim("a", status=with_consent("Accepted", None, "old"))]),
+        (claim("z", NEXT, with_consent("Assumed", DEPLOYED)), [claim("a", status=YES)]),
+        (claim("z", NEXT, with_consent("NotAccepted", RUNS)), [own("b")]),
+        (claim("z", NEXT, with_consent("NotAccepted", DEPLOYED)), [claim("a")]),
     ],
     ids=[
         "the older one",
@@ -92,6 +120,18 @@ def own(uid: str, status: dict[str, Any] | None = None) -> BundleEntry:
         "not who goes and never deployed it",
         "who goes and has deployed it, until it is uninstalled",
         "of two that deployed it in one second, always the same",
+        "who is accepted and has deployed it, though another is in the release's own namespace",
+        "the one in the release's own namespace, where an accepted one never deployed it",
+        "the one in its own namespace, though another deployed it before consent was asked",
+        "the one in its own namespace, though another deployed it that isn't accepted",
+        "the same where that one names another release by now",
+        "who deployed it before consent was asked, not its own namespace's that goes",
+        "who is accepted, though older ones aren't",
+        "who is accepted, though one that isn't has deployed it",
+        "who is accepted, though another namespace accepted an older one",
+        "of two elsewhere who deployed it before consent was asked",
+        "whose Job runs, though it isn't accepted",
+        "of two that aren't accepted who has deployed it",
     ],
 )
 def test_a_release_belongs_to(owner: BundleEntry, others: list[BundleEntry]) -> None:
