@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import environment, kubeconfig, mounts, processes, sources, volumes
+from . import environment, kubeconfig, mounts, processes, sources, stand_in, volumes
 from .host import Host
 from .paths import inside
 
@@ -120,6 +120,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         for key, value in resolved.values.items()
     }
     real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
+    real |= stand_in.major(str(container.get("image", "")))
     if host.stand_in:
         real |= host.stand_in.variables()
     if "PATH" in variables:

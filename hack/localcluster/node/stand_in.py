@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -10,9 +11,15 @@ from pathlib import Path
 from typing import Self
 
 from localcluster.standin.served import SERVER
+from localcluster.standin.settings import MAJOR
 
 _LONGEST = 100
 """Bytes of a socket's path; the kernel takes 107."""
+
+
+def major(image: str) -> dict[str, str]:
+    """What tells the stand-in to play the werf of an image with a tag of version 3."""
+    return {MAJOR: "3"} if re.search(r":v?3\.[^/]*$", image) else {}
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command.
 
     Returns:
-        0 done or skipped; 1 any error; 2 changes planned. A signal n exits with 128 + n.
+        0 done or skipped; 1 any error; 2 changes planned; 3 only a release to be stored (werf 3).
+        A signal n exits with 128 + n.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
@@ -41,9 +42,10 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         WerfError: something of it is wrong, or unknown.
     """
     variables.check(env)
-    newest = env.get("STANDIN_WERF_MAJOR") == "3"
+    version = settings.version(env)
+    newest = version.startswith("v3")
     if list(arguments) == ["version"]:
-        return partial(print, settings.VERSION_3 if newest else settings.VERSION_2)
+        return partial(print, version)
     # 0.1 s of processor time, which no `version` needs.
     from . import deploy, manifests, registry, release  # noqa: PLC0415
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +15,9 @@ from typing import Any
 
 from . import dependencies, graph, manifests, registry, release, rendering, text, tools
 from .client import Client
-from .errors import ChangesPlannedError, WerfError, doing
+from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing
 from .planning import Operation, Planner
-from .settings import VERSION_2, Deploy, process_environment
+from .settings import Deploy, process_environment
 
 FIRST_APPLY_SECONDS = 4
 """What a first apply of the real werf takes on an idle machine: a shorter time-out ends it."""
@@ -28,6 +30,7 @@ def apply(deploy: Deploy) -> None:
         WerfError: something failed; from the deploy on there is a report as well.
     """
     with (
+        _told(deploy),
         _pulled(deploy) as helm,
         release.locked(deploy.release, deploy.namespace),
         doing("release install"),
@@ -46,15 +49,19 @@ def plan(deploy: Deploy) -> None:
         ChangesPlannedError: there is something to do, and the exit code is to tell.
         WerfError: something failed.
     """
-    with _pulled(deploy) as helm, doing("release plan install"):
-        client = Client(deploy.namespace)
-        past = release.history(deploy.release, client)
-        planned = Planner(deploy, client).plan(helm, release.without_interrupted(past))
-        if deploy.graph:
-            graph.write(planned, deploy.graph)
-    text.show(planned)
-    if deploy.exit_code and not planned.useless:
-        raise ChangesPlannedError
+    with _told(deploy):
+        with _pulled(deploy) as helm, doing("release plan install"):
+            client = Client(deploy.namespace)
+            past = release.history(deploy.release, client)
+            planned = Planner(deploy, client).plan(helm, release.without_interrupted(past))
+            if deploy.graph:
+                graph.write(planned, deploy.graph)
+        text.show(planned, deploy)
+    if not deploy.exit_code or planned.useless:
+        return
+    if deploy.newest and not planned.operations:
+        raise ReleasePlannedError("no resource changes planned, but still must install release")
+    raise ChangesPlannedError("resource changes planned" if deploy.newest else "changes planned")
 
 
 def render(deploy: Deploy) -> None:
@@ -68,8 +75,7 @@ def render(deploy: Deploy) -> None:
         if deploy.validate:
             client = Client(deploy.namespace)
             past = release.without_interrupted(release.history(deploy.release, client))
-        added = {"annotations": deploy.annotations, "labels": deploy.labels}
-        text = rendering.render(helm, past, added)
+        text = rendering.render(deploy, helm, past)
     try:
         sys.stdout.flush()
         with open(1, "wb", closefd=False) as output:
@@ -81,7 +87,8 @@ def render(deploy: Deploy) -> None:
 def _carry_out(
     deploy: Deploy, helm: release.Helm, past: list[release.Release], client: Client
 ) -> None:
-    """Plan a deploy, and do what was planned."""
+    """Plan a deploy, and do what was planned; the progress isn't printed."""
+    print(f'Start release "{deploy.release}" (namespace: "{deploy.namespace}")')
     name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
     planner = Planner(deploy, client)
     planned = planner.plan(helm, past)
@@ -130,24 +137,56 @@ def _roll_back(
 
 
 @contextlib.contextmanager
+def _told(deploy: Deploy) -> Iterator[None]:
+    """Say first which werf this is, and at the end how long it took."""
+    started = time.monotonic()
+    print(f"Version: {deploy.version}")
+    try:
+        yield
+    finally:
+        print(f"Running time {time.monotonic() - started:.2f} seconds")
+
+
+@contextlib.contextmanager
 def _pulled(deploy: Deploy, *, silently: bool = False) -> Iterator[release.Helm]:
-    """Pull the bundle for as long as it is needed, and say so in werf's words."""
+    """Pull the bundle for as long as it is needed, and say so in werf's words.
+
+    Without the lines of the bundle's size, name and version.
+    """
     with tempfile.TemporaryDirectory(prefix="werf-bundle-") as directory:
         root = Path(directory)
-        digest, chart = registry.pull(deploy.repo, deploy.tag, deploy.access, root)
-        if not silently:
-            print(f"{deploy.tag}: Pulling from {deploy.repo}")
-            print(f"ref:     {deploy.repo}:{deploy.tag}")
-            print(f"digest:  {digest.removeprefix('sha256:')}", flush=True)
+        name = f"{deploy.repo}:{deploy.tag}"
+        with contextlib.redirect_stdout(io.StringIO() if silently else sys.stdout):
+            with _frame(f'Pulling bundle "{name}"'):
+                print(f"{deploy.tag}: Pulling from {deploy.repo}")
+                digest, chart = registry.pull(deploy.repo, deploy.tag, deploy.access, root)
+                about = f"ref:     {name}\ndigest:  {digest.removeprefix('sha256:')}"
+                print(f"{about}\nStatus: Chart is up to date for {name}")
+            with _frame(f'Exporting bundle "{name}"'):
+                print(about)
+            sys.stdout.flush()
         dependencies.complete(chart, process_environment())
         values = root / "service-values.json"
         values.write_text(json.dumps(_service_values(deploy)))
         yield release.Helm(deploy, chart, [values])
 
 
+@contextlib.contextmanager
+def _frame(title: str) -> Iterator[None]:
+    """Print a frame, with the time that it took."""
+    started = time.monotonic()
+    failed = " FAILED"
+    print(f"┌ {title}")
+    try:
+        yield
+        failed = ""
+    finally:
+        print(f"└ {title} ({time.monotonic() - started:.2f} seconds){failed}\n")
+
+
 def _service_values(deploy: Deploy) -> dict[str, Any]:
     """The values that werf gives to every chart."""
-    werf: dict[str, Any] = {"version": VERSION_2, "namespace": deploy.namespace}
+    werf: dict[str, Any] = {"version": deploy.version, "namespace": deploy.namespace}
     values: dict[str, Any] = {"werf": werf, "global": {"werf": werf}}
     if deploy.environment:
         werf["env"] = values["global"]["env"] = deploy.environment
@@ -183,7 +222,7 @@ def _report(
 ) -> None:
     """Print what was done, and write the report file if one is wanted."""
     report: dict[str, Any] = {
-        "version": 3,
+        **({"apiVersion": "v3"} if deploy.newest else {"version": 3}),
         "release": deploy.release,
         "namespace": deploy.namespace,
         "revision": revision,
@@ -192,8 +231,10 @@ def _report(
     for outcome, changes in (operations or {}).items():
         if changes:
             report[f"{outcome}Operations"] = sorted(map(str, changes))
-            print(f"{outcome.capitalize()} operations")
-            for text in report[f"{outcome}Operations"]:
-                print(f"  {text[0].upper()}{text[1:]}")
+            title = f"{outcome.capitalize()} operations"
+            print(f"┌ {title}")
+            for line in report[f"{outcome}Operations"]:
+                print(f"│ {line[0].upper()}{line[1:]}")
+            print(f"└ {title}\n")
     if deploy.report:
         deploy.report.write_text(json.dumps(report))

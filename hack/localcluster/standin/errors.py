@@ -17,8 +17,11 @@ class ChangesPlannedError(WerfError):
 
     code = 2
 
-    def __init__(self) -> None:
-        super().__init__("changes planned")
+
+class ReleasePlannedError(ChangesPlannedError):
+    """Only the release has to be stored; werf 3 has a code for that."""
+
+    code = 3
 
 
 @contextmanager

@@ -16,6 +16,9 @@ Key = tuple[str, str, str]
 """Kind, namespace (empty for the release's own) and name."""
 EXTRA = "STANDIN_WERF_EXTRA_METADATA"
 POST_RENDER = "standin-post-render"
+VERSION = "werf.io/version"
+"""The annotation that says which werf deployed an object. The stand-in prints it where werf does,
+but doesn't write it."""
 HOOK = "helm.sh/hook"
 """The annotation that makes an object a hook, with the occasions."""
 # Strings that can stand in a line without quotes, those of them that would be something else then,

@@ -108,6 +108,7 @@ class Planner:
     def __init__(self, deploy: Deploy, client: Client) -> None:
         self._deploy = deploy
         self._client = client
+        self._added: dict[str, dict[str, str]] = {}
         self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
 
     def plan(self, helm: Helm, past: list[Release]) -> Plan:
@@ -119,6 +120,7 @@ class Planner:
             WerfError: the chart can't be rendered, or an object can't be read.
         """
         new = helm.render(past)
+        self._added = helm.added
         objects = manifests.parse("\n---\n".join([new.manifest, *new.hooks]))
         wanted = manifests.keyed(objects, self._deploy.namespace)
         deployed = [each for each in past if each.status == "deployed"][-1:]
@@ -204,17 +206,32 @@ class Planner:
         metadata = body["metadata"]
         owner = {} if HOOK in _annotations(body) else self._owner
         labels = {**(metadata.get("labels") or {}), **({_MANAGED_BY: "Helm"} if owner else {})}
-        marks = {"labels": labels, "annotations": {**_annotations(body), **owner}}
+        marks = {
+            "labels": {**labels, **self._added["labels"]},
+            "annotations": {**_annotations(body), **self._added["annotations"], **owner},
+        }
         return {**body, "metadata": {**metadata, **marks}}
 
 
-def significant(body: Object) -> Object:
-    """An object without what the API server sets, and annotations that say how to deploy it."""
+def significant(body: Object, *, more: bool = False) -> Object:
+    """An object without what the API server sets.
+
+    Args:
+        body: the object.
+        more: with annotations that say how to deploy it, and managed fields without their times.
+    """
     metadata = {k: v for k, v in body["metadata"].items() if k not in _SET_BY_SERVER}
-    annotations = _annotations(body).items()
-    kept = {k: v for k, v in annotations if not _INSIGNIFICANT.match(k)}
-    metadata["annotations"] = kept
+    kept = _annotations(body)
+    if more and (fields := body["metadata"].get("managedFields")):
+        metadata["managedFields"] = [_without(entry) for entry in fields]
+    metadata["annotations"] = {k: v for k, v in kept.items() if more or not _INSIGNIFICANT.match(k)}
     return {**{k: v for k, v in body.items() if k != "status"}, "metadata": metadata}
+
+
+def _without(fields: Object) -> Object:
+    """Managed fields without times, and without the mark of an owned map, as werf has none."""
+    inner = {k: v for k, v in fields.items() if k not in ("time", ".")}
+    return {k: _without(v) if isinstance(v, dict) else v for k, v in inner.items()}
 
 
 def _stage(body: Object, upgrade: bool) -> str | None:

@@ -103,6 +103,10 @@ class Helm:
         deploy: what was asked for.
         chart: the unpacked chart.
         values: values files below the user's, from the stand-in.
+
+    Attributes:
+        chart: the unpacked chart.
+        added: annotations and labels that every object gets, of the bundle and the variables.
     """
 
     def __init__(self, deploy: Deploy, chart: Path, values: list[Path]) -> None:
@@ -117,13 +121,13 @@ class Helm:
         for file in values:
             self._arguments += ["--values", str(file)]
         self._arguments += deploy.values
-        extra = {
-            "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
+        self.added = {
             "annotations": {**_bundled(chart, "extra_annotations.json"), **deploy.annotations},
+            "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
         }
-        self._more = {manifests.EXTRA: json.dumps(extra)}
+        self._more = {manifests.EXTRA: json.dumps(self.added)}
         self._post_render: list[str] = []
-        if any(extra.values()):
+        if any(self.added.values()):
             script = Path(sys.argv[0]).resolve()
             self._post_render += ["--post-renderer", str(script)]
             self._post_render += ["--post-renderer-args", manifests.POST_RENDER]

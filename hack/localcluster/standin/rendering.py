@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from . import manifests
-from .manifests import HOOK, Object
+from .manifests import HOOK, VERSION, Object
 from .release import Helm, Release
+from .settings import Deploy
 
 Sourced = tuple[str, Object]
 """An object and the file of the chart that it came from, as helm names that."""
@@ -17,13 +19,16 @@ _SOURCE = re.compile(r"^---\n# Source: (.*)\n", re.MULTILINE)
 _DEFINITIONS = (".yaml", ".yml", ".json")
 
 
-def render(helm: Helm, past: list[Release] | None, added: Mapping[str, Mapping[str, str]]) -> str:
+def render(deploy: Deploy, helm: Helm, past: list[Release] | None) -> str:
     """The whole text.
 
+    What werf itself and the bundle add to objects, only werf 3 prints; variables' labels and
+    annotations both.
+
     Args:
+        deploy: what was asked for.
         helm: renders.
         past: the releases before; None for a render that asks no cluster.
-        added: labels and annotations for every object.
 
     Raises:
         WerfError: the chart can't be rendered.
@@ -38,19 +43,23 @@ def render(helm: Helm, past: list[Release] | None, added: Mapping[str, Mapping[s
     _, *rest = _SOURCE.split(text)
     documents = [*_definitions(helm.chart), *zip(rest[::2], rest[1::2], strict=True)]
     found = list(_parse(documents))
+    added = {"annotations": deploy.annotations, "labels": deploy.labels}
+    if deploy.newest:
+        version = {VERSION: deploy.version}
+        added = {**helm.added, "annotations": {**helm.added["annotations"], **version}}
     for _, body in found:
         for member, more in added.items():
             body["metadata"][member] = {**(body["metadata"].get(member) or {}), **more}
-    found.sort(key=_place)
+    found.sort(key=partial(_place, hooks_first=not deploy.newest))
     return "".join(f"---\n# Source: {source}\n{manifests.dump(body)}" for source, body in found)
 
 
-def _place(sourced: Sourced) -> tuple[object, ...]:
-    """Hooks first, then by kind and name, as 2.67 prints them."""
+def _place(sourced: Sourced, *, hooks_first: bool) -> tuple[object, ...]:
+    """By kind and name; with hooks first as 2.67 prints them."""
     body = sourced[1]
     metadata = body["metadata"]
     where = (body["kind"], metadata["name"], metadata.get("namespace", ""))
-    return (HOOK not in metadata["annotations"], *where)
+    return (hooks_first and HOOK not in metadata["annotations"], *where)
 
 
 def _definitions(chart: Path, name: str = "") -> Iterator[tuple[str, str]]:

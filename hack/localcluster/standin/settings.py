@@ -13,7 +13,9 @@ from pathlib import Path
 from . import variables
 from .errors import WerfError
 
-VERSION_2, VERSION_3 = "v2.67.0", "v3.2.0"
+_VERSIONS = {"2": "v2.67.0", "3": "v3.2.0"}
+MAJOR = "STANDIN_WERF_MAJOR"
+"""The variable that says which of them the stand-in plays; 2 without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Deploy:
     """A `bundle apply`, `bundle plan` or `bundle render`.
 
     Attributes:
+        version: werf's own.
         repo: registry and repository.
         tag: an exact tag, or one with a digest.
         release: the release's name.
@@ -71,6 +74,7 @@ class Deploy:
         shown: what a plan's text shows.
     """
 
+    version: str
     repo: str
     tag: str
     release: str
@@ -89,6 +93,11 @@ class Deploy:
     exit_code: bool
     validate: bool
     shown: Shown
+
+    @property
+    def newest(self) -> bool:
+        """Whether werf 3 is played."""
+        return self.version.startswith("v3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,11 @@ class Uninstall:
     ignore_not_found: bool
 
 
+def version(env: Mapping[str, str]) -> str:
+    """The version of werf that the stand-in plays: 2.67.0, or 3.2.0."""
+    return _VERSIONS["3" if env.get(MAJOR) == "3" else "2"]
+
+
 def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: str) -> Deploy:
     """Read what `bundle apply`, `plan` or `render` is told; each has its own switches.
 
@@ -128,6 +142,7 @@ def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: st
     if not report.endswith(".json"):
         raise WerfError(f"invalid --deploy-report-path {report!r}: must have the extension .json")
     return Deploy(
+        version=version(env),
         repo=repo,
         tag=env.get("WERF_TAG") or "latest",
         release=release,

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
 
 from . import manifests
-from .manifests import Object
+from .errors import WerfError
+from .manifests import VERSION, Object
 from .planning import TYPES, Operation, Plan, significant
+from .settings import Deploy
 
 _CONTEXT = 3
 _NAMES = {"apply": "blind apply"}
+_SENSITIVE = "werf.io/sensitive"
+_PATH = re.compile(r"(?:[\w-]+|\*)(?:\.(?:[\w-]+|\*))*")
+_OF_SECRETS = ("data.*", "stringData.*")
 
 
-def show(plan: Plan) -> None:
-    """Print a plan."""
+def show(plan: Plan, deploy: Deploy) -> None:
+    """Print a plan.
+
+    Raises:
+        WerfError: it isn't known how werf prints a part of it.
+    """
     name = f'release "{plan.release}" (namespace: "{plan.namespace}")'
     print(f"Planning release install {name.removeprefix('release ')}")
     if plan.useless:
         print(f"No changes planned for {name}")
     elif not plan.operations:
         print(f"No resource changes planned, but still must install {name}")
+    print()
     if not plan.operations:
         return
-    print()
     for operation in plan.operations:
         then = ", then delete" if operation.passing else ""
         change = _NAMES.get(operation.type, operation.type)
-        print(f"{change.capitalize()} {manifests.titled(operation.key)}{then}")
-        for line in _difference(operation):
-            print(f"  {line}".rstrip())
+        title = f"{change.capitalize()} {manifests.titled(operation.key)}{then}"
+        print(f"┌ {title}")
+        for line in _difference(operation, deploy):
+            print(f"│ {line}")
         if operation.reason:
-            print(f"  <{change} reason: error: {operation.reason}>")
-        print()
+            print(f"│ <{change} reason: error: {operation.reason}>")
+        print(f"└ {title}\n")
     print(f"Planned changes summary for {name}:")
     for each in TYPES:
         if count := sum(operation.type == each for operation in plan.operations):
@@ -40,21 +54,67 @@ def show(plan: Plan) -> None:
     print()
 
 
-def _difference(operation: Operation) -> Iterator[str]:
+def _difference(operation: Operation, deploy: Deploy) -> Iterator[str]:
     """The lines of a diff; words in their place for what is secret, or too long."""
+    paths = () if deploy.shown.sensitive else _sensitive(operation.body, deploy)
     one_sided = operation.before is None or operation.after is None
-    match operation.key[0]:
-        case "Secret":
-            yield "<hidden sensitive changes>"
-        case "CustomResourceDefinition" if one_sided:
-            yield "<hidden verbose CRD changes>"
-        case _:
-            before, after = (_lines(body) for body in (operation.before, operation.after))
-            found = difflib.unified_diff(before, after, n=_CONTEXT, lineterm="")
-            for number, line in enumerate(found):
-                if number > 2:  # after the names of two files, and where the first part is
-                    yield "  ..." if line.startswith("@@") else f"{line[0]} {line[1:]}"
+    if paths is None:
+        yield "<hidden sensitive changes>"
+    elif operation.key[0] == "CustomResourceDefinition" and one_sided and not deploy.shown.crds:
+        yield "<hidden verbose CRD changes>"
+    else:
+        before, after = (
+            _lines(body, paths, deploy, with_fields=one_sided)
+            for body in (operation.before, operation.after)
+        )
+        found = difflib.unified_diff(before, after, n=_CONTEXT, lineterm="")
+        for number, line in enumerate(found):
+            # After the names of two files; hunks follow each other without a mark.
+            if number > 1 and not line.startswith("@@"):
+                yield f"{line[0]} {line[1:]}"
 
 
-def _lines(body: Object | None) -> list[str]:
-    return manifests.dump(significant(body)).removesuffix("\n").split("\n") if body else []
+def _sensitive(body: Object, deploy: Deploy) -> tuple[str, ...] | None:
+    """The paths whose values are hidden; None for the whole object.
+
+    Raises:
+        WerfError: a path has another form than docs/facts/werf.md tells of.
+    """
+    told = body["metadata"].get("annotations") or {}
+    if given := told.get(f"{_SENSITIVE}-paths"):
+        paths = tuple(path.strip() for path in given.split(","))
+        if not all(map(_PATH.fullmatch, paths)):
+            raise WerfError(f"{_SENSITIVE}-paths: the stand-in doesn't know the form of {given}")
+        return paths
+    is_secret = (body["apiVersion"], body["kind"]) == ("v1", "Secret")
+    if told.get(_SENSITIVE, str(is_secret)).lower() != "true":
+        return ()
+    return _OF_SECRETS if is_secret and deploy.newest else None
+
+
+def _lines(
+    body: Object | None, paths: tuple[str, ...], deploy: Deploy, *, with_fields: bool
+) -> list[str]:
+    if body is None:
+        return []
+    shown = significant(body, more=deploy.shown.insignificant)
+    if not with_fields:
+        # After an update helm owns more fields than werf would.
+        shown["metadata"].pop("managedFields", None)
+    if deploy.shown.insignificant:
+        shown["metadata"]["annotations"][VERSION] = deploy.version
+    for path in paths:
+        shown = _hidden(shown, path.split("."))
+    return manifests.dump(shown).removesuffix("\n").split("\n")
+
+
+def _hidden(value: Any, path: list[str]) -> Any:
+    """A value with what a path leads to replaced by its length and its hash."""
+    if not path:
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        digest = sha256(text.encode()).hexdigest()[:12]
+        return f"<hidden {len(text.encode())} sensitive bytes, hash {digest}>"
+    if not isinstance(value, dict):
+        return value
+    first, *rest = path
+    return {k: _hidden(v, rest) if first in ("*", k) else v for k, v in value.items()}

@@ -84,7 +84,9 @@ class Planned:
 
     @property
     def last(self) -> str:
-        return self.output.splitlines()[-1]
+        """The last line but werf's running time."""
+        lines = [line for line in self.output.splitlines() if not line.startswith("Running time")]
+        return next(line for line in reversed(lines) if line)
 
     @property
     def nodes(self) -> set[str]:

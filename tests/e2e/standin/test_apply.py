@@ -27,7 +27,7 @@ def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts
         "status": "deployed",
         "completedOperations": ["create: ConfigMap/demo-cm"],
     }
-    assert printed_digests(output) == (digest,)
+    assert printed_digests(output) == (digest, digest), "pulled and exported"
     ending = judged(0, werf.report_file.read_text())
     assert (ending.outcome, ending.revision) == (Outcome.SUCCEEDED, 1)
     assert ending.message == "revision 1, 1 operation"

@@ -65,7 +65,7 @@ def test_a_first_plan_is_the_recorded_one_and_writes_nothing(shop: Werf) -> None
     assert re.match(r'strict digraph \{\n\n\trankdir="LR";\n\n\n\t"', plan.graph)
     assert plan.graph.endswith("];\n\n}\n")
     for change in ("ConfigMap/shop-cm", "Secret/shop-secret", "Service/shop", "Deployment/shop"):
-        assert f"\nCreate {change}\n" in plan.output
+        assert f"\n┌ Create {change}\n" in plan.output
     name = f'release "shop" (namespace: "{shop.namespace}")'
     assert f"Planned changes summary for {name}:\n- create: 4 resources\n" in plan.output
     assert not shop.report_file.exists()
@@ -116,13 +116,13 @@ def test_contents_are_printed_but_those_of_secrets(shop: Werf, charts: Charts) -
         "update ::Secret:shop-secret",
         "update :apps:Deployment:shop",
     }
-    assert "Update Secret/shop-secret\n  <hidden sensitive changes>\n" in plan.output
+    assert "Update Secret/shop-secret\n│ <hidden sensitive changes>\n" in plan.output
     assert "hunter2" not in plan.output
     assert "aHVudGVy" not in plan.output
     assert re.search(
-        r"^Update ConfigMap/shop-cm\n(  .*\n)* +- +greeting: hello", plan.output, re.MULTILINE
+        r"^┌ Update ConfigMap/shop-cm\n(│ .*\n)*│ - +greeting: hello", plan.output, re.MULTILINE
     )
-    assert re.search(r"^ +\+ +value: bye$", plan.output, re.MULTILINE), (
+    assert re.search(r"^│ \+ +value: bye$", plan.output, re.MULTILINE), (
         "a variable of a pod template"
     )
     assert "- update: 3 resources\n" in plan.output
@@ -146,7 +146,7 @@ def test_what_others_edited_or_deleted_is_seen_and_what_they_added_is_not(shop: 
         "update ::Secret:shop-secret",
         "create ::Service:shop",
     }
-    changed = re.findall(r"^ +[+-] .*", plan.output, re.MULTILINE)
+    changed = re.findall(r"^│ [+-] .*", plan.output, re.MULTILINE)
     assert changed
     assert not any("by somebody" in line for line in changed)
     shop.apply()
@@ -181,7 +181,7 @@ def test_what_apply_adds_is_in_the_plan(werf: Werf, charts: Charts) -> None:
     plan = werf.plan(WERF_VALUES_0=str(values), **more)
 
     for text in ("part-of: shop", "note: hello", "greeting: from a file"):
-        assert re.search(rf"^ +\+ +{text}$", plan.output, re.MULTILINE), plan.output
+        assert re.search(rf"^│ \+ +{text}$", plan.output, re.MULTILINE), plan.output
     werf.apply(WERF_VALUES_0=str(values), **more)
     assert werf.plan(WERF_VALUES_0=str(values), **more).code == 0
     assert werf.plan().code == 2

@@ -66,7 +66,9 @@ def test_what_the_chart_has_no_more_is_deleted(werf: Werf, charts: Charts) -> No
     assert plan.operations == {"delete ::ConfigMap:demo-old", "update ::ConfigMap:demo-cm"}
     assert "delete/1/0/::ConfigMap:demo-old" in plan.nodes
     assert "track-absence/1/0/::ConfigMap:demo-old" in plan.nodes
-    assert re.search(r"^Delete ConfigMap/demo-old\n(  - .*\n)+\n", plan.output, re.MULTILINE)
+    assert re.search(
+        r"^┌ Delete ConfigMap/demo-old\n(│ - .*\n)+└ Delete", plan.output, re.MULTILINE
+    )
     assert "extra" in werf.object("demo-cm")["data"]
     werf.apply()
     assert "extra" not in werf.object("demo-cm")["data"]
@@ -117,8 +119,8 @@ def test_objects_elsewhere_are_named_with_their_namespace(
 
     plan = werf.plan()
 
-    assert f"\nCreate ConfigMap/faraway (namespace={other})\n" in plan.output
-    assert "\nCreate ConfigMap/near\n" in plan.output
+    assert f"\n┌ Create ConfigMap/faraway (namespace={other})\n" in plan.output
+    assert "\n┌ Create ConfigMap/near\n" in plan.output
     assert plan.operations >= {
         f"create {other}::ConfigMap:faraway",
         "create ::ConfigMap:near",
@@ -145,6 +147,6 @@ def test_crds_and_odd_names(werf: Werf, charts: Charts) -> None:
         f"create :{crd}",
         'create :rbac.authorization.k8s.io:Role:say "hi": [x]',
     }
-    assert "Create CustomResourceDefinition/things.standin.example\n  <hidden v" in plan.output
+    assert "Create CustomResourceDefinition/things.standin.example\n│ <hidden v" in plan.output
     werf.apply()
     assert werf.plan().code == 0

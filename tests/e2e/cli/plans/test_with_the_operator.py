@@ -67,7 +67,7 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     before = status(stage, "shop")["plan"]
     said = plainly(stage.types(f"plan bundle {shop} --refresh", code=2))
     assert "update ConfigMap - shop\n" in said
-    assert '+ version: "1.1.0"\n' in said
+    assert "+ version: 1.1.0\n" in said
     after = status(stage, "shop")["plan"]
     assert (after["number"], after["id"]) == (before["number"] + 1, before["id"])
     stage.types(f"approve bundle {shop} --yes")
