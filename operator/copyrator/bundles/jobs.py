@@ -16,7 +16,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.jobs.retention import plan_ttl
-from copyrator.bundles.policy.observation import JobRecord, read_job
+from copyrator.bundles.policy.observation import JobRecord, is_owned, read_job
 from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.report import plain, printed_digests
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
@@ -183,7 +183,7 @@ class Jobs:
         )
         async with aclosing(pages):
             async for page in pages:
-                found.extend(pod for pod in page.items if _is_owned(pod, job.uid))
+                found.extend(pod for pod in page.items if is_owned(pod, job.uid))
                 count += len(page.items)
                 if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
                     break
@@ -274,8 +274,3 @@ def _termination_message(pods: list[dict[str, Any]]) -> str:
         if ended.get("message") and not str(ended["message"]).startswith("{"):
             return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
     return ""
-
-
-def _is_owned(pod: Mapping[str, Any], uid: str) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)

@@ -12,6 +12,7 @@ import click
 from copyrator.api import names
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.observation import is_owned
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
@@ -25,7 +26,6 @@ LOOK = 0.5
 """Seconds between two reads of a log that is followed."""
 SHOWN_LINES = 1000
 """Last lines of a log that a page shows."""
-_POD = "batch.kubernetes.io/job-name={}"
 _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 
 
@@ -62,7 +62,7 @@ async def _logs(
             await _follow(client, jobs[0], tail)
             return
         for job in jobs:
-            if await _print_job(client, namespace, job["metadata"]["name"], tail):
+            if await _print_job(client, job, tail):
                 return
         if plan:
             advice = hint_about("plan", "bundle", body, "--refresh")
@@ -95,7 +95,7 @@ async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) 
             ended = _has_ended(await client.get(JOBS, namespace, name))
         except errors.NotFound:
             ended = True
-        async for pod, container, text in _texts(client, namespace, name, None):
+        async for pod, container, text in _texts(client, job, None):
             start = printed.get((pod, container))
             if start is None:
                 click.echo(f"--- Job {name}, container {container}", err=True)
@@ -106,11 +106,11 @@ async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) 
             await asyncio.sleep(LOOK)
 
 
-async def _print_job(client: KubeClient, namespace: str, job: str, tail: int | None) -> bool:
+async def _print_job(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> bool:
     """Print the logs of a Job's pods; False where there are none."""
     said = False
-    async for _, container, text in _texts(client, namespace, job, tail):
-        click.echo(f"--- Job {job}, container {container}", err=True)
+    async for _, container, text in _texts(client, job, tail):
+        click.echo(f"--- Job {job['metadata']['name']}, container {container}", err=True)
         click.echo(text.rstrip("\n"))
         said = True
     return said
@@ -132,9 +132,8 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     try:
         for job in jobs[:1]:
             name = job["metadata"]["name"]
-            pods = await listed(client, PODS, namespace, selector=_POD.format(name))
-            secrets = secrets_of(pods)
-            async for _, container, text in _texts(client, namespace, name, SHOWN_LINES):
+            secrets = secrets_of(await _pods(client, job))
+            async for _, container, text in _texts(client, job, SHOWN_LINES):
                 head = f"Job {name}, container {container}"
                 try:
                     (text,) = await redaction.redacted(namespace, secrets, [text])  # noqa: PLW2901
@@ -149,13 +148,21 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     return found or [("No log", "There is no Job with a log; the history has the outcomes.")]
 
 
+async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pods that a Job owns, oldest first: others may have its label."""
+    metadata = job["metadata"]
+    selector = f"batch.kubernetes.io/job-name={metadata['name']}"
+    found = await listed(client, PODS, metadata["namespace"], selector=selector)
+    mine = [pod for pod in found if is_owned(pod, metadata["uid"])]
+    return sorted(mine, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
 async def _texts(
-    client: KubeClient, namespace: str, job: str, tail: int | None
+    client: KubeClient, job: Mapping[str, Any], tail: int | None
 ) -> AsyncIterator[tuple[str, str, str]]:
     """Pod, container and log of each container of a Job's pods that has a log."""
-    pods = await listed(client, PODS, namespace, selector=_POD.format(job))
-    for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
-        name = pod["metadata"]["name"]
+    for pod in await _pods(client, job):
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
         for container in containers:
             text = ""

@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_RISKY, PlanSummary
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.policy.observation import is_owned
 from copyrator.bundles.policy.plans.operations import (
     Operation,
     OperationType,
@@ -123,7 +124,7 @@ def nonce_of(job: Body, bundle: Body) -> str:
     metadata, owner = job["metadata"], bundle["metadata"]
     labels = metadata.get("labels") or {}
     ours = {names.LABEL_BUNDLE: owner["name"], names.LABEL_JOB_KIND: JobKind.PLAN}
-    if not (_belongs(job, owner["uid"]) and ours.items() <= labels.items()):
+    if not (is_owned(job, owner["uid"]) and ours.items() <= labels.items()):
         raise _UnreadableError(
             f"the Job {said(metadata['name'])} isn't a plan Job of this Bundle, by its owner or "
             "labels"
@@ -141,7 +142,7 @@ def ended_pod(pods: Iterable[Body], job: Body) -> str:
     Raises:
         _UnreadableError: there is none.
     """
-    mine = [pod for pod in pods if _belongs(pod, job["metadata"]["uid"])]
+    mine = [pod for pod in pods if is_owned(pod, job["metadata"]["uid"])]
     for pod in mine:
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (status.get("state") or {}).get("terminated") or {}
@@ -151,11 +152,6 @@ def ended_pod(pods: Iterable[Body], job: Body) -> str:
     if mine:
         raise _UnreadableError(f"the pod of the Job {shown} hasn't ended with exit code 0")
     raise _UnreadableError(f"the pod of the Job {shown} was deleted")
-
-
-def _belongs(body: Body, uid: str) -> bool:
-    owners = body["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == uid for owner in owners)
 
 
 def release_namespace(body: Body) -> str:

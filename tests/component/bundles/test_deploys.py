@@ -357,3 +357,40 @@ async def test_what_the_original_operator_left_is_taken_off(
     metadata = cluster.look("bundles", "shop")["metadata"]
     assert metadata["finalizers"] == ["other/finalizer", "operator.werf.dev/uninstall"]
     assert metadata["annotations"] == {"mine": "stays"}
+
+
+@pytest.mark.parametrize("owner", ["", "another", "the Job"])
+async def test_a_pod_with_a_jobs_label_is_none_of_the_job(
+    cluster: BundleCluster, run: Run, bundle: Make, owner: str
+) -> None:
+    """Who can create pods can give one the label and finalizer of a Job's, and the owner reference,
+    too. The last can't be told from a real one (docs/trust.md, What an approval doesn't cover).
+    """
+    cluster.ends = None
+    bundle(retry={"limit": 0})
+    await run()
+    (job,) = await eventually(cluster.jobs)
+    uid = job["metadata"]["uid"]
+    owners = {"": [], "another": [{"uid": "x", "controller": True}], "the Job": [{"uid": uid}]}
+    pod = {
+        "metadata": {
+            "name": "zz-newest-pod",
+            "namespace": "team",
+            "labels": {"batch.kubernetes.io/controller-uid": uid},
+            "finalizers": ["batch.kubernetes.io/job-tracking"],
+            "ownerReferences": owners[owner],
+        },
+        "spec": job["spec"]["template"]["spec"],
+        "status": {
+            "containerStatuses": [
+                {"name": "werf", "state": {"terminated": {"exitCode": 1, "message": "forged"}}}
+            ]
+        },
+    }
+    cluster.write(path_of("pods", "zz-newest-pod"), pod)
+    cluster.end_job(job["metadata"]["name"], 1, "it failed")
+
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+
+    said = str(cluster.status()["attempted"])
+    assert ("forged" in said, "it failed" in said) == (owner == "the Job", owner != "the Job")

@@ -120,6 +120,17 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
     )
 
 
+def is_owned(body: Mapping[str, Any], uid: str) -> bool:
+    """Whether an object has an owner with this uid, such as a pod its Job.
+
+    Everybody who can create a pod can give it the label of a Job, but that makes it none of the
+    Job's. Who gives it this owner reference as well fakes the Job's outcome: only the permission to
+    create pods prevents that.
+    """
+    owners = body["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid for owner in owners)
+
+
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
