@@ -10,8 +10,13 @@ from typing import Any
 import click
 
 from copyrator.api import names
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, JobSpec
 from copyrator.api.bundle_status import parse_status
+from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary
+from copyrator.bundles.policy.gated import left_out, restricted
 from copyrator.bundles.policy.plans.operations import Operation, risky
 from copyrator.cli import plan_preview, rows
 from copyrator.cli.blind_applies import with_refusals_of
@@ -204,11 +209,22 @@ def _head(found: Shown) -> Iterator[str]:
         yield from plan_preview.head(found.body, found.now)
     else:
         yield from head(with_refusals_of(found.body, found.log.diff), found.now)
+        if note := _left_out(found.body):
+            yield labelled("Note", note)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
     release = f"{release_namespace(found.body)}/{metadata['name']}"
     yield labelled("Release", f"{release}, revision {said(plan.revision)}{values}")
     made = rows.age(plan.made_at, found.now)
     yield labelled("Made", f"{made} ago by the Job {said(plan.job)}")
+
+
+def _left_out(body: Body) -> str | None:
+    """The variables that a requested plan of a Bundle without gates leaves out."""
+    spec = parse_bundle(body, BundleDefaults())
+    withheld = conditions_by_type((body.get("status") or {}).get("conditions"))
+    if isinstance(spec, InvalidSpec) or ConditionType.SETTINGS_WITHHELD in withheld:
+        return None  # its deploys don't get them either
+    return left_out(replace(restricted(spec), job=JobSpec()))
 
 
 def _missing(found: Shown) -> Iterator[str]:

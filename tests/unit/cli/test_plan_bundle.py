@@ -66,3 +66,32 @@ def test_more_marks_than_risky_operations_are_explained(monkeypatch, capsys):
         said = printed(monkeypatch, capsys, PlanLog(many, ""), **named)
         assert said.count("risky  delete") == 30
         assert ("More are marked as risky than the operator counts" in said) is explained
+
+
+ENV = {"registry": "r", "repo": "a", "env": {"KUBECONFIG": "/x", "WERF_ENV": "dev"}}
+NOTE = "Note:          planned without spec.env[KUBECONFIG], which the deploy gets\n"
+WITHHELD = [{"type": "SettingsWithheld", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions", "is_preview", "expected"),
+    [
+        (ENV, [], False, True),
+        (ENV, WITHHELD, False, False),
+        (ENV | {"approval": {"mode": "Always"}}, [], False, False),
+        (ENV | {"env": {"WERF_ENV": "dev"}}, [], False, False),
+        (ENV, [], True, True),
+    ],
+)
+def test_what_a_plan_leaves_out_and_the_deploy_gets_is_named(
+    capsys, spec, conditions, is_preview, expected
+):
+    plan = {"outcome": "Planned", "job": "shop-plan-1", "operations": 2}
+    message = NOTE.partition(":")[2].strip()  # the operator's, of a preview
+    body = {
+        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
+        "spec": spec,
+        "status": {"plan": plan, "preview": plan | {"message": message}, "conditions": conditions},
+    }
+    show(Shown(body, PlanLog(OPERATIONS, ""), datetime(2026, 1, 2, tzinfo=UTC), is_preview))
+    assert (NOTE in capsys.readouterr().out) is expected
