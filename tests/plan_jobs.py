@@ -15,7 +15,7 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
-from copyrator.bundles.policy.jobs.plan_script import SealedFile
+from copyrator.bundles.policy.jobs.plan_script import SealedFile, deploy_command, plan_command
 from copyrator.bundles.policy.plans.operations import Operation, OperationType
 
 NONCE = "0123456789abcdef" * 2
@@ -23,8 +23,31 @@ TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
 SHELLS = {"sh": ("sh",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
 RECORDED = Path(__file__).parents[1] / "docs" / "facts" / "werf-plan-graph.dot"
 """Of the real werf: a first install of four objects."""
+DOCUMENTS = """\
+---
+# Source: shop/templates/cm.yaml
+apiVersion: v1
+data:
+  password: hunter3
+kind: ConfigMap
+metadata:
+  name: cm
+"""
 WERF = """\
 #!/bin/sh
+if [ "$*" = "bundle render" ]; then
+  [ "${WERF_VALIDATE-}" = 1 ] || exit 7
+  [ ! -e "$FAKE/while-rendering" ] || . "$FAKE/while-rendering"
+  echo x >>"$FAKE/renders"
+  number=$(/bin/cat "$FAKE/renders" | /usr/bin/wc -l)
+  if [ -e "$FAKE/render.$number" ]; then
+    /bin/cat "$FAKE/render.$number"
+  else
+    /bin/cat "$FAKE/render"
+  fi
+  printf 'password: hunter4\\nError: first\\nError: chart says no\\nUse --debug\\n' >&2
+  exit "$RENDER_CODE"
+fi
 if [ "$*" = "bundle plan --exit-code" ]; then
   [ ! -e "$FAKE/output" ] || /bin/cat "$FAKE/output"
   [ ! -e "$FAKE/graph" ] || /bin/cat "$FAKE/graph" >"$WERF_DEPLOY_GRAPH_PATH"
@@ -81,6 +104,12 @@ class Pod:
         self.fake, self.tmp, self.bin = (directory / name for name in ("fake", "tmp", "bin"))
         for each in (self.fake, self.tmp, self.bin):
             each.mkdir(parents=True)
+        self.memory = directory / "memory"
+        self.home = directory / "home"
+        for each in (self.memory, self.home):
+            each.mkdir()
+        self.documents = DOCUMENTS
+        self.render_code = 0
         self.unset: str | None = None
         program, *flags = SHELLS[shell]
         self.shell = [str(shutil.which(program)), *flags]
@@ -97,6 +126,8 @@ class Pod:
             "FAKE": str(self.fake),
             "PLAN_CODE": str(plan),
             "APPLY_CODE": str(apply),
+            "RENDER_CODE": str(self.render_code),
+            "HOME": str(self.home),
         }
         return {name: value for name, value in found.items() if name != self.unset}
 
@@ -114,7 +145,8 @@ class Pod:
         plan: int = 2,
         apply: int = 0,
     ) -> Ended:
-        for name, content in (("graph", graph), ("output", output), ("applied", None)):
+        files = {"graph": graph, "output": output, "applied": None, "renders": None}
+        for name, content in (files | {"render": self.documents}).items():
             (self.fake / name).unlink(missing_ok=True)
             if content:
                 raw = content.encode() if isinstance(content, str) else content
@@ -134,6 +166,7 @@ class Pod:
         """As if the pod were deleted while werf plans."""
         begun, go = self.fake / "begun", self.fake / "go"
         (self.fake / "graph").write_text(graph)
+        (self.fake / "render").write_text(self.documents)
         os.mkfifo(begun)
         os.mkfifo(go)
         with subprocess.Popen(
@@ -172,6 +205,22 @@ class Pod:
         """Let werf's plan do something more."""
         first, line, rest = WERF.partition('--exit-code" ]; then\n')
         (self.bin / "werf").write_text(f"{first}{line}{command}\n{rest}")
+
+    def plan_command(self, values: Sequence[SealedFile] = (), renders: int = 2) -> tuple[str, ...]:
+        """The command of a plan Job, with a salt of renders."""
+        salt = self.sealed("render-salt", b"r" * 32)
+        return plan_command(NONCE, salt, values, renders=renders, directory=str(self.memory))
+
+    def deploy_command(
+        self, approved: SealedFile, values: Sequence[SealedFile] = (), flags: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """The command of the deploy Job of an approved plan, with the same salt."""
+        salt = self.sealed("render-salt", b"r" * 32)
+        return deploy_command(approved, salt, values, flags, directory=str(self.memory))
+
+    def hash_of(self, documents: str) -> str:
+        """The hash of a render that the scripts compute."""
+        return hashlib.sha256(b"r" * 32 + documents.encode()).hexdigest()
 
     def applied(self) -> list[str]:
         file = self.fake / "applied"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -182,7 +183,7 @@ def _container(container: ContainerState, *, init: bool = False) -> Object:
     return {
         "name": container.name,
         "image": container.spec.get("image", ""),
-        "imageID": "",
+        "imageID": _image_id(container.spec.get("image", "")),
         "containerID": getattr(state, "container_id", ""),
         "ready": ready,
         "started": isinstance(state, Running),
@@ -190,6 +191,15 @@ def _container(container: ContainerState, *, init: bool = False) -> Object:
         "state": _state(state),
         "lastState": _state(container.last) if container.last else {},
     }
+
+
+def _image_id(image: str) -> str:
+    """The image by digest, as a kubelet reports one that it pulled: here derived from its name."""
+    if not image or "@" in image:
+        return image
+    head, slash, last = image.rpartition("/")
+    digest = hashlib.sha256(image.encode()).hexdigest()
+    return f"{head}{slash}{last.partition(':')[0]}@sha256:{digest}"
 
 
 def _state(state: Waiting | Running | Terminated) -> Object:

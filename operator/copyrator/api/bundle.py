@@ -206,4 +206,5 @@ def _read_approval(
     return Approval(
         mode=max(modes, key=list(ApprovalMode).index),
         expires=approval.duration("expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES),
+        must_be_bound=any(map(defaults.require_bound_plans.matches, namespaces)),
     )

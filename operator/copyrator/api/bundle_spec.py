@@ -55,6 +55,8 @@ class Approval:
     """The stricter one of the spec's mode and the operator's settings."""
     expires: float = DEFAULT_APPROVAL_EXPIRES
     """Seconds that a plan waits for a decision; then it expires and is made again."""
+    must_be_bound: bool = False
+    """Whether the operator's settings refuse plans that aren't bound."""
 
     @property
     def is_enabled(self) -> bool:
@@ -128,6 +130,8 @@ class BundleDefaults:
     """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
     allowed_pod_metadata: tuple[str, ...] = ()
     """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
+    require_bound_plans: Globs = field(default_factory=Globs)
+    """Namespaces where a plan isn't deployed unless it is bound."""
 
 
 @dataclass(frozen=True, slots=True)

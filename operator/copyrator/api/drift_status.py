@@ -61,6 +61,9 @@ class DriftCheck(Record):
     revision: int | None = None
     """Of the release, that a deploy would make."""
     operations: int | None = None
+    bound: bool | None = None
+    """As of PlanSummary; likewise ``image``."""
+    image: str | None = None
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
 
@@ -91,6 +94,10 @@ class DriftStatus(Record):
     """When drift was found first."""
     found_job: str | None = None
     """The Job that found it."""
+    differs: bool | None = None
+    """True: it isn't known that a correction would write what was deployed, as the chart may render
+    differently now; with an approval it is planned and approved as a deploy is.
+    """
     corrections: int | None = None
     """How many deploys have corrected it since a regular check found none of it."""
     corrected: tuple[str, ...] = ()

@@ -106,6 +106,8 @@ class PlanSummary(Record):
     """Why it isn't bound, at most MAX_UNBOUND sentences."""
     hidden: int | None = None
     """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
+    image: str | None = None
+    """werf's image by digest, which the plan's pod ran and the deploy's Job runs; None: unknown."""
     expires_at: str | None = None
     """When a plan without a decision is made again, or a preview is removed."""
 
@@ -171,5 +173,7 @@ class Baseline(Record):
     seal: str | None = None
     """Hash of the Secret with its operations."""
     made_at: str | None = None
+    bound: bool | None = None
+    """As of PlanSummary: without it no correction is made where deploys need an approval."""
     unproven: bool | None = None
     """True: it was made so late after the deploy that it may have what had drifted before."""

@@ -92,6 +92,7 @@ class Context:
             proxies=self.proxies,
             require_approval=_floors(self.settings.require_approval),
             allowed_pod_metadata=self.settings.allowed_pod_metadata,
+            require_bound_plans=_globs(self.settings.require_bound_plans),
         )
 
     def seen(self) -> SeenTime:
@@ -285,6 +286,9 @@ class Context:
 @lru_cache(maxsize=4)
 def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMode], ...]:
     return tuple((Globs((glob,)), ApprovalMode(mode)) for glob, mode in pairs)
+
+
+_globs = lru_cache(maxsize=4)(Globs)
 
 
 def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:

@@ -187,9 +187,14 @@ def _corrected(case: Case, moment: MomentGates) -> Case:
     wanted = replace(
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
+    occasion = state.occasion(state.Need.DRIFT, wanted, status)
+    if drift_correction.needs_approval(status, spec):
+        target = target_of(case.entry, spec, wanted)
+        if not plan_due.is_free_for(status, target):
+            return case  # the plan of another deploy waits
+        case, occasion = replace(case, target=target), Occasion.EDIT
     candidate = Candidate(wanted.version, wanted.digest)
-    facts = moment.facts(case, state.occasion(state.Need.DRIFT, wanted, status))
-    judged = gates.judge(moment.gates, spec, candidate, facts, now)
+    judged = gates.judge(moment.gates, spec, candidate, moment.facts(case, occasion), now)
     if gates.held(candidate, judged):
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)

@@ -118,8 +118,7 @@ class Runs:
             return True
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
-        if attempted.plan_job is not None:
-            ending = planned_ending(ending)
+        ending = planned_ending(ending)
         evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.printed_digests(pods)
@@ -227,7 +226,8 @@ class Runs:
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
         """The input of the recorded attempt's Job.
 
-        A planned one gets copies of the values, which its Job compares with those of the plan.
+        A planned one gets copies of the values, which its Job compares with those of the plan; so
+        does any where drift is checked, whose baseline is made of the same values.
 
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
@@ -236,19 +236,28 @@ class Runs:
         plan = drift_correction.plan_of(entry.status, attempted.plan_job)
         access = await self._references.access(entry, spec)
         order = replace(order_of(entry, spec, attempted), login=access.login)
-        if attempted.plan_job is None:
-            _, files = await self._references.values(entry, spec)
-            return replace(order, values=files)
-        if plan is None or not is_made_of(plan, entry, spec):
+        is_planned = attempted.plan_job is not None
+        if not is_planned:
+            order = replace(order, is_checked=spec.is_gated)
+            if not spec.drift.is_enabled:
+                _, files = await self._references.values(entry, spec)
+                return replace(order, values=files)
+        elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.values(entry, spec, order.job)
+        found, sealed = await self._seals.values(
+            entry, spec, order.job, compares_renders=is_planned
+        )
         if found != attempted.values_hash:
-            text = "the values were edited after the plan was made"
+            when = "the plan was made" if is_planned else "the deploy was recorded"
+            text = f"the values were edited after {when}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        order = replace(order, sealed=sealed)
+        if plan is None or attempted.plan_job is None:
+            return order
         operations = operations_secret(attempted.plan_job)
         approved = ApprovedOperations(operations, plan.seal or "")
-        return replace(order, sealed=sealed, approved=approved)
+        return replace(order, approved=approved, image=plan.image)
 
     async def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
@@ -320,7 +329,7 @@ class Runs:
         else:
             verdict = ready_conditions.will_retry(status)
         entry = await self._writer.write(entry, status, verdict, decided=False)
-        if status.attempted.plan_job is not None:
+        if status.attempted.plan_job is not None or spec.drift.is_enabled:
             await self._seals.remove_others(entry, plan_record.needed(status))
             self._context.reevaluate(entry.key, spec)  # for the baseline
         if not status.available.version:

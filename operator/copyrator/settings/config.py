@@ -98,6 +98,9 @@ class Settings:
     require_approval: tuple[tuple[str, str], ...] = ()
     """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""
 
+    require_bound_plans: tuple[str, ...] = ()
+    """Globs of Bundles' namespaces where a plan isn't deployed unless it is bound."""
+
     require_signature_policy: bool = False
     """Nothing is deployed without the ConfigMap of the signature policy."""
 

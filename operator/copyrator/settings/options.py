@@ -27,6 +27,7 @@ from copyrator.settings.option_values import (
     DNS_SUBDOMAIN,
     IMAGE,
     KIND,
+    NAMESPACE_GLOB,
     POD_METADATA,
     TAG,
     approvals,
@@ -238,6 +239,13 @@ def _bundle_options() -> list[click.Parameter]:
             "Lowest spec.approval.mode of Bundles, by the namespace of the Bundle or its release: "
             "NAMESPACE-GLOB=OnRisk|Always, separated by commas; default: none.",
             callback=approvals,
+        ),
+        _option(
+            "--require-bound-plans",
+            "COPYRATOR_REQUIRE_BOUND_PLANS",
+            "Namespaces of Bundles or their releases, as globs separated by commas, where a plan "
+            "isn't deployed unless it is bound; default: none.",
+            callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
         ),
         _option(
             "--require-signature-policy/--no-require-signature-policy",

@@ -39,6 +39,8 @@ NOT_ALLOWED = (
     '"subjectaccessreviews" in API group "authorization.k8s.io" at the cluster scope'
 )
 FORBIDDEN = 'x is forbidden: User "me" cannot {} resource "{}" in API group "" {}'
+WERF_IMAGE = "registry.werf.io/werf/werf@sha256:" + "6" * 64
+"""As a kubelet reports it."""
 DIGEST_LINE = "digest:  {}\n"
 RUNNING = {"running": {}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}
@@ -213,7 +215,9 @@ class BundleCluster(FakeCluster):
                 "ownerReferences": [owner],
             },
             "spec": job["spec"]["template"]["spec"],
-            "status": {"containerStatuses": [{"name": "werf", "state": state}]},
+            "status": {
+                "containerStatuses": [{"name": "werf", "state": state, "imageID": WERF_IMAGE}]
+            },
         }
         self.write(path_of("pods", name, namespace), pod)
 

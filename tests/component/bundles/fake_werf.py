@@ -27,6 +27,8 @@ class Werf:
     Attributes:
         todo: the operations of a plan made now, by the digest that is deployed.
         revision: of the release, that a deploy made now would make.
+        renders: the hash of what is rendered for a Job, or ``none``.
+        hidden: objects of which the chart hides contents.
         says: what the plan Job's container does instead: its exit code and log. Called with the
             Job's body and its nonce; None for a plan of ``todo``.
         ends: the end of a deploy that goes on to apply.
@@ -38,6 +40,8 @@ class Werf:
     cluster: BundleCluster
     todo: Callable[[str], list[str]] = lambda digest: [CREATE]
     revision: int = 1
+    renders: Callable[[dict[str, Any]], str] = lambda job: hash_of(digest(job))
+    hidden: tuple[str, ...] = ()
     says: Callable[[dict[str, Any], str], tuple[int, str] | None] = lambda job, nonce: None
     ends: Callable[[dict[str, Any]], tuple[int, str]] = succeed
     applied: list[tuple[str, str]] = field(default_factory=list)
@@ -64,7 +68,7 @@ class Werf:
         self.cluster.end_job(job["metadata"]["name"], code, message)
 
     def plan(self, job: dict[str, Any]) -> tuple[int, str]:
-        _, nonce, *files = container(job)["command"][3:]
+        _, _, _, nonce, _, *files = container(job)["command"][3:]
         assert len(files) % SEALED == 0
         log = f"{job['metadata']['name']}-pod"
         if said := self.says(job, nonce):
@@ -73,25 +77,35 @@ class Werf:
         if not self.unseals(job, files):
             self.cluster.logs[log] = "Error: PlanChanged: values aren't what was planned with\n"
             return PlanExit.CHANGED, ""
-        self.cluster.logs[log] = "the diff\n" + block(nonce, self.revision, self.todo(digest(job)))
+        self.cluster.logs[log] = "the diff\n" + block(
+            nonce, self.revision, self.todo(digest(job)), self.renders(job), self.hidden
+        )
         return 0, ""
 
     def deploy(self, job: dict[str, Any]) -> tuple[int, str]:
         command = container(job)["command"]
         if command[0] == "sh":
-            *_, name, first = command[:5]
-            assert (name, first) == ("deploy", "/tmp/approved")
-            files = command[5:]
+            name, _, salt = command[3:6]
+            files = command[7:] if salt else command[6:]
             changed = "Error: PlanChanged: nothing was applied"
             if not self.unseals(job, files):
                 return PlanExit.CHANGED, changed
+            if not salt:
+                self.applied.append((digest(job), ""))
+                return self.end(job)
+            assert (name, command[6]) == ("deploy", "/tmp/approved")
             approved = self.mounted(job, files[0]).decode()
-            now = listed(self.revision, self.todo(digest(job)))
+            render = "none" if "render none\n" in approved else self.renders(job)
+            now = listed(self.revision, self.todo(digest(job)), render)
             if not set(now.splitlines()) <= set(approved.splitlines()):
                 return PlanExit.CHANGED, changed
-            self.applied.append((digest(job), approved))
+            first, _, *rest = approved.splitlines(keepends=True)
+            self.applied.append((digest(job), "".join((first, *rest))))
         else:
             self.applied.append((digest(job), ""))
+        return self.end(job)
+
+    def end(self, job: dict[str, Any]) -> tuple[int, str]:
         code, message = self.ends(job)
         if '"revision"' in message:
             message = message.replace('"revision": 1', f'"revision": {self.revision}')
@@ -127,12 +141,27 @@ def digest(job: dict[str, Any]) -> str:
     return str(job["metadata"]["annotations"]["operator.werf.dev/digest"])
 
 
-def listed(revision: int, operations: list[str]) -> str:
-    return "".join(f"{line}\n" for line in (f"revision {revision}", *sorted(operations)))
+def hash_of(text: str) -> str:
+    """A hash of a render, of 64 digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def block(nonce: str, revision: int, operations: list[str]) -> str:
+def listed(revision: int, operations: list[str], render: str) -> str:
+    first = f"revision {revision}", f"render {render}"
+    return "".join(f"{line}\n" for line in (*first, *sorted(operations)))
+
+
+def block(
+    nonce: str,
+    revision: int,
+    operations: list[str],
+    render: str = "none",
+    hidden: tuple[str, ...] = (),
+) -> str:
     """As the script prints it."""
-    text = listed(revision, operations)
-    count, hashed = len(operations), hashlib.sha256(text.encode()).hexdigest()
-    return f"\n{BEGIN} {nonce} {count} {hashed}\n{text}{END} {nonce} {count}\n"
+    lines = (f"revision {revision}", *sorted(operations), *(f"hidden {one}" for one in hidden))
+    text = "".join(f"{line}\n" for line in lines)
+    count = len(operations)
+    hashed = hash_of(f"{render} {len(hidden)}\n{text}")
+    begin = f"{BEGIN} {nonce} {count} {hashed} {render} {len(hidden)}"
+    return f"\n{begin}\n{text}{END} {nonce} {count} {len(hidden)}\n"

@@ -108,10 +108,10 @@ JOURNEYS = {
     # The first attempt fails, its Job's TTL; the second plan, its Job, operations; the second
     # attempt, its Job, outcome.
     "a deploy that fails and is tried again": Journey(
-        25, bad_at_first, (OK, NOT), (10, 13, 14, 16, 18, 20, 21, 22)
+        29, bad_at_first, (OK, NOT), (12, 15, 16, 19, 21, 23, 25, 26)
     ),
     # The second plan waits; the second attempt, its Job.
-    "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), (20, 21, 22)),
+    "a retry that does more": Journey(30, worse_than_planned, (OK, NOT), (23, 24, 26)),
     # The first plan fails, its Job's TTL, its Secrets; the second plan, its Job, the first one's
     # TTL, the second plan is made.
     "a plan that fails and is made again": Journey(

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.plan_jobs import TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
+from tests.plan_jobs import DOCUMENTS, TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
 
 from copyrator.bundles.policy.jobs.deploy import AUTO_ROLLBACK
-from copyrator.bundles.policy.jobs.plan_script import PlanExit, SealedFile, deploy_command
+from copyrator.bundles.policy.jobs.plan_script import (
+    PlanExit,
+    SealedFile,
+    checked_deploy_command,
+    deploy_command,
+)
 from copyrator.bundles.policy.plans.operations import Plan, read_operation
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_OPERATIONS
@@ -42,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def approved(pod: Pod, lines: Iterable[str], revision: int = 2) -> SealedFile:
     found = [read_operation(line) for line in sorted(lines)]
-    plan = Plan(revision, tuple(one for one in found if one))
+    plan = Plan(revision, tuple(one for one in found if one), pod.hash_of(pod.documents))
     assert len(plan.operations) == len(found)
     return pod.sealed("approved", plan.text.encode())
 
@@ -50,7 +55,7 @@ def approved(pod: Pod, lines: Iterable[str], revision: int = 2) -> SealedFile:
 def deploy(
     pod: Pod, lines: Iterable[str], found: Iterable[str], *, revision: int = 2, plan: int = 2
 ) -> Ended:
-    command = deploy_command(approved(pod, lines), ())
+    command = pod.deploy_command(approved(pod, lines))
     return pod.run(command, graph(map(node, found), revision), output=DIFF, plan=plan)
 
 
@@ -62,10 +67,13 @@ def refusal(ended: Ended) -> str:
 def test_the_shell_names_the_script_in_its_messages() -> None:
     file = SealedFile("/in/approved", "/in/salt", "/tmp/approved", "0" * 64)
 
-    shell, flag, script, *arguments = deploy_command(file, ())
+    salt = SealedFile("/in/render", "/in/salt", "/tmp/render-salt", "1" * 64)
+
+    shell, flag, script, *arguments = deploy_command(file, salt, ())
 
     assert (shell, flag) == ("sh", "-c")
-    assert arguments == ["deploy", file.copy, file.path, file.salt, file.copy, file.sha256]
+    files = [part for one in (file, salt) for part in (one.path, one.salt, one.copy, one.sha256)]
+    assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, *files]
     assert "exec werf bundle apply\n" in script
 
 
@@ -85,7 +93,7 @@ def test_less_than_was_approved_is_applied(pod: Pod) -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 137])
 def test_the_deploys_exit_code_is_werfs(pod: Pod, code: int) -> None:
-    command = deploy_command(approved(pod, SHOP), (), (AUTO_ROLLBACK,))
+    command = pod.deploy_command(approved(pod, SHOP), (), (AUTO_ROLLBACK,))
 
     ended = pod.run(command, graph(map(node, SHOP), 2), apply=code)
 
@@ -128,7 +136,7 @@ def test_it_goes_on_exactly_where_every_operation_was_approved(
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"revision 2", b"create ::Service:shop\n"])
 def test_a_list_that_is_no_approval_lets_nothing_pass(pod: Pod, content: bytes) -> None:
-    command = deploy_command(pod.sealed("approved", content), ())
+    command = pod.deploy_command(pod.sealed("approved", content))
 
     refusal(pod.run(command, graph(map(node, SHOP), 2)))
 
@@ -136,7 +144,7 @@ def test_a_list_that_is_no_approval_lets_nothing_pass(pod: Pod, content: bytes) 
 @pytest.mark.parametrize("name", ["approved", "approved.salt", "values", "values.salt"])
 def test_files_that_changed_end_the_job_before_werf_runs(pod: Pod, name: str) -> None:
     values = pod.sealed("values", b"a: 1\n")
-    command = deploy_command(approved(pod, SHOP), [values])
+    command = pod.deploy_command(approved(pod, SHOP), [values])
     assert pod.run(command, graph(map(node, SHOP), 2)).applied
     with (pod.fake / name).open("ab") as file:
         file.write(b"update :apps:Deployment:other\n")
@@ -152,20 +160,20 @@ def test_an_approval_that_changes_while_werf_plans_lets_nothing_pass(pod: Pod, w
     file = approved(pod, SHOP)
     pod.while_planning(f"printf 'revision 2\\ndelete ::Secret:x\\n' >{getattr(file, where)}")
 
-    refusal(pod.run(deploy_command(file, ()), graph(["delete/1/0/::Secret:x"], 2)))
+    refusal(pod.run(pod.deploy_command(file), graph(["delete/1/0/::Secret:x"], 2)))
 
 
 def test_the_values_that_were_checked_are_applied(pod: Pod) -> None:
     values = pod.sealed("values", b"a: 1\n")
     pod.while_planning(f"echo b: 2 >{values.copy}")
 
-    assert pod.run(deploy_command(approved(pod, SHOP), [values]), graph([], 2)).applied
+    assert pod.run(pod.deploy_command(approved(pod, SHOP), [values]), graph([], 2)).applied
     assert Path(values.copy).read_bytes() == b"a: 1\n"
 
 
 @pytest.mark.parametrize("code", [1, 10, 137])
 def test_a_plan_that_fails_applies_nothing_and_says_no_contents(pod: Pod, code: int) -> None:
-    command = deploy_command(approved(pod, SHOP), ())
+    command = pod.deploy_command(approved(pod, SHOP))
 
     ended = pod.run(
         command,
@@ -184,7 +192,7 @@ def test_a_plan_that_fails_applies_nothing_and_says_no_contents(pod: Pod, code: 
 
 @pytest.mark.parametrize("graph_", [None, "strict digraph {\n}\n", "garbage\n"])
 def test_a_graph_that_cannot_be_read_applies_nothing(pod: Pod, graph_: str | None) -> None:
-    ended = pod.run(deploy_command(approved(pod, SHOP), ()), graph_, output=DIFF)
+    ended = pod.run(pod.deploy_command(approved(pod, SHOP)), graph_, output=DIFF)
 
     assert (ended.code, ended.applied) == (PlanExit.FAILED, [])
     assert "hunter2" not in ended.log
@@ -193,7 +201,7 @@ def test_a_graph_that_cannot_be_read_applies_nothing(pod: Pod, graph_: str | Non
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_tool_that_fails_at_any_call_applies_nothing(tmp_path: Path, tool: str) -> None:
     pod = Pod("sh", tmp_path)
-    command = deploy_command(approved(pod, SHOP), ())
+    command = pod.deploy_command(approved(pod, SHOP))
     pod.fail(tool, 0, 2)
     assert pod.run(command, graph(map(node, SHOP), 2)).applied
 
@@ -204,11 +212,107 @@ def test_a_tool_that_fails_at_any_call_applies_nothing(tmp_path: Path, tool: str
 
 
 def test_a_pod_that_is_deleted_while_werf_plans_applies_nothing(pod: Pod) -> None:
-    command = deploy_command(approved(pod, SHOP), ())
+    command = pod.deploy_command(approved(pod, SHOP))
 
     ended = pod.ended_by_a_signal(command, graph(map(node, SHOP), 2))
 
     assert (ended.code, ended.applied) == (143, [])
+
+
+OTHER = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n"
+
+
+@pytest.mark.parametrize(
+    "documents", [OTHER, DOCUMENTS + OTHER, DOCUMENTS[:-2] + "\\n", DOCUMENTS.replace("3", "4"), ""]
+)
+def test_other_contents_than_were_planned_are_not_applied(pod: Pod, documents: str) -> None:
+    command = pod.deploy_command(approved(pod, SHOP))
+    pod.documents = documents
+
+    said = refusal(pod.run(command, graph(map(node, SHOP), 2), output=DIFF))
+
+    assert said == (
+        "Error: PlanChanged: nothing was applied: the contents are not those that were planned"
+    )
+
+
+def test_without_a_hash_in_the_plan_operations_alone_are_compared(pod: Pod) -> None:
+    plan = Plan(2, tuple(one for one in map(read_operation, sorted(SHOP)) if one))
+    command = pod.deploy_command(pod.sealed("approved", plan.text.encode()))
+    pod.documents = OTHER
+
+    assert pod.run(command, graph(map(node, SHOP), 2)).applied
+    more = (*SHOP, "delete ::Secret:x")
+    assert refusal(pod.run(command, graph(map(node, more), 2))).endswith("delete ::Secret:x")
+
+
+def test_another_salt_of_renders_lets_nothing_pass(pod: Pod) -> None:
+    """A salt that takes a part of the contents would give the same hash of the rest."""
+    command = pod.deploy_command(approved(pod, SHOP))
+    (pod.fake / "render-salt").write_bytes(b"r" * 32 + DOCUMENTS[:20].encode())
+    pod.documents = DOCUMENTS[20:]
+
+    assert "render-salt isn't what was planned with" in refusal(
+        pod.run(command, graph(map(node, SHOP), 2))
+    )
+
+
+def test_a_render_that_fails_applies_nothing(pod: Pod) -> None:
+    pod.render_code = 1
+
+    ended = pod.run(pod.deploy_command(approved(pod, SHOP)), graph(map(node, SHOP), 2))
+
+    assert (ended.code, ended.applied) == (PlanExit.FAILED, [])
+    assert last_error_line(ended.log) == "Error: chart says no"
+    assert "hunter" not in ended.log
+
+
+def downloads(pod: Pod) -> None:
+    cache = pod.home / ".werf/local_cache/helm_chart_dependencies"
+    cache.mkdir(parents=True)
+    (pod.fake / "while-rendering").write_text(f": >{cache}/sub-1.0.0.tgz\n")
+
+
+def test_downloaded_dependencies_are_not_applied(pod: Pod) -> None:
+    command = pod.deploy_command(approved(pod, SHOP))
+    downloads(pod)
+
+    ended = pod.run(command, graph(map(node, SHOP), 2))
+
+    assert (ended.code, ended.applied) == (PlanExit.NOT_VENDORED, [])
+
+
+def checked(pod: Pod, values: Iterable[SealedFile] = ()) -> tuple[str, ...]:
+    return checked_deploy_command(values, directory=str(pod.memory))
+
+
+def test_without_a_plan_the_chart_is_rendered_once_and_applied(pod: Pod) -> None:
+    values = pod.sealed("values", b"a: 1\n")
+
+    ended = pod.run(checked(pod, [values]), apply=3)
+
+    assert (ended.code, ended.applied[0]) == (3, "bundle apply")
+    assert (pod.fake / "renders").read_text() == "x\n"
+    assert (pod.memory / "render").read_text() == ""
+    assert "hunter" not in ended.log
+
+
+def test_without_a_plan_downloaded_dependencies_are_not_applied_either(pod: Pod) -> None:
+    downloads(pod)
+
+    ended = pod.run(checked(pod))
+
+    assert (ended.code, ended.applied) == (PlanExit.NOT_VENDORED, [])
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_without_a_plan_a_render_that_fails_ends_as_werf_does(pod: Pod, code: int) -> None:
+    pod.render_code = code
+
+    ended = pod.run(checked(pod))
+
+    assert (ended.code, ended.applied) == (code, [])
+    assert last_error_line(ended.log) == "Error: chart says no"
 
 
 @pytest.mark.parametrize("number", [PLAN_OPERATIONS])

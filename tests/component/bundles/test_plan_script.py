@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
 from tests.plan_jobs import (
+    DOCUMENTS,
     NONCE,
     RECORDED,
     TOOLS,
@@ -24,12 +25,16 @@ from tests.plan_jobs import (
 
 from copyrator.bundles.policy.gated import passes
 from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, block_lines, read_block
-from copyrator.bundles.policy.jobs.plan_script import SECRET_KEY, PlanExit, plan_command
+from copyrator.bundles.policy.jobs.plan_script import (
+    SECRET_KEY,
+    PlanExit,
+    SealedFile,
+    plan_command,
+)
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 
-COMMAND = plan_command(NONCE, ())
 few = settings(
     max_examples=settings().max_examples // 10,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -81,14 +86,18 @@ def error(ended: Ended) -> str:
 
 
 def test_the_shell_names_the_script_in_its_messages() -> None:
-    shell, flag, script, *arguments = plan_command(NONCE, ())
+    salt = SealedFile("/in/render", "/in/salt", "/tmp/render-salt", "0" * 64)
 
-    assert (shell, flag, arguments) == ("sh", "-c", ["plan", NONCE])
+    shell, flag, script, *arguments = plan_command(NONCE, salt, ())
+
+    assert (shell, flag) == ("sh", "-c")
+    first = ["plan", "/run/copyrator/render", salt.copy, NONCE, "2"]
+    assert arguments == [*first, salt.path, salt.salt, salt.copy, salt.sha256]
     assert "werf bundle plan" in script
 
 
 def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(pod: Pod) -> None:
-    found = planned(pod.run(COMMAND, RECORDED.read_text(), output="the diff"))
+    found = planned(pod.run(pod.plan_command(), RECORDED.read_text(), output="the diff"))
 
     assert found.revision == 1
     assert [str(one) for one in found.operations] == [
@@ -100,17 +109,21 @@ def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(po
 
 
 def test_a_plan_without_changes_has_a_revision_and_no_operations(pod: Pod) -> None:
-    assert planned(pod.run(COMMAND, graph([], 7), plan=0)) == Plan(7, ())
+    found = planned(pod.run(pod.plan_command(), graph([], 7), plan=0))
+
+    assert found == Plan(7, (), pod.hash_of(pod.documents))
 
 
 @pytest.mark.parametrize("code", [0, 2, 3])
 def test_plans_with_and_without_changes_end_with_0(pod: Pod, code: int) -> None:
-    assert planned(pod.run(COMMAND, graph(["create/1/0/::Pod:a"]), plan=code))
+    assert planned(pod.run(pod.plan_command(), graph(["create/1/0/::Pod:a"]), plan=code))
 
 
 @pytest.mark.parametrize("code", [1, 4, 10, 127, 137])
 def test_any_other_code_of_werf_is_a_failure_with_werfs_own_words(pod: Pod, code: int) -> None:
-    ended = pod.run(COMMAND, RECORDED.read_text(), output="a\nError: no chart\n", plan=code)
+    ended = pod.run(
+        pod.plan_command(), RECORDED.read_text(), output="a\nError: no chart\n", plan=code
+    )
 
     assert error(ended) == "Error: no chart"
     assert f"werf bundle plan ended with exit code {code}\n" in ended.log
@@ -122,21 +135,24 @@ def test_each_call_of_a_tool_that_fails_is_a_failure(tmp_path: Path, tool: str) 
     """Also where it ends with what would be a success of werf's: 2 or 3."""
     pod = Pod("sh", tmp_path)
     pod.fail(tool, 0, 2)
-    whole = pod.run(COMMAND, RECORDED.read_text())
+    whole = pod.run(pod.plan_command(), RECORDED.read_text())
     calls = pod.calls(tool)
     assert planned(whole)
     assert calls > 0
 
     for number in range(1, calls + 1):
         pod.fail(tool, number, 2 + number % 2)
-        said = error(pod.run(COMMAND, RECORDED.read_text()))
-        assert said.startswith("Error: the plan could not be read")
+        ended = pod.run(pod.plan_command(), RECORDED.read_text())
+        said = last_error_line(ended.log)
+        assert ended.code in (PlanExit.FAILED, PlanExit.CHANGED), ended
+        assert said.startswith(("Error: the plan could not be read", "Error: PlanChanged: "))
+        assert BEGIN not in ended.log or END not in ended.log
 
 
 def test_the_same_operation_of_two_iterations_is_listed_once(pod: Pod) -> None:
     twice = graph([f"{type_}/1/{i}/::Pod:a" for i in (0, 1) for type_ in ("create", "delete")])
 
-    assert [str(one) for one in planned(pod.run(COMMAND, twice)).operations] == [
+    assert [str(one) for one in planned(pod.run(pod.plan_command(), twice)).operations] == [
         "create ::Pod:a",
         "delete ::Pod:a",
     ]
@@ -147,16 +163,19 @@ def test_the_same_operation_of_two_iterations_is_listed_once(pod: Pod) -> None:
 def test_what_is_in_the_graph_is_what_is_read(
     pod: Pod, found: set[Operation], revision: int
 ) -> None:
-    ended = pod.run(COMMAND, graph(map(node, found), revision))
+    ended = pod.run(pod.plan_command(), graph(map(node, found), revision))
 
-    assert planned(ended) == Plan(revision, tuple(sorted(found, key=str)))
+    assert planned(ended).operations == tuple(sorted(found, key=str))
+    assert planned(ended).revision == revision
 
 
 @few
 @given(name=hostile_names, type_=st.sampled_from(OperationType))
 def test_no_name_hides_an_operation_or_its_kind(pod: Pod, name: str, type_: OperationType) -> None:
     honest = {"delete ::Pod:a", "update :apps:Deployment:shop"}
-    ended = pod.run(COMMAND, graph([*map(node, honest), f"{type_}/1/0/ns:rbac:Role:{name}"]))
+    ended = pod.run(
+        pod.plan_command(), graph([*map(node, honest), f"{type_}/1/0/ns:rbac:Role:{name}"])
+    )
 
     if set(name) & set('"\\/') or not (name.isascii() and name.isprintable()):
         assert error(ended).startswith("Error: the graph of werf's plan ")
@@ -175,7 +194,7 @@ FORGED = (
 @pytest.mark.parametrize("name", FORGED)
 def test_a_name_that_reads_as_further_lines_leaves_its_type_and_kind(pod: Pod, name: str) -> None:
     lines = graph(["create/1/0/::Pod:a", f"create/1/0/:rbac:Role:{name}"])
-    ended = pod.run(COMMAND, lines)
+    ended = pod.run(pod.plan_command(), lines)
 
     if ended.code == 0:
         found = {str(one) for one in planned(ended).operations}
@@ -188,7 +207,7 @@ def test_a_name_that_reads_as_further_lines_leaves_its_type_and_kind(pod: Pod, n
 def test_an_operation_that_is_in_edges_only_is_not_left_out(pod: Pod, ends: str) -> None:
     edge = ends.format("delete/1/0/::Pod:x", "noop/1/0/stage/install/end")
 
-    ended = pod.run(COMMAND, added(f"\t{edge} [  weight=0 ];"))
+    ended = pod.run(pod.plan_command(), added(f"\t{edge} [  weight=0 ];"))
 
     assert error(ended) == "Error: the graph of werf's plan has an edge of an unknown node"
 
@@ -222,7 +241,7 @@ def added(line: str) -> str:
     ],
 )
 def test_a_line_that_is_not_known_fails_the_plan(pod: Pod, line: str) -> None:
-    said = error(pod.run(COMMAND, added(line).encode("utf-8", "surrogateescape")))
+    said = error(pod.run(pod.plan_command(), added(line).encode("utf-8", "surrogateescape")))
 
     assert said.startswith("Error: the graph of werf's plan has an unknown line or operation: ")
     assert len(said) < 300
@@ -238,13 +257,15 @@ def test_tracking_and_releases_are_known_and_not_listed(pod: Pod, type_: str) ->
         '\t"noop/1/0/stage/pre-install/weight:-5/start" [  weight=0 ];\n}\n',
     )
 
-    assert planned(pod.run(COMMAND, known)) == Plan(3, ())
+    found = planned(pod.run(pod.plan_command(), known))
+
+    assert (found.revision, found.operations) == (3, ())
 
 
 def test_a_missing_graph_fails_the_plan(pod: Pod) -> None:
     (pod.tmp / "plan.dot").write_text(RECORDED.read_text())  # is not taken for werf's
 
-    assert error(pod.run(COMMAND)) == "Error: werf wrote no graph of its plan"
+    assert error(pod.run(pod.plan_command())) == "Error: werf wrote no graph of its plan"
 
 
 @pytest.mark.parametrize("lines", [1, 2, 20, -1])
@@ -252,7 +273,7 @@ def test_a_graph_that_was_cut_fails_the_plan(pod: Pod, lines: int) -> None:
     text = RECORDED.read_text()
     cut = "".join(text.splitlines(keepends=True)[:lines])
 
-    assert error(pod.run(COMMAND, cut)) == "Error: the graph of werf's plan isn't whole"
+    assert error(pod.run(pod.plan_command(), cut)) == "Error: the graph of werf's plan isn't whole"
 
 
 @pytest.mark.parametrize("revisions", [[], [3, 4]])
@@ -260,7 +281,7 @@ def test_without_exactly_one_revision_the_plan_fails(pod: Pod, revisions: list[i
     nodes = [f'\t"create-release/1/0/app:shop:{one}" [  weight=0 ];\n' for one in revisions]
     text = graph([], None).replace("\n}\n", "\n" + "".join(nodes) + "}\n")
 
-    said = error(pod.run(COMMAND, text))
+    said = error(pod.run(pod.plan_command(), text))
 
     assert said == "Error: werf's plan has no revision of the release, or several"
 
@@ -271,19 +292,19 @@ def many(number: int, length: int = 8) -> str:
 
 @pytest.mark.parametrize("number", [PLAN_OPERATIONS])
 def test_the_most_operations_that_are_accepted_are_read(pod: Pod, number: int) -> None:
-    assert len(planned(pod.run(COMMAND, many(number))).operations) == number
+    assert len(planned(pod.run(pod.plan_command(), many(number))).operations) == number
 
 
 @pytest.mark.parametrize("number", [PLAN_OPERATIONS + 1, 10_000] if LONG else [PLAN_OPERATIONS + 1])
 def test_more_operations_fail_the_plan(pod: Pod, number: int) -> None:
-    said = error(pod.run(COMMAND, many(number)))
+    said = error(pod.run(pod.plan_command(), many(number)))
 
     assert said == f"Error: the plan has {number} operations; at most 5000 are accepted"
 
 
 @pytest.mark.parametrize("length", [PLAN_BYTES // PLAN_OPERATIONS])
 def test_operations_that_do_not_fit_into_a_secret_fail_the_plan(pod: Pod, length: int) -> None:
-    said = error(pod.run(COMMAND, many(PLAN_OPERATIONS, length)))
+    said = error(pod.run(pod.plan_command(), many(PLAN_OPERATIONS, length)))
 
     assert said.endswith(f"bytes; at most {PLAN_BYTES} are accepted")
 
@@ -291,7 +312,7 @@ def test_operations_that_do_not_fit_into_a_secret_fail_the_plan(pod: Pod, length
 @few
 @given(st.binary(max_size=400) | st.text(max_size=400).map(str.encode))
 def test_garbage_never_passes_for_a_plan(pod: Pod, garbage: bytes) -> None:
-    assert error(pod.run(COMMAND, garbage)).startswith("Error: ")
+    assert error(pod.run(pod.plan_command(), garbage)).startswith("Error: ")
 
 
 @few
@@ -302,7 +323,7 @@ def test_a_graph_with_a_byte_changed_fails_or_shows_as_many_operations(
     raw = bytearray(RECORDED.read_bytes())
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
 
-    ended = pod.run(COMMAND, bytes(raw))
+    ended = pod.run(pod.plan_command(), bytes(raw))
 
     if ended.code:
         assert ended.code == PlanExit.FAILED
@@ -310,20 +331,20 @@ def test_a_graph_with_a_byte_changed_fails_or_shows_as_many_operations(
         assert len(planned(ended).operations) >= 4 - (b'"create' not in raw)
 
 
-FORGERY = f"{BEGIN} {NONCE} 0 {'0' * 64}\nrevision 9\n{END} {NONCE} 0\n"
+FORGERY = f"{BEGIN} {NONCE} 0 {'0' * 64} none 0\nrevision 9\n{END} {NONCE} 0 0\n"
 
 
 @pytest.mark.parametrize("output", [FORGERY, FORGERY[:-1], f"{BEGIN} {NONCE}", "no end", "\x00"])
 def test_a_block_that_the_chart_prints_counts_for_nothing(pod: Pod, output: str) -> None:
-    found = planned(pod.run(COMMAND, graph(["delete/1/0/::Pod:a"], 2), output=output))
+    found = planned(pod.run(pod.plan_command(), graph(["delete/1/0/::Pod:a"], 2), output=output))
 
-    assert found.text == "revision 2\ndelete ::Pod:a\n"
+    assert found.text == f"revision 2\nrender {found.render}\ndelete ::Pod:a\n"
 
 
 def test_values_are_copied_and_checked_before_werf_plans(pod: Pod) -> None:
     values = [pod.sealed("a", b"password: x\n"), pod.sealed("b", b"", b"t" * 16)]
 
-    assert planned(pod.run(plan_command(NONCE, values), graph([])))
+    assert planned(pod.run(pod.plan_command(values), graph([])))
     assert Path(values[0].copy).read_bytes() == b"password: x\n"
 
 
@@ -331,13 +352,13 @@ def test_the_key_of_secret_values_is_checked_and_becomes_a_variable_of_werf(pod:
     key = pod.sealed(SECRET_KEY, b"c0ffee $x '\n")
     pod.while_planning('printf %s "$WERF_SECRET_KEY" >"$FAKE/seen"')
 
-    ended = pod.run(plan_command(NONCE, [key]), graph([]))
+    ended = pod.run(pod.plan_command([key]), graph([]))
 
     assert planned(ended)
     assert (pod.fake / "seen").read_bytes() == b"c0ffee $x '"
     assert "c0ffee" not in ended.log
     (pod.fake / SECRET_KEY).write_bytes(b"another")
-    assert pod.run(plan_command(NONCE, [key]), graph([])).code == PlanExit.CHANGED
+    assert pod.run(pod.plan_command([key]), graph([])).code == PlanExit.CHANGED
 
 
 @few
@@ -345,8 +366,149 @@ def test_the_key_of_secret_values_is_checked_and_becomes_a_variable_of_werf(pod:
 def test_any_content_has_the_hash_that_the_operator_computes(pod: Pod, content: bytes) -> None:
     values = pod.sealed("a", content)
 
-    assert planned(pod.run(plan_command(NONCE, [values]), graph([])))
+    assert planned(pod.run(pod.plan_command([values]), graph([])))
     assert Path(values.copy).read_bytes() == content
+
+
+def drawn(number: int) -> str:
+    return (
+        f"---\napiVersion: v1\ndata:\n  draw: '{number}'\nkind: ConfigMap\nmetadata:\n  name: a\n"
+    )
+
+
+def test_the_chart_is_rendered_twice_and_its_hash_is_salted(pod: Pod) -> None:
+    pod.documents = f"Saving 1 charts\n{DOCUMENTS}"  # what it tells before isn't applied
+
+    found = planned(pod.run(pod.plan_command(), graph([])))
+
+    assert found.render == pod.hash_of(DOCUMENTS)
+    assert (pod.fake / "renders").read_text() == "x\nx\n"
+    assert (found.hidden, found.hidden_names) == (0, ())
+
+
+def test_a_chart_that_renders_differently_has_no_hash(pod: Pod) -> None:
+    for number in (1, 2):
+        (pod.fake / f"render.{number}").write_text(drawn(number))
+
+    assert planned(pod.run(pod.plan_command(), graph([]))).render is None
+
+
+def test_a_check_of_what_is_deployed_renders_once(pod: Pod) -> None:
+    pod.documents = drawn(1)
+
+    found = planned(pod.run(pod.plan_command(renders=1), graph([])))
+
+    assert found.render == pod.hash_of(drawn(1))
+    assert (pod.fake / "renders").read_text() == "x\n"
+
+
+def test_what_is_rendered_is_in_no_log_and_on_no_disk(pod: Pod) -> None:
+    ended = pod.run(pod.plan_command(), graph([]), output="the diff\n")
+
+    assert ended.code == 0
+    assert ended.log.startswith("the diff\n")
+    kept = [one.read_text() for one in pod.tmp.iterdir()]
+    assert not any("hunter" in text for text in (ended.log, *kept))
+    assert (pod.memory / "render").read_text() == ""
+
+
+def test_a_render_that_fails_says_its_last_error_alone(pod: Pod) -> None:
+    pod.render_code = 1
+
+    ended = pod.run(pod.plan_command(), graph([]), output="werf planned")
+
+    assert ended.code == PlanExit.FAILED
+    lines = ["werf bundle render ended with exit code 1", "Error: chart says no"]
+    assert ended.log.splitlines() == lines
+
+
+@pytest.mark.parametrize("name", ["sub-1.0.0.tgz", ".x", "a b"])
+def test_dependencies_that_werf_downloads_end_the_job(pod: Pod, name: str) -> None:
+    cache = pod.home / ".werf/local_cache/helm_chart_dependencies"
+    cache.mkdir(parents=True)
+    assert planned(pod.run(pod.plan_command(), graph([])))
+    (pod.fake / "while-rendering").write_text(f": >'{cache}/{name}'\n")
+
+    ended = pod.run(pod.plan_command(), graph([]), output="werf planned")
+
+    assert ended.code == PlanExit.NOT_VENDORED
+    assert last_error_line(ended.log).startswith("Error: DependenciesNotVendored: ")
+    assert "werf planned" not in ended.log
+
+
+def document(kind: str, name: str, text: str, version: str = "v1") -> str:
+    return f"""---
+# Source: a/templates/x.yaml
+apiVersion: {version}
+data:
+  a: |
+    kind: X
+kind: {kind}
+metadata:
+  annotations:
+    {text}
+  labels:
+    name: no
+  name: {name}
+spec:
+  name: no
+"""
+
+
+SENSITIVE = 'werf.io/sensitive: "true"'
+
+
+def test_objects_with_hidden_contents_are_named_but_not_secrets(pod: Pod) -> None:
+    pod.documents = "".join(
+        (
+            document("ConfigMap", "plain", "a: b"),
+            document("Secret", "s", SENSITIVE),
+            document("Deployment", "shop", "werf.io/sensitive-paths: spec.template", "apps/v1"),
+            document("ConfigMap", "cm", SENSITIVE),
+            document("ConfigMap", "cm", SENSITIVE),
+            document("Secret", "other", SENSITIVE, "example.com/v1"),
+            document("ClusterRole", '"a/b c"', SENSITIVE),
+        )
+    )
+
+    found = planned(pod.run(pod.plan_command(), graph([])))
+
+    names = ("ClusterRole/?a?b?c?", "ConfigMap/cm", "Deployment/shop", "Secret/other")
+    assert (found.hidden, found.hidden_names) == (4, names)
+
+
+def test_of_many_hidden_objects_the_first_are_named_and_all_counted(pod: Pod) -> None:
+    pod.documents = "".join(document("ConfigMap", f"c{i:03}", SENSITIVE) for i in range(100))
+
+    found = planned(pod.run(pod.plan_command(), graph([])))
+
+    assert found.hidden == 100
+    assert found.hidden_names == tuple(f"ConfigMap/c{i:03}" for i in range(20))
+
+
+def test_a_hidden_object_without_a_name_counts(pod: Pod) -> None:
+    pod.documents = f"---\nitems: []\n# {SENSITIVE}\n"
+
+    found = planned(pod.run(pod.plan_command(), graph([])))
+
+    assert (found.hidden, found.hidden_names) == (1, ("?/?",))
+
+
+def test_lengths_and_hashes_of_secrets_values_are_not_printed(pod: Pod) -> None:
+    output = "+ a: <hidden 20 sensitive bytes, hash 2abf060f3c62>\n"
+
+    ended = pod.run(pod.plan_command(), graph([]), output=output)
+
+    assert ended.log.startswith("+ a: <hidden>\n")
+
+
+def test_a_full_directory_in_memory_fails_the_plan(pod: Pod) -> None:
+    """What is written to it may be cut off, so that a hash would be of a part."""
+    (pod.memory / "probe").symlink_to("/dev/full")
+
+    said = error(pod.run(pod.plan_command(), graph([])))
+
+    assert said == "Error: the render of the chart needs more memory than there is for it"
 
 
 def salted_anew(pod: Pod) -> None:
@@ -369,7 +531,7 @@ def without_salt(pod: Pod) -> None:
 def test_values_that_changed_end_the_job_before_werf_runs(
     pod: Pod, change: Callable[[Pod], None]
 ) -> None:
-    command = plan_command(NONCE, [pod.sealed("a", b"a: 1\n"), pod.sealed("b", b"b: 1\n")])
+    command = pod.plan_command([pod.sealed("a", b"a: 1\n"), pod.sealed("b", b"b: 1\n")])
     change(pod)
 
     ended = pod.run(command, graph([]), output="werf ran")
@@ -384,23 +546,24 @@ def test_what_is_checked_is_what_werf_reads(tmp_path: Path) -> None:
     pod = Pod("sh", tmp_path)
     values = pod.sealed("a", b"a: 1\n")
     Path(values.path).write_bytes(b"a: 2\n")
-    pod.wrap("sed", f'"$REAL" "$@"; code=$?; printf "a: 1\\n" >{values.path}; exit $code')
+    right = f'[ "$2" != {values.path} ] || printf "a: 1\\n" >{values.path}'
+    pod.wrap("sed", f'"$REAL" "$@"; code=$?; {right}; exit $code')
 
-    assert pod.run(plan_command(NONCE, [values]), graph([])).code == PlanExit.CHANGED
+    assert pod.run(pod.plan_command([values]), graph([])).code == PlanExit.CHANGED
     assert Path(values.path).read_bytes() == b"a: 1\n"
 
 
 def test_without_a_directory_of_its_own_the_script_ends(pod: Pod) -> None:
     pod.unset = "TMPDIR"
 
-    ended = pod.run(COMMAND, RECORDED.read_text(), output="werf ran")
+    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output="werf ran")
 
     assert ended.code
     assert "werf ran" not in ended.log
 
 
 def test_a_pod_that_is_deleted_while_werf_plans_prints_no_plan(pod: Pod) -> None:
-    ended = pod.ended_by_a_signal(COMMAND, RECORDED.read_text())
+    ended = pod.ended_by_a_signal(pod.plan_command(), RECORDED.read_text())
 
     assert ended.code == 143
     assert BEGIN not in ended.log

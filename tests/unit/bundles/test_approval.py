@@ -78,8 +78,18 @@ PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
                 LATER,
             ),
         ),
-        (with_plan(risky_operations=0), "OnRisk", PASSED),
-        (with_plan(risky_operations=None), "OnRisk", PASSED),
+        (with_plan(risky_operations=0, bound=True), "OnRisk", PASSED),
+        (with_plan(risky_operations=None, bound=True), "OnRisk", PASSED),
+        (
+            with_plan(risky_operations=0, bound=False),
+            "OnRisk",
+            Waiting(
+                "AwaitingApproval",
+                "plan id-1 of 1.1 (2 create, 1 blind apply; contents aren't bound) waits for "
+                "approval: copyrator approve bundle -n prod shop",
+                LATER,
+            ),
+        ),
         (
             with_plan(risky_operations=0, counts=OperationCounts()),
             "Always",

@@ -290,6 +290,7 @@ def test_a_baseline_that_is_made_late_is_unproven(
         job="check-2",
         seal="seal-2",
         made_at=format_time(NOW + HOUR),
+        bound=False,
         unproven=unproven,
     )
     assert what.drift.verdict == DriftVerdict.NOT_DRIFTED
@@ -612,6 +613,7 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         running,
         outcome="Planned",
         made_at=format_time(NOW + HOUR),
+        bound=False,
         id=made.drift.check.id,
         revision=3,
         operations=2,

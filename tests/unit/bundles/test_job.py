@@ -13,7 +13,12 @@ from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job, build_plan_job
 from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder, Login
-from copyrator.bundles.policy.jobs.seal import SealedValues, sealed_secret_key, sealed_value
+from copyrator.bundles.policy.jobs.seal import (
+    SealedValues,
+    sealed_render_salt,
+    sealed_secret_key,
+    sealed_value,
+)
 from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -91,14 +96,16 @@ SEALED = SealedValues(
         sealed_value(0, 1, "b.yaml", "2" * 64),
         sealed_value(1, 2, "secret.yaml", "3" * 64),
     ),
+    render_salt=sealed_render_salt("5" * 64),
 )
 WITH_KEY = SealedValues(
     "shop-plan-1",
     2,
     (sealed_value(0, 0, "a.yaml", "1" * 64),),
     sealed_secret_key(1, "k", "2" * 64),
+    sealed_render_salt("5" * 64),
 )
-NO_VALUES = SealedValues("shop-plan-2", 0)
+NO_VALUES = SealedValues("shop-plan-2", 0, render_salt=sealed_render_salt("5" * 64))
 APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
 PLANS = {
     "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
@@ -109,6 +116,9 @@ PLANS = {
 APPROVALS = {
     "values": order(sealed=replace(SEALED, job="shop-deploy-1"), approved=APPROVED),
     "rollback": order(sealed=NO_VALUES, approved=APPROVED, auto_rollback=True, timeout=60.0),
+    "image": order(
+        sealed=NO_VALUES, approved=APPROVED, image="registry.werf.io/werf/werf@sha256:" + "6" * 64
+    ),
 }
 
 
@@ -125,6 +135,17 @@ def test_the_job_that_plans(name: str) -> None:
 @pytest.mark.parametrize("name", APPROVALS)
 def test_the_job_that_deploys_what_was_approved(name: str) -> None:
     check(f"approved-{name}", build_deploy_job(gated(APPROVALS[name])))
+
+
+CHECKED = {
+    "values": order(is_checked=True),
+    "sealed": order(is_checked=True, sealed=replace(SEALED, render_salt=None)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_job_that_deploys_for_a_gated_bundle_without_a_plan(name: str) -> None:
+    check(f"checked-{name}", build_deploy_job(CHECKED[name]))
 
 
 @pytest.mark.parametrize("name", DEPLOYS)

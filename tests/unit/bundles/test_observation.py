@@ -16,6 +16,7 @@ from copyrator.bundles.policy.observation import (
     JobRecord,
     ending_of,
     exit_code,
+    pinned_image,
     planned_ending,
     read_job,
     with_cause,
@@ -381,7 +382,45 @@ def test_the_script_of_a_planned_deploy_may_end_it_before_werf(
     )
 
 
-@pytest.mark.parametrize("code", [None, 0, 1, 9, 12])
+def test_dependencies_that_the_chart_lacks_count_against_the_digest() -> None:
+    ending = Ending(Outcome.FAILED, BROKEN, "no", None, 12)
+
+    reason = BundleReason.DEPENDENCIES_NOT_VENDORED
+    assert planned_ending(ending) == Ending(Outcome.FAILED, reason, "no", None, 12)
+
+
+REPO = "registry.werf.io/werf/werf"
+PINNED = f"{REPO}@sha256:{'6' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("image", "reported", "expected"),
+    [
+        (f"{REPO}:2.67.0", PINNED, PINNED),
+        (REPO, f"docker-pullable://{PINNED}", PINNED),
+        (f"{REPO}:2.67.0", "", None),
+        (f"{REPO}:2.67.0", f"sha256:{'6' * 64}", None),
+        (f"{REPO}:2.67.0", f"other.example/werf@sha256:{'6' * 64}", None),
+        (f"{REPO}:2.67.0", f"{REPO}@sha256:{'6' * 63}", None),
+        (f"{REPO}:2.67.0", f"{REPO}:2.75.0", None),
+        (
+            f"localhost:5000/werf@sha256:{'7' * 64}",
+            PINNED,
+            f"localhost:5000/werf@sha256:{'7' * 64}",
+        ),
+    ],
+)
+def test_the_image_is_pinned_by_what_the_pod_ran(
+    image: str, reported: str, expected: str | None
+) -> None:
+    other = {"name": "login", "imageID": f"{REPO}@sha256:{'9' * 64}"}
+    pods = [{"status": {"containerStatuses": [other, {"name": "werf", "imageID": reported}]}}]
+
+    assert pinned_image(pods, image) == expected
+    assert pinned_image([], f"{REPO}:2.67.0") is None
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 9, 13])
 def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
 

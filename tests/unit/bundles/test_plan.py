@@ -116,8 +116,10 @@ def test_a_revision_is_a_number_that_a_release_can_have(line: str, expected: int
 def test_a_plan_is_written_as_its_job_prints_it() -> None:
     plan = Plan(3, ops("create ::Pod:a", "update ns:apps:Deployment:b"))
 
-    assert plan.text == "revision 3\ncreate ::Pod:a\nupdate ns:apps:Deployment:b\n"
-    assert Plan(1, ()).text == "revision 1\n"
+    listed = "create ::Pod:a\nupdate ns:apps:Deployment:b\n"
+    assert plan.text == f"revision 3\nrender none\n{listed}"
+    assert Plan(1, (), "a" * 64).text == f"revision 1\nrender {'a' * 64}\n"
+    assert read_plan(f"revision 3\n{listed}") == plan, "as it was written before renders were bound"
 
 
 @given(st.integers(1, 2**31 - 1), st.lists(operations).map(tuple))
@@ -175,6 +177,11 @@ def test_operations_are_counted_by_type_in_a_stable_order() -> None:
         ("update ::PersistentVolumeClaim:a", True),
         ("create ::Namespace:a", True),
         ("create ::ServiceAccount:a", True),
+        ("update ::PersistentVolume:a", True),
+        ("create :apiregistration.k8s.io:APIService:v1.a", True),
+        ("create :certificates.k8s.io:CertificateSigningRequest:a", True),
+        ("create :flant.com:CopyratorRule:a", True),
+        ("update :operator.werf.dev:Bundle:a", True),
         ("create :rbac.authorization.k8s.io:Role:a", True),
         ("update :rbac.authorization.k8s.io:ClusterRole:a", True),
         ("create :rbac.authorization.k8s.io:RoleBinding:a", True),
@@ -218,12 +225,14 @@ MADE_OF: dict[str, Any] = {
     "job": {"image": "werf:2", "env": {"A": "1"}},
     "revision": 3,
     "operations": ops("create ::Pod:a", "update ::Pod:b"),
+    "render": "a" * 64,
+    "rejections": 0,
 }
 
 
 def test_an_id_is_the_same_in_every_process_and_version() -> None:
     """Waiting approvals would be void after an upgrade otherwise."""
-    assert plan_id(**MADE_OF) == "089985134fb89d5bdef6d5b2ad61550e"
+    assert plan_id(**MADE_OF) == "5ca3c7004d49387b89101af116c6fe51"
 
 
 def test_the_order_of_operations_is_of_no_account() -> None:
@@ -242,6 +251,8 @@ def test_the_order_of_operations_is_of_no_account() -> None:
         ("operations", ops("create ::Pod:a")),
         ("operations", ops("create ::Pod:a", "delete ::Pod:b")),
         ("operations", ()),
+        ("render", "b" * 64),
+        ("render", None),
         ("rejections", 1),
     ],
 )

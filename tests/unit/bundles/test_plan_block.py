@@ -12,12 +12,13 @@ from tests.steps import assert_quick
 from copyrator.bundles.policy.jobs.plan_block import (
     BEGIN,
     END,
+    MAX_HIDDEN,
     MAX_TEXT,
     BlockFault,
     block_lines,
     read_block,
 )
-from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.plans.operations import Plan, read_operation
 from copyrator.settings.limits import PLAN_OPERATIONS, STEP_SECONDS
 
 NONCE = "0123456789abcdef" * 2
@@ -25,11 +26,22 @@ OTHER = "f" * 32
 LINES = ("create ::ConfigMap:a", "delete ns:apps:Deployment:b", "update ::Secret:c")
 
 
-def block(*lines: str, revision: str = "revision 2", nonce: str = NONCE) -> str:
-    listed = "".join(f"{line}\n" for line in (revision, *lines))
-    hashed = hashlib.sha256(listed.encode()).hexdigest()
-    count = len(lines)
-    return f"{BEGIN} {nonce} {count} {hashed}\n{listed}{END} {nonce} {count}\n"
+RENDER = "b" * 64
+
+
+def block(
+    *lines: str,
+    revision: str = "revision 2",
+    nonce: str = NONCE,
+    hidden: tuple[str, ...] = (),
+    render: str = RENDER,
+) -> str:
+    named = [f"hidden {one}" for one in hidden[:MAX_HIDDEN]]
+    listed = "".join(f"{line}\n" for line in (revision, *lines, *named))
+    count, most = len(lines), len(hidden)
+    hashed = hashlib.sha256(f"{render} {most}\n{listed}".encode()).hexdigest()
+    begin = f"{BEGIN} {nonce} {count} {hashed} {render} {most}"
+    return f"{begin}\n{listed}{END} {nonce} {count} {most}\n"
 
 
 def text(found: Plan | BlockFault) -> str:
@@ -51,7 +63,7 @@ def fault(found: Plan | BlockFault | int) -> str:
         "the diff\n\n" + block(*LINES),
         block("create ::Pod:forged") + block(*LINES),
         block("create ::Pod:forged", nonce=OTHER) + block(*LINES),
-        f"{BEGIN} {NONCE} 5000 {'0' * 64}\n" + block(*LINES),
+        f"{BEGIN} {NONCE} 5000 {'0' * 64} none 0\n" + block(*LINES),
         f"a {BEGIN} {NONCE}\n" + block(*LINES),
         block(*LINES) + "a process of werf's ends late\n",
         block(*LINES) + "late\n" * (PLAN_OPERATIONS + 3),
@@ -59,11 +71,28 @@ def fault(found: Plan | BlockFault | int) -> str:
     ],
 )
 def test_the_last_block_is_read_and_nothing_outside_it(log: str) -> None:
-    assert text(read_block(log, NONCE)) == "revision 2\n" + "".join(f"{one}\n" for one in LINES)
+    found = text(read_block(log, NONCE))
+
+    assert found == f"revision 2\nrender {RENDER}\n" + "".join(f"{one}\n" for one in LINES)
 
 
 def test_a_plan_without_operations_is_one() -> None:
-    assert read_block(block(), NONCE) == Plan(2, ())
+    assert read_block(block(), NONCE) == Plan(2, (), RENDER)
+
+
+def test_a_plan_without_a_hash_of_its_contents_is_one() -> None:
+    assert read_block(block(render="none"), NONCE) == Plan(2, (), None)
+
+
+def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
+    many = tuple(f"ConfigMap/c{i:02}" for i in range(MAX_HIDDEN + 5))
+
+    assert read_block(block(*LINES, hidden=many[:1]), NONCE) == Plan(
+        2, tuple(one for one in map(read_operation, LINES) if one), RENDER, 1, many[:1]
+    )
+    assert read_block(block(hidden=many), NONCE) == Plan(
+        2, (), RENDER, len(many), many[:MAX_HIDDEN]
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,11 +125,16 @@ def test_a_plan_without_operations_is_one() -> None:
         (block(*LINES).replace("revision 2", "revision 3"), "its plan isn't what was printed"),
         (block(revision="revision 0"), "its plan begins with 'revision 0' instead of"),
         (block(*LINES, revision="update ::Pod:a"), "its plan begins with 'update ::Pod:a' inst"),
-        (block(*LINES[::-1]), "its plan isn't sorted, or names an operation twice"),
-        (block(LINES[0], LINES[0]), "its plan isn't sorted, or names an operation twice"),
+        (block(*LINES[::-1]), "its plan isn't sorted, or names something twice"),
+        (block(LINES[0], LINES[0]), "its plan isn't sorted, or names something twice"),
         (block("create ::Pod:a", "destroy ::Pod:a"), "its plan has 'destroy ::Pod:a', which is no"),
         (block("create ::Pod:ä"), "its plan has 'create ::Pod:ä', which is no operation"),
         (block("create ::Pod:" + '"' * 500), "its plan has 'create ::Pod:"),
+        (block(render="B" * 64), "the first line of its last plan can't be read"),
+        (block(hidden=("B/a", "A/a")), "its plan isn't sorted, or names something twice"),
+        (block(hidden=("A/a b",)), "its plan has 'hidden A/a b', which is no hidden object"),
+        (block(hidden=("a" * 400,)), "its plan has 'hidden aaa"),
+        (block(hidden=("A/" + "a" * 400,)), "its plan has 'hidden A/aaa"),
     ],
 )
 def test_what_is_wrong_is_said(log: str, said: str) -> None:
@@ -141,9 +175,11 @@ def test_pieces_of_blocks_are_never_a_plan_of_something(pieces: list[str]) -> No
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"{END} {NONCE} 0\n", 3),
-        (f"{END} {NONCE} 0", 3),
-        (f"{END} {NONCE} {PLAN_OPERATIONS}", PLAN_OPERATIONS + 3),
+        (f"{END} {NONCE} 0 0\n", 3),
+        (f"{END} {NONCE} 0 0", 3),
+        (f"{END} {NONCE} {PLAN_OPERATIONS} 0", PLAN_OPERATIONS + 3),
+        (f"{END} {NONCE} 1 2", 6),
+        (f"{END} {NONCE} 1 900", 4 + MAX_HIDDEN),
     ],
 )
 def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
@@ -156,10 +192,10 @@ def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
         ("", "its log doesn't end with a plan"),
         ("Error: x", "its log doesn't end with a plan"),
         (f"{END} {NONCE}", "its log doesn't end with a plan"),
-        (f"{END} {NONCE} 1 ", "its log doesn't end with a plan"),
-        (f"{END} {NONCE} 1X", "its log doesn't end with a plan"),
-        (f"{END} {OTHER} 1", "its log ends with a plan that has another Job's nonce"),
-        (f"{END} {NONCE} 5001", "it has 5001 operations; at most 5000 are accepted"),
+        (f"{END} {NONCE} 1 0 ", "its log doesn't end with a plan"),
+        (f"{END} {NONCE} 1 0X", "its log doesn't end with a plan"),
+        (f"{END} {OTHER} 1 0", "its log ends with a plan that has another Job's nonce"),
+        (f"{END} {NONCE} 5001 0", "it has 5001 operations; at most 5000 are accepted"),
         (f"{END} {NONCE} {'9' * 5000}", "its log doesn't end with a plan"),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.bundle_spec import Approval, ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
@@ -157,19 +157,22 @@ def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_app
 def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     mode: ApprovalMode,
 ) -> None:
-    status = with_plan(risky_operations=None)
-    assert approval.passes(status.plan, mode) is (mode is ApprovalMode.ON_RISK)
+    status = with_plan(risky_operations=None, bound=True)
+    assert approval.passes(status.plan, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     rejected = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
-    fields = {"outcome": "Planned", "id": "id-2"}
-    again = replace(plan_record.begun(rejected, TARGET, "shop-plan-2", NOW).plan, **fields)
-    assert not approval.passes(again, mode)
+    again = plan_record.begun(rejected, TARGET, "shop-plan-2", NOW).plan
+    again = replace(again, outcome="Planned", id="id-2", bound=True)
+    assert not approval.passes(again, Approval(mode))
     other = replace(TARGET, digest="sha256:c")
-    newer = replace(plan_record.begun(rejected, other, "shop-plan-2", NOW).plan, **fields)
-    assert approval.passes(newer, mode) is (mode is ApprovalMode.ON_RISK)
+    newer = plan_record.begun(rejected, other, "shop-plan-2", NOW).plan
+    newer = replace(newer, outcome="Planned", id="id-2", bound=True)
+    assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")
     approved = plan_decision.decided(replace(rejected, plan=again), approving, NOW).plan
-    assert approval.passes(approved, mode)
-    assert approval.passes(replace(approved, decision=None), mode) is (mode is ApprovalMode.ON_RISK)
+    assert approval.passes(approved, Approval(mode))
+    assert approval.passes(replace(approved, decision=None), Approval(mode)) is (
+        mode is ApprovalMode.ON_RISK
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from copyrator.api.drift_status import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
     MAX_RISKY,
+    MAX_UNBOUND,
     ApprovedPlan,
     Baseline,
     OperationCounts,
@@ -101,9 +102,71 @@ def test_a_plan_says_what_it_does() -> None:
         counts=OperationCounts(create=1, delete=1),
         risky=(str(DELETE),),
         risky_operations=1,
+        bound=False,
+        unbound=(
+            "two renders of the chart differed",
+            "the digest of werf's image isn't known, so another werf may deploy",
+        ),
         seal="seal-2",
     )
     assert plan.id is not None
+
+
+BOUND = Plan(3, (CREATE,), "a" * 64, image="registry.werf.io/werf/werf@sha256:" + "6" * 64)
+
+
+@pytest.mark.parametrize(
+    ("plan", "drawing", "expected"),
+    [
+        (BOUND, (), ()),
+        (replace(BOUND, render=None), (), ("two renders of the chart differed",)),
+        (
+            replace(BOUND, image=None),
+            (),
+            ("the digest of werf's image isn't known, so another werf may deploy",),
+        ),
+        (BOUND, ("templates/a.yaml:3: calls now",), ("templates/a.yaml:3: calls now",)),
+        (
+            replace(BOUND, hidden=1, hidden_names=("ConfigMap/a",)),
+            (),
+            ("ConfigMap/a is hidden from the diff (werf.io/sensitive)",),
+        ),
+        (
+            replace(BOUND, hidden=7, hidden_names=("ConfigMap/a",)),
+            (),
+            (
+                "ConfigMap/a is hidden from the diff (werf.io/sensitive)",
+                "6 more objects are hidden from the diff (werf.io/sensitive)",
+            ),
+        ),
+    ],
+)
+def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
+    plan: Plan, drawing: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    assert plan_record.unbound_reasons(plan, drawing) == expected
+    what = replace(made(), plan=plan, drawing=drawing)
+    found = plan_record.planned(with_plan(outcome="Running"), what, spec(), NOW).plan
+    assert (found.bound, found.unbound, found.image) == (not expected, expected, plan.image)
+    assert found.hidden == (plan.hidden or None)
+
+
+def test_a_status_lists_a_bounded_number_of_reasons_why_a_plan_is_not_bound() -> None:
+    what = replace(made(), plan=BOUND, drawing=tuple(f"reason {i}" for i in range(99)))
+    found = plan_record.planned(with_plan(outcome="Running"), what, spec(), NOW).plan
+    assert len(found.unbound) == MAX_UNBOUND
+
+
+@pytest.mark.parametrize("approved", ["a" * 64, "b" * 64, None])
+@pytest.mark.parametrize("found", ["a" * 64, None])
+def test_an_approval_carries_over_to_the_same_contents_only(
+    approved: str | None, found: str | None
+) -> None:
+    before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
+    running = with_plan(outcome="Running", approved=before)
+    what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
+    plan = plan_record.planned(running, what, spec(), NOW).plan
+    assert (plan.decision == "Approved") is (approved == found)
 
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:
@@ -132,7 +195,7 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
     ]
     assert len({id_of(CREATE, DELETE), *others}) == 7
     # Waiting approvals would be void after an upgrade that computes it otherwise.
-    assert id_of(CREATE) == "24e51144cdc1f181ea4dfdbd260884c9"
+    assert id_of(CREATE) == "c74362d7c6c5a750d954d4f6ed93f90b"
 
 
 def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:

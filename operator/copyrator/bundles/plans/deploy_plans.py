@@ -221,7 +221,7 @@ class Plans:
         status = plan_record.planned(status, made, spec, self._context.clock())
         await self._seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
-        found = CheckedPlan(plan, made.missing_namespace)
+        found = CheckedPlan(plan, made.missing_namespace, bound=bool(status.plan.bound))
         return await self._judge.plan(entry, spec, status, found)
 
     def _failed(

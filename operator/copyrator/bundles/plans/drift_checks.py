@@ -172,7 +172,8 @@ class Drifts:
         if isinstance(plan, PlanFault):
             status = drift_record.failed(status, plan.reason, plan.message)
         else:
-            found = CheckedPlan(plan, await self._plan_jobs.missing_namespace(spec))
+            missing = await self._plan_jobs.missing_namespace(spec)
+            found = CheckedPlan(plan, missing, bound=not plan_record.unbound_reasons(plan, ()))
             status = await self._judge.check(entry, spec, status, found)
             await self._seals.remove_values(entry, job.name)
         self._plan_jobs.count(job, succeeded=not isinstance(plan, PlanFault))
@@ -227,7 +228,8 @@ class Drifts:
             reason = BundleReason.SERVICE_ACCOUNT_MISSING
             return drift_record.failed(status, reason, missing)
         try:
-            if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT):
+            renders = 1 if drift_due.has_baseline(status) else 2
+            if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT, renders=renders):
                 self._memory(entry).begun = check.number
                 return status
         except RefusedError as error:

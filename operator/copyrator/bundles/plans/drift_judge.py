@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift_status import DriftCheck, DriftReason
@@ -13,6 +15,7 @@ from copyrator.bundles.policy.drift import due as drift_due
 from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.drift.findings import Findings, findings
 from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.kube.errors import Forbidden
 
 
@@ -41,7 +44,9 @@ class DriftJudge:
                 status = drift_record.made(status, found, None, now)
                 text = f"the Secret with the baseline can't be read: {error.message}"
                 return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
-        if baseline is None:  # or its Secret was deleted: this plan becomes the baseline, unproven
+        if baseline is None:
+            # Where its Secret was deleted, this plan, of one render, becomes the baseline.
+            found = replace(found, bound=found.bound and not drift_due.has_baseline(status))
             seal = await self._seals.store_operations(entry, job, found.plan.text)
             status = drift_record.based(drift_record.made(status, found, seal, now), now)
             return drift_record.switched_off(status, spec)
@@ -50,7 +55,8 @@ class DriftJudge:
         if beyond.drifted:
             kept = await self._seals.store_operations(entry, job, found.plan.text)
         status = drift_record.made(status, found, kept, now)
-        return self._judged(entry, spec, status, beyond, plan=check)
+        differs = _differs(status, baseline, found)
+        return self._judged(entry, spec, status, beyond, plan=check, differs=differs)
 
     async def plan(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
@@ -65,7 +71,8 @@ class DriftJudge:
         if baseline is None:
             return status
         beyond = findings(found.operations, baseline.operations, spec.drift)
-        return self._judged(entry, spec, status, beyond, plan=plan)
+        differs = _differs(status, baseline, found)
+        return self._judged(entry, spec, status, beyond, plan=plan, differs=differs)
 
     def _judged(
         self,
@@ -75,7 +82,15 @@ class DriftJudge:
         beyond: Findings,
         *,
         plan: PlanStatus | DriftCheck,
+        differs: bool,
     ) -> BundleStatus:
         is_regular = drift_due.is_regular(status, spec, entry.uid, plan.started_at)
         now = self._context.clock()
-        return drift_record.judged(status, beyond, plan.job or "", now, is_regular=is_regular)
+        return drift_record.judged(
+            status, beyond, plan.job or "", now, is_regular=is_regular, differs=differs
+        )
+
+
+def _differs(status: BundleStatus, baseline: Plan, found: CheckedPlan) -> bool:
+    """Whether a correction may write something else than was deployed."""
+    return not status.baseline.bound or found.plan.render != baseline.render

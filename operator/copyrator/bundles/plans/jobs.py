@@ -67,8 +67,12 @@ class PlanJobs:
         spec: BundleSpec,
         plan: RecordedPlan,
         kind: JobKind = JobKind.PLAN,
+        *,
+        renders: int = 2,
     ) -> bool:
         """Create the Job of a recorded plan; False where the values have changed since.
+
+        ``renders``: how often it renders the chart; twice finds whether it is bound.
 
         Raises:
             RefusedError: the Job can't be created without a change of the spec or the cluster.
@@ -91,9 +95,8 @@ class PlanJobs:
             return False
         order = replace(order, login=access.login, sealed=sealed)
         try:
-            made = await self._jobs.create(
-                build_plan_job(order, job, self._nonce(entry, job), kind)
-            )
+            nonce = self._nonce(entry, job)
+            made = await self._jobs.create(build_plan_job(order, job, nonce, kind, renders=renders))
         except ApiError as error:
             if error.transient:
                 raise
@@ -128,7 +131,8 @@ class PlanJobs:
         if not job.done:
             return PlanDelay(await self._blocked_message(entry, spec, job, known))
         account = ServiceAccount.of(spec)
-        found = self._reader.read(entry.key, job, self._nonce(entry, job.name), account)
+        nonce = self._nonce(entry, job.name)
+        found = self._reader.read(entry.key, job, nonce, account, spec.werf_image)
         return found or PlanDelay(known)
 
     def forget(self, key: BundleKey) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,8 +20,13 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
-from copyrator.bundles.policy.jobs.plan_script import PlanExit
-from copyrator.bundles.policy.observation import JobRecord, ending_of, exit_code
+from copyrator.bundles.policy.observation import (
+    JobRecord,
+    ending_of,
+    exit_code,
+    pinned_image,
+    plan_reason,
+)
 from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.redaction import Redaction, WithheldError
@@ -43,7 +48,7 @@ _ERROR: Final = 4096
 """Characters of werf's error that are searched for missing permissions."""
 
 
-_ENDED: Final = re.compile(r"werf bundle plan ended with exit code [0-9]{1,3}")
+_ENDED: Final = re.compile(r"werf bundle (plan|render) ended with exit code [0-9]{1,3}")
 """The last line that a Job's script prints after werf has failed."""
 
 
@@ -85,11 +90,12 @@ class PlanReader:
         self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
     def read(
-        self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount
+        self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount, image: str
     ) -> Plan | PlanFault | PlanDelay | None:
         """The plan that a finished Job printed as a block with this nonce, or why it has none.
 
-        None while it is being read; the Bundle is requeued when it was read.
+        It has the digest of ``image``, which the spec names, as the pod ran it. None while it is
+        being read; the Bundle is requeued when it was read.
 
         Raises:
             ApiError: its pods can't be read now.
@@ -98,7 +104,7 @@ class PlanReader:
         reading = readings.get(job.name)
         if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
             task = asyncio.create_task(
-                self._read_in_slot(job, nonce, account), name=f"plan of {job.name}"
+                self._read_in_slot(job, nonce, account, image), name=f"plan of {job.name}"
             )
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
@@ -135,20 +141,18 @@ class PlanReader:
             self._context.queue.add(key)
 
     async def _read_in_slot(
-        self, job: JobRecord, nonce: str, account: ServiceAccount
+        self, job: JobRecord, nonce: str, account: ServiceAccount, image: str
     ) -> Plan | PlanFault | PlanDelay:
         async with self._slots.slot(job.namespace):
-            return await self._read(job, nonce, account)
+            return await self._read(job, nonce, account, image)
 
     async def _read(
-        self, job: JobRecord, nonce: str, account: ServiceAccount
+        self, job: JobRecord, nonce: str, account: ServiceAccount, image: str
     ) -> Plan | PlanFault | PlanDelay:
         pods = await self._jobs.pods(job)
         code = exit_code(pods)
         if not job.complete or code != 0:
-            reason = BundleReason.PLAN_FAILED
-            if code == PlanExit.CHANGED:
-                reason = BundleReason.PLAN_CHANGED
+            reason = plan_reason(code) or BundleReason.PLAN_FAILED
             cause = await self._cause(job, pods)
             denied = refused(cause, account)
             text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
@@ -164,7 +168,7 @@ class PlanReader:
             plan = BlockFault(f"its log can't be read: {error.message}")
         if isinstance(plan, BlockFault):
             return PlanFault(f"Job {job.name}: {plan.message}")
-        return plan
+        return replace(plan, image=pinned_image(pods, image))
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
         """A delay for a log that can't be read now, and a fault after LOG_PATIENCE."""

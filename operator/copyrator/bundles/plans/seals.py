@@ -40,9 +40,12 @@ class Seals:
         return keyed.hexdigest()[:32]
 
     async def values(
-        self, entry: BundleEntry, spec: BundleSpec, job: str
+        self, entry: BundleEntry, spec: BundleSpec, job: str, *, compares_renders: bool = True
     ) -> tuple[str | None, SealedValues]:
         """Write copies of a Bundle's values for a Job; returns the values' hash and the copies.
+
+        ``compares_renders``: the Job also gets the salt of the hash of renders, which is the same
+        in all Jobs of the Bundle, so that hashes can be compared and contents can't be guessed.
 
         Raises:
             MissingReferenceError: a source doesn't exist, or the values are too large.
@@ -64,8 +67,13 @@ class Seals:
             await self._create(entry, name, labels, encoded)
 
         found, _ = await self._references.values(entry, spec, take)
-        if hashes:
-            await self._create(entry, seal.salt_secret(job), labels, {seal.SALT: _encoded(salt)})
+        data, render_salt = {seal.SALT: _encoded(salt)}, None
+        if compares_renders:
+            shared = self.derived(entry, "", "render")
+            data[seal.RENDER_SALT] = _encoded(shared)
+            render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
+        if hashes or compares_renders:
+            await self._create(entry, seal.salt_secret(job), labels, data)
         sources, secret_key = len(hashes), None
         if spec.secret_key is not None:
             ((key, one),) = hashes.pop()  # it is read last
@@ -74,7 +82,7 @@ class Seals:
         files = tuple(
             seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
         )
-        return found, SealedValues(job, sources, files, secret_key)
+        return found, SealedValues(job, sources, files, secret_key, render_salt)
 
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
         """Store the operations that a plan Job found; returns the seal that a deploy checks."""

@@ -21,6 +21,7 @@ from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, LOGIN_CONTA
 from copyrator.bundles.policy.jobs.plan_script import PlanExit
 from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.report import cause, last_error_line, parse_report
+from copyrator.bundles.policy.restrictions import image_repository
 
 _REGISTRY_TROUBLE: Final = re.compile(
     r"dial tcp|connection (?:refused|reset)|i/o timeout|no such host|TLS handshake|x509:"
@@ -36,6 +37,7 @@ _CLUSTER_TROUBLE: Final = re.compile(
     r"|connection to the server|failed calling webhook",
     re.IGNORECASE,
 )
+_PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
 _TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
 _ERROR: Final = 4096
 """Characters of werf's error that are searched for missing permissions."""
@@ -198,13 +200,44 @@ def exit_code(pods: Sequence[Mapping[str, Any]]) -> int | None:
     return code if isinstance(code, int) else None
 
 
+def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
+    """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
+
+    Args:
+        pods: newest last.
+        image: as the spec names it; the digest must be of the same repository.
+    """
+    if _PINNED.fullmatch(image):
+        return image
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") == DEPLOY_CONTAINER:
+            found = str(container.get("imageID") or "").removeprefix("docker-pullable://")
+            same = image_repository(found) == image_repository(image)
+            return found if same and _PINNED.fullmatch(found) else None
+    return None
+
+
+def plan_reason(code: int | None) -> BundleReason | None:
+    """The reason for which a Job's script ended before werf's apply; None where it didn't."""
+    return _PLAN_REASONS.get(code or 0)
+
+
 def planned_ending(ending: Ending) -> Ending:
-    """The outcome of a planned deploy: its script may have ended it before werf's apply."""
-    if ending.exit_code == PlanExit.CHANGED:
-        return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.PLAN_CHANGED)
-    if ending.exit_code == PlanExit.FAILED:
-        return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.PLAN_FAILED)
-    return ending
+    """The outcome of a gated deploy: its script may have ended it before werf's apply."""
+    reason = plan_reason(ending.exit_code)
+    if reason is None:
+        return ending
+    by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
+    outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
+    return replace(ending, outcome=outcome, reason=reason)
+
+
+_PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
+    PlanExit.CHANGED: BundleReason.PLAN_CHANGED,
+    PlanExit.FAILED: BundleReason.PLAN_FAILED,
+    PlanExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
+}
 
 
 def with_cause(ending: Ending, log: str) -> Ending:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftReason, DriftVerdict
 from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift.correction import MOST_CORRECTIONS, is_recurring
+from copyrator.bundles.policy.drift.correction import MOST_CORRECTIONS, is_recurring, needs_approval
 
 _NAMED: Final = 5
 """Objects that a message names."""
@@ -41,12 +41,19 @@ def drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
 
 
 def _drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
-    reason, text = DriftReason.DRIFTED, f"{objects(status)} {verb(status)} drifted"
+    reason: str = DriftReason.DRIFTED
+    text = f"{objects(status)} {verb(status)} drifted"
     if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
         text += (
             f" again after {MOST_CORRECTIONS} corrections, so something else changes the "
             "same objects each time: find it, or name them in spec.drift.ignore"
+        )
+    elif needs_approval(status, spec):
+        reason = BundleReason.RENDERED_DIFFERENTLY
+        text += (
+            ", and the chart may render differently now than when it was deployed: a deploy that "
+            "corrects it is planned, and waits for approval"
         )
     elif spec.drift.mode is DriftMode.DETECT:
         command = f"copyrator reconcile bundle -n {spec.namespace} {spec.name} --force"

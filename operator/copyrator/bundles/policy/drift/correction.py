@@ -1,7 +1,8 @@
 """Deploys that correct drift. Pure.
 
 A correction deploys again exactly what is deployed, and its Job continues only if it plans nothing
-beyond what the check found. It needs no approval: what it restores was approved.
+beyond what the check found, and renders the same. It needs no approval where it writes what was
+approved: where the render has the hash of the baseline, which is bound.
 """
 
 from __future__ import annotations
@@ -63,11 +64,26 @@ def is_due(status: BundleStatus, spec: BundleSpec) -> bool:
     )
 
 
+def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
+    """Whether the correction is planned and approved as a deploy is.
+
+    With an approval or a floor a correction by itself only puts back what was deployed.
+    """
+    corrects = spec.drift.mode is DriftMode.CORRECT
+    return corrects and spec.approval.is_enabled and bool(status.drift.differs)
+
+
 def begun(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt corrects what was found."""
     plan = plan_of(status, status.drift.found_job)
     assert plan is not None, "is_due"
-    attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, correction=True)
+    attempted = replace(
+        status.attempted,
+        plan=plan.id,
+        plan_job=plan.job,
+        approved_by=plan.by if isinstance(plan, PlanStatus) else None,
+        correction=True,
+    )
     return replace(status, attempted=attempted)
 
 

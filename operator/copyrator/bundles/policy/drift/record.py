@@ -37,6 +37,8 @@ class CheckedPlan:
     plan: Plan
     missing_namespace: str | None
     """The name of the release's namespace where it doesn't exist, else None."""
+    bound: bool = False
+    """Whether a deploy can't write anything else than was planned."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -107,6 +109,7 @@ def unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
         objects=(),
         count=None,
         found_job=None,
+        differs=None,
     )
     return replace(status, drift=drift)
 
@@ -127,9 +130,12 @@ def made(status: BundleStatus, found: CheckedPlan, seal: str | None, now: dateti
             job={"hash": check.job_hash},
             revision=found.plan.revision,
             operations=operations,
+            render=found.plan.render,
         ),
         revision=found.plan.revision,
         operations=len(operations),
+        bound=found.bound,
+        image=found.plan.image,
         seal=seal,
     )
     return replace(status, drift=replace(status.drift, check=check))
@@ -147,6 +153,7 @@ def based(status: BundleStatus, now: datetime) -> BundleStatus:
         job=check.job,
         seal=check.seal,
         made_at=format_time(now),
+        bound=check.bound,
         unproven=unproven or None,
     )
     drift = DriftStatus(
@@ -159,7 +166,13 @@ def based(status: BundleStatus, now: datetime) -> BundleStatus:
 
 
 def judged(
-    status: BundleStatus, found: Findings, job: str, now: datetime, *, is_regular: bool
+    status: BundleStatus,
+    found: Findings,
+    job: str,
+    now: datetime,
+    *,
+    is_regular: bool,
+    differs: bool = False,
 ) -> BundleStatus:
     """The status with the verdict on a plan of what is deployed.
 
@@ -169,6 +182,7 @@ def judged(
         job: the name of the Job that made the plan.
         now: becomes the time of the check.
         is_regular: whether it was a scheduled check, not the one right after a correction.
+        differs: whether a correction may write something else than was deployed.
     """
     before, stamp = status.drift, format_time(now)
     objects = tuple(str(one) for one in found.drifted)
@@ -183,6 +197,7 @@ def judged(
         count=len(objects) or None,
         since=(before.since or stamp) if objects else None,
         found_job=job if objects else None,
+        differs=(differs and bool(objects)) or None,
     )
     if is_regular and not is_same(before, objects):
         drift = replace(drift, corrections=None, corrected=())
@@ -234,7 +249,9 @@ def without_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
         return status
     drift = replace(drift, objects=kept, count=len(kept) or None)
     if not kept:
-        drift = replace(drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None)
+        drift = replace(
+            drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
+        )
     return replace(status, drift=drift)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
@@ -29,14 +29,19 @@ from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
 from copyrator.bundles.policy.plans.operations import counted
 
+_NAMED: Final = 3
+"""Reasons that a message names."""
 
-def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
-    """Whether a plan may be deployed."""
+
+def passes(plan: PlanStatus, approval: Approval) -> bool:
+    """Whether a plan may be deployed. One that isn't bound is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
+        return False
+    if approval.must_be_bound and not plan.bound:
         return False
     if plan.decision == PlanDecision.APPROVED:
         return True
-    if mode is not ApprovalMode.ON_RISK or plan.risky_operations:
+    if approval.mode is not ApprovalMode.ON_RISK or plan.risky_operations or not plan.bound:
         return False
     return plan.rejected.content != hash_of(*content_of(plan))
 
@@ -57,10 +62,22 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
         return _planning(plan, spec, target.version, is_begun=not is_due)
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
-    if passes(plan, spec.approval.mode):
+    if passes(plan, spec.approval):
         return PASSED
+    return _undecided(plan, spec)
+
+
+def _undecided(plan: PlanStatus, spec: BundleSpec) -> Verdict:
+    """The verdict on a plan that may not be deployed."""
     if plan.decision == PlanDecision.REJECTED:
         return Refused(BundleReason.PLAN_REJECTED, f"{_named(plan)} was rejected{_by(plan)}")
+    if spec.approval.must_be_bound and not plan.bound:
+        why = "; ".join(plan.unbound[:_NAMED]) or "it was made before this was judged"
+        text = (
+            f"{_named(plan)} isn't bound, which bundles.requireBoundPlans requires in this "
+            f"namespace: {why}. Change the chart, or ask an administrator to change the setting"
+        )
+        return Refused(BundleReason.PLAN_UNBOUND, text)
     text = f"{_named(plan)} ({summary(plan)}) waits for approval: {_command('approve', spec)}"
     return Waiting(BundleReason.AWAITING_APPROVAL, text, parse_time(plan.expires_at))
 
@@ -110,7 +127,8 @@ def _by(plan: PlanStatus) -> str:
 def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
     text = counted(plan.counts) or "no changes"
-    return text + (f"; {plan.risky_operations} risky" if plan.risky_operations else "")
+    text += f"; {plan.risky_operations} risky" if plan.risky_operations else ""
+    return text + ("; contents aren't bound" if plan.bound is False else "")
 
 
 def planning(status: BundleStatus) -> BundleStatus:

@@ -17,7 +17,12 @@ from copyrator.bundles.policy.jobs.manifest import (
     owner_reference,
 )
 from copyrator.bundles.policy.jobs.order import DeployOrder, Login
-from copyrator.bundles.policy.jobs.plan_script import deploy_command, plan_command
+from copyrator.bundles.policy.jobs.plan_script import (
+    SealedFile,
+    checked_deploy_command,
+    deploy_command,
+    plan_command,
+)
 from copyrator.bundles.policy.jobs.seal import SealedValues
 
 DEADLINE_MARGIN: Final = 300.0
@@ -35,10 +40,14 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
-        command = deploy_command(approved, _sealed(order).checked, flags)
+        command = deploy_command(approved, _render_salt(order), _sealed(order).checked, flags)
+    elif order.is_checked:
+        command = checked_deploy_command(order.sealed.checked if order.sealed else (), flags)
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
+    if order.image is not None:
+        main["image"] = order.image
     job = _owned_job(order, JobKind.DEPLOY, order.job, main)
     job["metadata"]["annotations"] |= {
         names.ANN_ATTEMPT: str(order.attempt),
@@ -51,14 +60,19 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
 
 
 def build_plan_job(
-    order: DeployOrder, name: str, nonce: str, kind: JobKind = JobKind.PLAN
+    order: DeployOrder,
+    name: str,
+    nonce: str,
+    kind: JobKind = JobKind.PLAN,
+    *,
+    renders: int = 2,
 ) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
     plan may wait for a decision for any time (``retention``).
     """
-    command = plan_command(nonce, _sealed(order).checked)
+    command = plan_command(nonce, _render_salt(order), _sealed(order).checked, renders=renders)
     env = pod.variables(_werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePolicy"] = "File"
@@ -95,11 +109,17 @@ def _owned_job(
 
 
 def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The volumes with values, and their mounts."""
+    """The volumes with values and for renders, and their mounts."""
     if order.sealed is None:
-        return pod.values_volumes(order.values), pod.values_mounts(order.values)
-    operations = order.approved.secret if order.approved else None
-    return seal.volumes(order.sealed, operations), seal.mounts(order.sealed, operations)
+        volumes, mounts = pod.values_volumes(order.values), pod.values_mounts(order.values)
+    else:
+        operations = order.approved.secret if order.approved else None
+        volumes = seal.volumes(order.sealed, operations)
+        mounts = seal.mounts(order.sealed, operations)
+    if order.is_checked or order.sealed is not None:
+        volumes.append(seal.render_volume())
+        mounts.append(seal.render_mount())
+    return volumes, mounts
 
 
 def _sealed(order: DeployOrder) -> SealedValues:
@@ -117,6 +137,12 @@ def _secret_key(order: DeployOrder) -> pod.Env:
         return []
     reference = {"secretKeyRef": {"name": found.secret, "key": found.key}}
     return [{"name": names.SECRET_KEY_ENV, "valueFrom": reference}]
+
+
+def _render_salt(order: DeployOrder) -> SealedFile:
+    salt = _sealed(order).render_salt
+    assert salt is not None, "Jobs that compare renders have the Bundle's salt"
+    return salt
 
 
 def _login(spec: BundleSpec) -> dict[str, Any]:

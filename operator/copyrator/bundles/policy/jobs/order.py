@@ -50,6 +50,10 @@ class DeployOrder:
     """In place of ``values``, for a deploy that was planned."""
     approved: ApprovedOperations | None = None
     """The operations that a planned deploy may do."""
+    is_checked: bool = False
+    """Whether a deploy without a plan ends where werf has to download dependencies."""
+    image: str | None = None
+    """werf's image by digest, as the plan's pod ran it; None: as the spec names it."""
 
     @property
     def job(self) -> str:

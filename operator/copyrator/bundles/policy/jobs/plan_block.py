@@ -1,15 +1,19 @@
 """The block in which a plan Job prints its plan, last in its log. Pure.
 
-    copyrator-plan-begin NONCE COUNT SHA256
+    copyrator-plan-begin NONCE COUNT SHA256 RENDER HIDDEN
     revision REVISION
     OPERATION
     …
-    copyrator-plan-end NONCE COUNT
+    hidden KIND/NAME
+    …
+    copyrator-plan-end NONCE COUNT HIDDEN
 
-COUNT is the number of operations, which are sorted; SHA256 is that of the lines between the first
-and the last. A chart may print anything before it, blocks too: only the last block is read, and its
-nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job) still prints
-before the script does, so a log is only read where the container ended with 0.
+COUNT is the number of operations, which are sorted; SHA256 is that of the line ``RENDER HIDDEN``
+and the lines between the first and the last; RENDER is the salted hash of what an apply writes, or
+``none``; HIDDEN is the number of objects of which the chart hides contents from the diff, the first
+MAX_HIDDEN of them listed. A chart may print anything before it, blocks too: only the last block is
+read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
+still prints before the script does, so a log is only read where the container ended with 0.
 """
 
 from __future__ import annotations
@@ -27,12 +31,20 @@ from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 BEGIN: Final = "copyrator-plan-begin"
 END: Final = "copyrator-plan-end"
 FRAME_LINES: Final = 3
-"""Lines of a block that aren't operations."""
-MAX_LINES: Final = PLAN_OPERATIONS + FRAME_LINES
-MAX_TEXT: Final = PLAN_BYTES + 512
+"""Lines of a block that are neither operations nor hidden objects."""
+MAX_HIDDEN: Final = 20
+"""Hidden objects that a block lists."""
+HIDDEN_LENGTH: Final = 330
+"""Characters of such a line."""
+MAX_LINES: Final = PLAN_OPERATIONS + MAX_HIDDEN + FRAME_LINES
+MAX_TEXT: Final = PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
 """Characters of the largest block; no more of a log is parsed."""
-_BEGIN: Final = re.compile(rf"{BEGIN} ([0-9a-f]{{32}}) (0|[1-9][0-9]{{0,5}}) ([0-9a-f]{{64}})")
-_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) (0|[1-9][0-9]{{0,5}})")
+_NUMBER: Final = "(0|[1-9][0-9]{0,5})"
+_BEGIN: Final = re.compile(
+    rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} ([0-9a-f]{{64}}) (none|[0-9a-f]{{64}}) {_NUMBER}"
+)
+_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER}")
+_HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,7 @@ def block_lines(last_line: str, nonce: str) -> int | BlockFault:
         return BlockFault("its log ends with a plan that has another Job's nonce")
     if int(found[2]) > PLAN_OPERATIONS:
         return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
-    return int(found[2]) + FRAME_LINES
+    return int(found[2]) + min(int(found[3]), MAX_HIDDEN) + FRAME_LINES
 
 
 def read_block(log: str, nonce: str) -> Plan | BlockFault:
@@ -76,28 +88,44 @@ def read_block(log: str, nonce: str) -> Plan | BlockFault:
         return BlockFault("the first line of its last plan can't be read")
     if found[1] != nonce:
         return BlockFault("the last plan in its log has another Job's nonce")
-    count = int(found[2])
-    if count > PLAN_OPERATIONS:
-        return BlockFault(f"it has {count} operations; at most {PLAN_OPERATIONS} are accepted")
-    if lines[count + 1 : count + 2] != [f"{END} {nonce} {count}"]:
+    if int(found[2]) > PLAN_OPERATIONS:
+        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
+    return _read_lines(lines, found)
+
+
+def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
+    """Parse the lines after the first one, with what that says of them."""
+    count, hidden = int(begin[2]), int(begin[5])
+    size = 1 + count + min(hidden, MAX_HIDDEN)
+    if lines[size : size + 1] != [f"{END} {begin[1]} {count} {hidden}"]:
         return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
-    return _plan(lines[: count + 1], found[3])
-
-
-def _plan(listed: list[str], wanted: str) -> Plan | BlockFault:
-    text = "".join(f"{line}\n" for line in listed)
-    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != wanted:
+    text = "".join(f"{line}\n" for line in (f"{begin[4]} {hidden}", *lines[:size]))
+    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[3]:
         return BlockFault("its plan isn't what was printed: the hash of the lines is another")
+    render = begin[4] if begin[4] != "none" else None
+    return _plan(lines[: count + 1], lines[count + 1 : size], render, hidden)
+
+
+def _plan(
+    listed: list[str], hidden: list[str], render: str | None, hidden_objects: int
+) -> Plan | BlockFault:
     first, *lines = listed
     revision = read_revision(first)
     if revision is None:
         return BlockFault(f"its plan begins with {shown(first)} instead of the release's revision")
-    if any(before >= after for before, after in pairwise(lines)):
-        return BlockFault("its plan isn't sorted, or names an operation twice")
+    for sorted_lines in (lines, hidden):
+        if any(before >= after for before, after in pairwise(sorted_lines)):
+            return BlockFault("its plan isn't sorted, or names something twice")
     operations: list[Operation] = []
     for line in lines:
         operation = read_operation(line)
         if operation is None:
             return BlockFault(f"its plan has {shown(line)}, which is no operation on an object")
         operations.append(operation)
-    return Plan(revision, tuple(operations))
+    names: list[str] = []
+    for line in hidden:
+        found = _HIDDEN.fullmatch(line)
+        if found is None or len(line) > HIDDEN_LENGTH:
+            return BlockFault(f"its plan has {shown(line)}, which is no hidden object")
+        names.append(found[1])
+    return Plan(revision, tuple(operations), render, hidden_objects, tuple(names))

@@ -1,11 +1,14 @@
-"""The shell scripts of the Jobs that plan and that deploy what was approved. Pure.
+"""The shell scripts of the Jobs that plan, and that deploy for gated Bundles. Pure.
 
-Both run ``werf bundle plan`` and read its graph (see ``plan_graph``). They use sh, grep, sed, sort,
-wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but one, whose result is
-compared: sh ignores a failure before a pipe.
+All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply writes) and end where
+werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
+deploy of what was approved, also run ``werf bundle plan`` and read its graph (see ``plan_graph``).
+They use sh, grep, sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them, and no
+pipe but two, whose results are compared: sh ignores a failure before a pipe.
 
-They rely on PATH being the image's, TMPDIR the operator's, and on the author having set no variable
-that sh, its tools or the loader read, but LANG and TZ: ``gated`` withholds others.
+They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
+author having set no variable that sh, its tools or the loader read, but LANG and TZ: ``gated``
+withholds others.
 """
 
 from __future__ import annotations
@@ -16,18 +19,20 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
+from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, HIDDEN_LENGTH, MAX_HIDDEN
 from copyrator.bundles.policy.jobs.plan_graph import READ_GRAPH
-from copyrator.bundles.policy.jobs.pod import literal
+from copyrator.bundles.policy.jobs.pod import RENDER_DIR, literal
 
 
 class PlanExit(IntEnum):
     """Exit codes of the scripts, which werf doesn't use; texts in a log could be a chart's."""
 
     CHANGED = 10
-    """PlanChanged: values or operations aren't those that were planned or approved."""
+    """PlanChanged: values, contents or operations aren't those that were planned or approved."""
     FAILED = 11
-    """PlanFailed: werf's plan failed, or it can't be read."""
+    """PlanFailed: werf's plan or render failed, or it can't be read."""
+    NOT_VENDORED = 12
+    """DependenciesNotVendored: werf downloaded dependencies of the chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class SealedFile:
     """A file of a Secret that a script accepts by its hash.
 
     The script copies it and checks the copy, which werf then reads: the kubelet may update the
-    mounted file at any time. It does so again before it applies, in case werf's plan wrote there.
+    mounted file at any time. It does so again before it applies.
     """
 
     path: str
@@ -53,34 +58,67 @@ SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
 """Name of the copy whose content becomes WERF_SECRET_KEY."""
 
 
-def plan_command(nonce: str, values: Iterable[SealedFile]) -> tuple[str, ...]:
+def plan_command(
+    nonce: str,
+    salt: SealedFile,
+    values: Iterable[SealedFile],
+    *,
+    renders: int = 2,
+    directory: str = RENDER_DIR,
+) -> tuple[str, ...]:
     """The command of a container that prints its plan as a block (see ``plan_block``).
 
     It ends with 0 with and without changes, else with one of ``PlanExit`` or 128 + a signal.
 
     Args:
         nonce: 32 random hexadecimal digits of this Job.
+        salt: of the hash of renders, the same in all Jobs of the Bundle.
         values: all values files; werf's variables name their copies.
+        renders: 2 to find whether the chart renders differently each time; 1 if that is known.
+        directory: in memory; no part of a render is stored elsewhere.
     """
-    return "sh", "-c", literal(_PLAN), "plan", nonce, *_arguments(values)
+    first = ("plan", directory, salt.copy, nonce, str(renders))
+    return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
 
 
 def deploy_command(
-    approved: SealedFile, values: Iterable[SealedFile], flags: Sequence[str] = ()
+    approved: SealedFile,
+    salt: SealedFile,
+    values: Iterable[SealedFile],
+    flags: Sequence[str] = (),
+    *,
+    directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
-    """The command of a container that deploys if the plan made now was approved.
+    """The command of a container that deploys if the plan and the render made now were approved.
 
     It ends as werf does, or with one of ``PlanExit`` or 128 + a signal before anything is applied.
     werf's plan, which has contents, isn't printed; of a failed one the last error is.
 
     Args:
-        approved: ``Plan.text`` of what was approved; the revision must be equal.
+        approved: ``Plan.text`` of what was approved; render and revision must be equal.
+        salt: of the hash of renders.
         values: all values files; werf's variables name their copies.
         flags: of ``werf bundle apply``.
+        directory: in memory.
     """
-    script = _DEPLOY + shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
-    files = _arguments((approved, *values))
-    return "sh", "-c", literal(script), "deploy", approved.copy, *files
+    script = _DEPLOY + _apply(flags)
+    first = ("deploy", directory, salt.copy, approved.copy)
+    return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
+
+
+def checked_deploy_command(
+    values: Iterable[SealedFile], flags: Sequence[str] = (), *, directory: str = RENDER_DIR
+) -> tuple[str, ...]:
+    """The command of a container that deploys if werf downloads no dependencies of the chart.
+
+    It ends as werf does, or with one of ``PlanExit`` or 128 + a signal before anything is applied.
+    """
+    script = _CHECKED_DEPLOY + _apply(flags)
+    return "sh", "-c", literal(script), "deploy", directory, "", *_arguments(values)
+
+
+def _apply(flags: Sequence[str]) -> str:
+    return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
 
 
 def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
@@ -119,65 +157,207 @@ unseal() {{
     shift 4
   done
 }}
+last_error() {{
+  sed -n 's/^\\(Error: .*\\)/\\1/p' "$1" >"$work.errors" || broken
+  sed -n '$p' "$work.errors" || broken
+}}
+require_space() {{
+  printf 'x\\n' 2>/dev/null >"$memory/probe" || failed "$1 needs more memory than there is for it"
+  : >"$memory/probe"
+}}
+render_chart() {{
+  code=0
+  WERF_VALIDATE=1 werf bundle render >"$memory/render" 2>"$memory/messages" || code=$?
+  for one in "$HOME"/.werf/local_cache/helm_chart_dependencies/* \\
+    "$HOME"/.werf/local_cache/helm_chart_dependencies/.[!.]*; do
+    [ -e "$one" ] || [ -h "$one" ] || continue
+    printf 'Error: DependenciesNotVendored: werf downloaded dependencies of the chart\\n'
+    exit {PlanExit.NOT_VENDORED:d}
+  done
+}}
+require_render() {{
+  if [ "$code" -ne 0 ]; then
+    printf 'werf bundle render ended with exit code %s\\n' "$code"
+    last_error "$memory/messages"
+    exit "$1"
+  fi
+  require_space 'the render of the chart'
+}}
+hash_render() {{
+  : >"$work.hashed" || broken
+  sum=$({{ sed '' "$salt" && sed -n '/^---$/,$p' "$memory/render" && echo >"$work.hashed"; }} |
+    sha256sum) || broken
+  [ -s "$work.hashed" ] || broken
+  rendered=${{sum%% *}}
+}}
+plan_deploy() {{
+  code=0
+  WERF_SHOW_INSIGNIFICANT_DIFFS=1 WERF_SHOW_VERBOSE_DIFFS=1 WERF_SHOW_VERBOSE_CRD_DIFFS=1 \\
+    WERF_DEPLOY_GRAPH_PATH="$graph" \\
+    werf bundle plan --exit-code >"$memory/diff" 2>&1 || code=$?
+}}
+require_plan() {{
+  case $code in
+  0 | 2 | 3) require_space "the diff of werf's plan" ;;
+  *)
+    printf 'werf bundle plan ended with exit code %s\\n' "$code"
+    last_error "$memory/diff"
+    exit {PlanExit.FAILED:d}
+    ;;
+  esac
+}}
 work=$TMPDIR/plan
-first=$1
-shift
-unseal "$@"
 graph=$work.dot
-export WERF_DEPLOY_GRAPH_PATH="$graph"
+memory=$1
+salt=$2
 : >"$graph" || broken
-code=0
 """
-"""On a signal sh ends when werf's plan has ended, before its next command."""
+"""On a signal sh ends when werf has ended, before its next command.
+
+What werf writes to a full directory may be cut off without an error of its own: ``require_space``
+finds that, as nothing of it is free then.
+"""
+
+_READ_HIDDEN: Final = f"""\
+: >"$work.hidden" || broken
+grep -q -F 'werf.io/sensitive' "$memory/render"
+case $? in
+0)
+  grep -E '^(---|[A-Za-z][A-Za-z0-9]*:.*|  name: .*)$|werf\\.io/sensitive' "$memory/render" \\
+    >"$memory/marks" || broken
+  printf '%s\\n' --- >>"$memory/marks" || broken
+  require_space 'the render of the chart'
+  version='' kind='' name='' part='' is_hidden=no
+  while IFS= read -r line; do
+    case $line in
+    ---)
+      [ "$version $kind" != 'v1 Secret' ] || is_hidden=no
+      [ "$is_hidden" = no ] || printf 'hidden %s/%s\\n' "${{kind:-?}}" "${{name:-?}}" || broken
+      version='' kind='' name='' part='' is_hidden=no
+      continue
+      ;;
+    *werf.io/sensitive*) is_hidden=yes ;;
+    esac
+    case $line in
+    'apiVersion: '*) version=${{line#*: }} part='' ;;
+    'kind: '*) kind=${{line#*: }} part='' ;;
+    metadata:) part=metadata ;;
+    '  name: '*) [ "$part" != metadata ] || name=${{line#*: }} ;;
+    ' '*) ;;
+    *) part='' ;;
+    esac
+  done <"$memory/marks" >"$memory/hidden" || broken
+  : >"$memory/marks"
+  sed -e 's/^\\(.\\{{{HIDDEN_LENGTH}\\}}\\).*/\\1/' -e 's:[^A-Za-z0-9 ./\\:_-]:?:g' \\
+    "$memory/hidden" >"$work.named" || broken
+  sed -e 's:/:|:' -e 's:/:?:g' -e 's:|:/:' -e 's: :|:' -e 's: :?:g' -e 's:|: :' \\
+    "$work.named" >"$work.found" || broken
+  sort -u "$work.found" >"$work.hidden" || broken
+  ;;
+1) ;;
+*) broken ;;
+esac
+hidden=$(wc -l <"$work.hidden") || broken
+hidden=$((hidden))
+"""
+"""Find the documents that have ``werf.io/sensitive`` anywhere and aren't v1 Secrets.
+
+werf prints documents anew with sorted keys, so that only a top-level key begins a line.
+"""
 
 _PLAN: Final = (
     _BEGINNING
-    + f"""\
-werf bundle plan --exit-code || code=$?
-case $code in
-0 | 2 | 3) ;;
-*)
-  printf 'werf bundle plan ended with exit code %s\\n' "$code"
-  exit {PlanExit.FAILED:d}
-  ;;
-esac
+    + """\
+nonce=$3
+twice=$4
+shift 4
+unseal "$@"
+render_chart
+"""
+    + f"require_render {PlanExit.FAILED:d}\n"
+    + """\
+hash_render
+if [ "$twice" -gt 1 ]; then
+  first=$rendered
+  render_chart
+"""
+    + f"  require_render {PlanExit.FAILED:d}\n"
+    + """\
+  hash_render
+  [ "$rendered" = "$first" ] || rendered=none
+fi
+"""
+    + _READ_HIDDEN
+    + """\
+: >"$memory/render"
+plan_deploy
+require_plan
 """
     + READ_GRAPH
     + f"""\
-sum=$(sha256sum <"$work.list") || broken
-printf '\\n%s %s %s %s\\n' {BEGIN} "$first" "$count" "${{sum%% *}}" || broken
-sed '' "$work.list" || broken
-printf '%s %s %s\\n' {END} "$first" "$count" || broken
+sed 's/<hidden [0-9]* sensitive bytes, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
+sed -n '1,{MAX_HIDDEN}p' "$work.hidden" >"$work.first" || broken
+sed '' "$work.list" "$work.first" >"$work.block" || broken
+printf '%s %s\\n' "$rendered" "$hidden" >"$work.bound" || broken
+sed '' "$work.bound" "$work.block" >"$work.hashed" || broken
+sum=$(sha256sum <"$work.hashed") || broken
+printf '\\n%s %s %s %s %s %s\\n' {BEGIN} "$nonce" "$count" "${{sum%% *}}" "$rendered" "$hidden" ||
+  broken
+sed '' "$work.block" || broken
+printf '%s %s %s %s\\n' {END} "$nonce" "$count" "$hidden" || broken
 """
 )
 
 _DEPLOY: Final = (
     _BEGINNING
-    + f"""\
-werf bundle plan --exit-code >"$work.log" 2>&1 || code=$?
-case $code in
-0 | 2 | 3) ;;
-*)
-  sed -n '/^Error: /p' "$work.log" >"$work.errors"
-  printf 'werf bundle plan ended with exit code %s\\n' "$code"
-  sed -n '$p' "$work.errors"
-  exit {PlanExit.FAILED:d}
-  ;;
-esac
+    + """\
+approved=$3
+shift 3
+unseal "$@"
+render_chart
+"""
+    + f"require_render {PlanExit.FAILED:d}\n"
+    + """\
+hash_render
+: >"$memory/render"
+plan_deploy
+require_plan
 """
     + READ_GRAPH
     + """\
 unseal "$@"
-sort -u "$first" >"$work.approved" || broken
-sort -u "$first" "$work.list" >"$work.both" || broken
-approved=$(sha256sum <"$work.approved") || broken
+grep -q -F -x 'render none' "$approved"
+case $? in
+0) rendered=none ;;
+1) ;;
+*) broken ;;
+esac
+printf 'render %s\\n' "$rendered" >"$work.render" || broken
+sed '' "$work.list" "$work.render" >"$work.now" || broken
+sort -u "$approved" >"$work.approved" || broken
+sort -u "$approved" "$work.now" >"$work.both" || broken
+before=$(sha256sum <"$work.approved") || broken
 both=$(sha256sum <"$work.both") || broken
-if [ "$approved" != "$both" ]; then
-  grep -F -x -v -f "$first" "$work.list" >"$work.more"
+if [ "$before" != "$both" ]; then
+  grep -F -x -v -f "$approved" "$work.now" >"$work.more"
   more=$(wc -l <"$work.more")
   line=$(sed -n 1p "$work.more")
-  changed "nothing was applied: $((more)) of what would be done wasn't approved, first: $line"
+  case $line in
+  'render '*) changed 'nothing was applied: the contents are not those that were planned' ;;
+  *) changed "nothing was applied: $((more)) of what would be done wasn't approved, first: $line" ;;
+  esac
 fi
-unset WERF_DEPLOY_GRAPH_PATH
+"""
+)
+
+_CHECKED_DEPLOY: Final = (
+    _BEGINNING
+    + """\
+shift 2
+unseal "$@"
+render_chart
+require_render "$code"
+: >"$memory/render"
+unseal "$@"
 """
 )

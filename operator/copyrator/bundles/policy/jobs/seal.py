@@ -15,16 +15,20 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.bundles.policy.jobs.plan_script import SECRET_KEY, SealedFile
+from copyrator.bundles.policy.jobs.pod import RENDER_DIR, RENDER_SIZE
 
 SALT: Final = "salt"
+RENDER_SALT: Final = "render"
+"""Key of the Bundle's salt, in the Secret with the salt of a Job's values."""
 OPERATIONS: Final = "operations"
 VALUES_DIR: Final = "/run/copyrator/values"
 SALT_DIR: Final = "/run/copyrator/seal"
 APPROVED_DIR: Final = "/run/copyrator/approved"
 _SEAL_VOLUME: Final = "seal"
 _APPROVED_VOLUME: Final = "approved"
+_RENDER_VOLUME: Final = "render"
 VOLUMES: Final = (_SEAL_VOLUME, _APPROVED_VOLUME)
-"""Names of a Job's volumes, beside those with values."""
+"""Names of a Job's volumes with Secrets, beside those with values."""
 _COPIES: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 
 
@@ -99,10 +103,12 @@ class SealedValues:
     """Values files, in the order in which werf reads them."""
     secret_key: SealedFile | None = None
     """The copy of ``spec.secretKey``, in the last of these Secrets."""
+    render_salt: SealedFile | None = None
+    """The Bundle's salt of the hash of renders, for Jobs that compare renders."""
 
     @property
     def checked(self) -> tuple[SealedFile, ...]:
-        """All files that a Job checks."""
+        """All files that a Job checks, beside the salt."""
         return (*self.files, self.secret_key) if self.secret_key else self.files
 
 
@@ -122,6 +128,16 @@ def sealed_secret_key(source: int, key: str, seal: str) -> SealedFile:
     return replace(found, copy=f"{_COPIES}/{SECRET_KEY}")
 
 
+def sealed_render_salt(seal: str) -> SealedFile:
+    """The file with the Bundle's salt of the hash of renders."""
+    return SealedFile(
+        path=f"{SALT_DIR}/{RENDER_SALT}",
+        salt=f"{SALT_DIR}/{SALT}",
+        copy=f"{_COPIES}/render-salt",
+        sha256=seal,
+    )
+
+
 def approved_operations(seal: str) -> SealedFile:
     """The file with the operations that were approved."""
     return SealedFile(
@@ -135,7 +151,7 @@ def approved_operations(seal: str) -> SealedFile:
 def volumes(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]]:
     """The volumes of a Job: values, their salt, and the Secret with the approved operations."""
     secrets = {f"values-{i:03}": values_secret(sealed.job, i) for i in range(sealed.sources)}
-    if sealed.sources:
+    if sealed.sources or sealed.render_salt:
         secrets[_SEAL_VOLUME] = salt_secret(sealed.job)
     if operations is not None:
         secrets[_APPROVED_VOLUME] = operations
@@ -145,11 +161,21 @@ def volumes(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]
 def mounts(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]]:
     """Where the volumes are mounted."""
     places = {f"values-{i:03}": f"{VALUES_DIR}/{i:03}" for i in range(sealed.sources)}
-    if sealed.sources:
+    if sealed.sources or sealed.render_salt:
         places[_SEAL_VOLUME] = SALT_DIR
     if operations is not None:
         places[_APPROVED_VOLUME] = APPROVED_DIR
     return [{"name": name, "mountPath": place, "readOnly": True} for name, place in places.items()]
+
+
+def render_volume() -> dict[str, Any]:
+    """A directory in memory: what a chart renders, Secrets included, is on no disk."""
+    return {"name": _RENDER_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": RENDER_SIZE}}
+
+
+def render_mount() -> dict[str, Any]:
+    """Where it is mounted."""
+    return {"name": _RENDER_VOLUME, "mountPath": RENDER_DIR}
 
 
 def variables(sealed: SealedValues) -> dict[str, str]:

@@ -38,6 +38,12 @@ def is_for(plan: PlanStatus, target: Target) -> bool:
     )
 
 
+def is_free_for(status: BundleStatus, target: Target) -> bool:
+    """Whether the record may be of a plan of this input: no other deploy has a plan there."""
+    plan = status.plan
+    return plan.outcome is None or is_spent(status) or is_for(plan, target)
+
+
 class _Made(Protocol):
     """A record of something that was made of a digest, values and a spec."""
 

@@ -48,12 +48,14 @@ REVISION: Final = "[1-9][0-9]{0,9}"
 """A release's revision, as a pattern for both."""
 _OPERATION: Final = re.compile(rf"({'|'.join(OperationType)}) ({OBJECT})")
 _REVISION: Final = re.compile(f"revision ({REVISION})")
+_RENDER: Final = re.compile("render (none|[0-9a-f]{64})")
 _NO_REVISION: Final = 2**31
 
 _RISKY_TYPES: Final = frozenset({OperationType.DELETE, OperationType.RECREATE, OperationType.APPLY})
 _RISKY_KINDS: Final = frozenset(
     {
         "CustomResourceDefinition",
+        "PersistentVolume",
         "PersistentVolumeClaim",
         "StatefulSet",
         "Namespace",
@@ -62,6 +64,10 @@ _RISKY_KINDS: Final = frozenset(
         "RoleBinding",
         "ClusterRoleBinding",
         "ServiceAccount",
+        "APIService",
+        "CertificateSigningRequest",
+        "CopyratorRule",
+        "Bundle",
     }
 )
 """In any group: some distributions have roles in groups of their own."""
@@ -93,11 +99,23 @@ class Plan:
 
     revision: int
     operations: tuple[Operation, ...]
+    render: str | None = None
+    """The salted hash of what an apply writes: 64 hexadecimal digits; None where two renders
+    differed.
+    """
+    hidden: int = 0
+    """Objects of which the chart hides contents from werf's diff, beside Secrets; not in the text.
+    """
+    hidden_names: tuple[str, ...] = ()
+    """The first of them, as ``KIND/NAME``."""
+    image: str | None = None
+    """werf's image by digest, as the pod ran it; None where that isn't known; not in the text."""
 
     @property
     def text(self) -> str:
-        """The plan as text, as a plan Job prints it and a deploy Job mounts it."""
-        return "".join(f"{line}\n" for line in (f"revision {self.revision}", *self.operations))
+        """The plan as text, as the operator stores it and a deploy Job mounts it."""
+        first = f"revision {self.revision}", f"render {self.render or 'none'}"
+        return "".join(f"{line}\n" for line in (*first, *self.operations))
 
 
 def read_operation(line: str) -> Operation | None:
@@ -113,14 +131,17 @@ def read_revision(line: str) -> int | None:
 
 
 def read_plan(text: str) -> Plan | None:
-    """Parse ``Plan.text``; None where it isn't one."""
+    """Parse ``Plan.text``, also without the line of the render; None where it isn't one."""
     first, *lines = text.splitlines() or [""]
-    revision = read_revision(first)
+    revision, render = read_revision(first), None
+    if lines and (bound := _RENDER.fullmatch(lines[0])):
+        render = bound[1] if bound[1] != "none" else None
+        del lines[0]
     found = [read_operation(line) for line in lines]
     operations = tuple(one for one in found if one is not None)
     if revision is None or len(operations) != len(found):
         return None
-    return Plan(revision, operations)
+    return Plan(revision, operations, render)
 
 
 def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
@@ -171,6 +192,7 @@ def plan_id(
     job: Mapping[str, Any],
     revision: int,
     operations: Iterable[Operation],
+    render: str | None,
     rejections: int = 0,
 ) -> str:
     """The ID that an approval names: equal for equal effects of equal content.
@@ -183,14 +205,14 @@ def plan_id(
             differs between two Jobs for the same deploy, such as their names and nonces.
         revision: of the release, that the deploy would make.
         operations: the plan's ``effects``, in any order.
+        render: the hash of what is written; None where it isn't known.
         rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
 
     Returns:
         32 hexadecimal digits.
     """
-    lines = sorted(map(str, operations))
-    rejected = (rejections,) if rejections else ()  # without one an ID is as in earlier versions
-    return hash_of(digest, values_hash, job, revision, lines, *rejected)
+    listed = sorted(map(str, operations))
+    return hash_of(digest, values_hash, job, revision, listed, render, rejections)
 
 
 def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tuple[Operation, ...]:

@@ -7,7 +7,7 @@ then, and carries over to a retry's plan without further operations (``operation
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import (
     MAX_RISKY,
+    MAX_UNBOUND,
     ApprovedPlan,
     OperationCounts,
     PlanDecision,
@@ -157,12 +158,36 @@ class Made:
     """The plan that was approved last; None where none was, or it can't be read."""
     baseline: Plan | None = None
     """The plan of the baseline; None likewise."""
+    drawing: tuple[str, ...] = ()
+    """What in the chart's templates may render differently each time, or why that isn't known."""
+
+
+def unbound_reasons(plan: Plan, drawing: Sequence[str]) -> tuple[str, ...]:
+    """Why a deploy may write something else than was planned and shown, as sentences.
+
+    werf renders once more when it applies, so that equal hashes of earlier renders aren't enough.
+
+    Args:
+        plan: as its Job printed it.
+        drawing: what may render differently, in the chart's templates.
+    """
+    found = []
+    if plan.render is None:
+        found.append("two renders of the chart differed")
+    if plan.image is None:
+        found.append("the digest of werf's image isn't known, so another werf may deploy")
+    found += drawing
+    found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
+    if (more := plan.hidden - len(plan.hidden_names)) > 0:
+        found.append(f"{more} more objects are hidden from the diff (werf.io/sensitive)")
+    return tuple(found)
 
 
 def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
     """A plan's operations, and the fields of its record that are derived from them."""
     operations = effects(made.plan, made.missing_namespace)
     named = risky(operations, made.baseline.operations if made.baseline else ())
+    unbound = unbound_reasons(made.plan, made.drawing)
     fields = {
         "outcome": PlanOutcome.PLANNED,
         "reason": None,
@@ -172,6 +197,10 @@ def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
         "counts": OperationCounts.parse(counts(operations)),
         "risky": tuple(str(one) for one in named[:MAX_RISKY]),
         "risky_operations": len(named),
+        "bound": not unbound,
+        "unbound": unbound[:MAX_UNBOUND],
+        "hidden": made.plan.hidden or None,
+        "image": made.plan.image,
     }
     return operations, fields
 
@@ -187,7 +216,7 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
-        id=_fresh(_id(before, made.plan.revision, operations), status),
+        id=_fresh(_id(before, made.plan, operations), status),
         seal=made.seal,
     )
     if _covers(status, made, operations):
@@ -203,12 +232,12 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
 def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> bool:
     """Whether all operations were approved, or follow from an attempt with the approval."""
     approved = made.approved
-    if approved is None:
+    if approved is None or approved.render != made.plan.render:
         return False
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
-        if _id(status.plan, approved.revision, whole) == status.plan.approved.id:
+        if _id(status.plan, approved, whole) == status.plan.approved.id:
             operations = whole
     if _is_tried(status) and _is_approved_before(status):
         return covers(operations, found)
@@ -231,12 +260,13 @@ def _fresh(plan_id_: str, status: BundleStatus) -> str:
     return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
 
 
-def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> str:
+def _id(status: PlanStatus, plan: Plan, operations: Collection[Operation]) -> str:
     return plan_id(
-        digest=plan.digest or "",
-        values_hash=plan.values_hash,
-        job={"hash": plan.job_hash},
-        revision=revision,
+        digest=status.digest or "",
+        values_hash=status.values_hash,
+        job={"hash": status.job_hash},
+        revision=plan.revision,
         operations=operations,
-        rejections=plan.rejections or 0,
+        render=plan.render,
+        rejections=status.rejections or 0,
     )
