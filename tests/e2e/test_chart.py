@@ -728,3 +728,4 @@ def test_werf_is_pinned_to_the_version_that_was_tested(cluster):
     tested = (ROOT / "docs/facts/werf.md").read_text()
     tag = variables["WERF_OPERATOR_TAG"]["value"]
     assert f"measured with a real werf v{tag} " in tested
+    assert (ROOT / "docs/facts/werf-output" / tag / "render.txt").exists()

@@ -30,6 +30,7 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 _BLOCK = re.compile(r"(?=.*\n)(?!.* \n)[!-~](?:[ -~\n]*[!-~])?\n*", re.DOTALL)
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _WORKLOADS = ("Deployment", "Job", "Pod", "StatefulSet")
 
 
@@ -98,7 +99,10 @@ def _lines(value: Any) -> Iterator[str]:
 
 def _scalar(value: Any) -> str:
     plain = isinstance(value, str) and _PLAIN.fullmatch(value) and not _OTHER.fullmatch(value)
-    return str(value) if plain else json.dumps(value, ensure_ascii=False)
+    if plain:
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def add_metadata() -> int:

@@ -46,6 +46,12 @@ def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
     assert name in NAMES or f"{name}_" in NAMES
 
 
+@pytest.mark.parametrize("major", ["2", "3"])
+def test_it_plays_versions_whose_output_was_recorded(major: str) -> None:
+    version = settings.version({settings.MAJOR: major}).removeprefix("v")
+    assert (ROOT / "docs/facts/werf-output" / version).is_dir()
+
+
 @pytest.mark.parametrize(
     ("arguments", "env", "message"),
     [
