@@ -1,4 +1,4 @@
-"""The table of what a tenant can cost: each row names a test, and that test is there."""
+"""The tables of what a tenant can cost and what an approval promises: the tests they name exist."""
 
 import ast
 import re
@@ -33,7 +33,9 @@ def test_each_row_says_what_bounds_it_what_is_seen_and_which_test_shows_it() -> 
 
 
 def test_each_test_that_is_named_exists() -> None:
-    named = [found for row in rows() for found in TEST.findall(row[3])]
+    documents = [(ROOT / "docs" / name).read_text() for name in ("security.md", "approval.md")]
+    named = [found for text in documents for found in TEST.findall(text)]
+    assert len(named) > 20
     missing = [
         f"{file}::{test}"
         for file, test in named
