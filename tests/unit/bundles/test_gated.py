@@ -120,6 +120,8 @@ def test_nothing_passes_that_the_facts_do_not_call_harmless() -> None:
         "XWERF_ENV",
         "WERF_SECRET_KEY_FILE",
         "WERF_TIMEOUT-1",
+        "WERF_SET_A.B",
+        "WERF_ADD_LABEL_A-B",
         "TZDIR",
         "LANGUAGE",
         "LC_ALL",
@@ -265,6 +267,7 @@ def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     ("name", "remedy"),
     [
         ("WERF_SET_A", "Values may refer only to $(WERF_NAMESPACE)"),
+        ("WERF_SET_A.B", "Names: use only letters, digits and _."),
         ("WERF_INSECURE_REGISTRY", "spec.insecure"),
         ("SSL_CERT_FILE", "spec.caSecret"),
         ("WERF_AUTO_ROLLBACK", "spec.autoRollback"),

@@ -8,6 +8,7 @@ read by the operator. A variable passes if its name is known to be harmless
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -64,6 +65,9 @@ _FAMILIES: Final = {
 begins with the last one as a member of WERF_SET_*.
 """
 
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_]")
+"""Characters that Kubernetes allows in a variable's name, and a shell doesn't."""
+
 _REFERABLE: Final = frozenset({"WERF_NAMESPACE", "WERF_RELEASE", "WERF_REPO", "WERF_TAG"})
 """Variables of the operator that a value may name as ``$(NAME)``: they are part of the plan's ID.
 Others may hold a Secret's value, or the address of a Service that changes after the approval.
@@ -92,9 +96,15 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
 
 
 def passes(name: str) -> bool:
-    """Whether a variable of ``spec.env`` reaches a gated Bundle's Jobs, by its name."""
+    """Whether a variable of ``spec.env`` reaches a gated Bundle's Jobs, by its name.
+
+    A shell such as dash drops a variable whose name has other characters, such as a dot: what is
+    planned by a script and deployed without one would differ.
+    """
     if name in HARMLESS:
         return True
+    if _OTHER.search(name):
+        return False
     longest = max((one for one in _FAMILIES if name.startswith(one)), key=len, default=None)
     return longest is not None and _FAMILIES[longest] and name != longest
 
@@ -194,6 +204,8 @@ def remedy(setting: str) -> str:
     name = setting[len("spec.env[") : -1]
     if passes(name):
         return _REFERENCE
+    if passes(_OTHER.sub("_", name)):
+        return "Names: use only letters, digits and _."
     return next((text for start, text in _REMEDIES if name.startswith(start)), _REMOVE)
 
 
