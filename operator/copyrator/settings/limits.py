@@ -563,6 +563,34 @@ TENANTS_SIGNATURES: Final = 32
 SIGNATURE_CHECKS: Final = 2
 """Digests whose signatures are checked at a time, each in a thread, fair between namespaces."""
 
+# --- charts of bundles --------------------------------------------------------------------------
+
+CHART_MANIFEST_BYTES: Final = 256 * 1024
+"""Bytes of a bundle's manifest whose chart is read. With more the chart isn't judged: its plans are
+unbound, and the Job's script decides whether dependencies are vendored; so with the next limits."""
+
+CHART_LAYER_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a packed chart: the bundle's one layer, and each archive in its ``charts/``."""
+
+CHART_UNPACKED_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of a chart that are unpacked, those of the archives in its ``charts/`` included."""
+
+CHART_FILES: Final = 5_000
+"""Files of a chart, those of its subcharts included."""
+
+CHART_TEMPLATES_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of all templates that are parsed. With more its plans are unbound."""
+
+CHART_WORDS: Final = 200_000
+"""Names, texts, spaces and braces in the actions of all templates, which take some two seconds in
+the child process. With more its plans are unbound."""
+
+CHART_METADATA_BYTES: Final = 64 * 1024
+"""Bytes of each Chart.yaml, Chart.lock, requirements.yaml and requirements.lock."""
+
+CHARTS_AT_ONCE: Final = 4
+"""Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
+
 # --- webhook ------------------------------------------------------------------------------------
 
 WEBHOOK_BODY_BYTES: Final = 128 * 1024
