@@ -176,6 +176,8 @@ class Deployed(Record):
     generation: int | None = None
     verified: bool | None = None
     """werf printed this digest itself; false for a baseline taken over from the original."""
+    plan_job: str | None = None
+    """The Job that made its plan: the next plan's values are compared with those of this one."""
     time: str | None = None
 
 

@@ -127,6 +127,8 @@ class PlanStatus(PlanSummary):
     id: str | None = None
     changed: tuple[str, ...] = ()
     """Values and variables that changed since the deployed plan, by name, at most MAX_CHANGED."""
+    change_unknown: str | None = None
+    """Why that isn't known, as a sentence."""
     rejections: int | None = None
     """How many plans of the Bundle were rejected; part of the ID."""
     rejected: RejectedPlan = RejectedPlan()

@@ -28,6 +28,7 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plans.deploy_plans import Plans
 from copyrator.bundles.plans.drift_checks import Drifts
 from copyrator.bundles.plans.drift_judge import DriftJudge
+from copyrator.bundles.plans.inputs import PlanInputs
 from copyrator.bundles.plans.jobs import PlanJobs
 from copyrator.bundles.plans.permission_reviews import PermissionReviews
 from copyrator.bundles.plans.permissions import PlanPermissions
@@ -53,6 +54,7 @@ from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
+from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome, Priority
 
 if TYPE_CHECKING:
@@ -142,9 +144,11 @@ class BundleController:
         writer = StatusWriter(context, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer, writer)
         self._polls = polls = Polls(oci, self._answered, monotonic, clock, metrics)
-        self._redaction = redaction = Redaction(client)
+        isolated = Isolated()
+        self._redaction = redaction = Redaction(client, isolated)
         seals = Seals(context, references)
-        self._plan_jobs = PlanJobs(context, jobs, references, redaction, seals)
+        inputs = PlanInputs(context, seals, isolated)
+        self._plan_jobs = PlanJobs(context, jobs, references, redaction, seals=seals, inputs=inputs)
         reviews = PermissionReviews(context, reviewer)
         self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
         plan_queue = PlanQueue(context, jobs)
@@ -170,7 +174,9 @@ class BundleController:
                 writer,
                 polls,
                 runs,
-                plans=Plans(*planning, seals=seals, permissions=permissions, judge=judge),
+                plans=Plans(
+                    *planning, seals=seals, permissions=permissions, judge=judge, inputs=inputs
+                ),
                 drifts=Drifts(*planning, seals=seals, judge=judge),
                 previews=Previews(
                     *planning, seals=seals, references=references, trust=trust, polls=polls

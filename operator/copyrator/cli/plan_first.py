@@ -22,9 +22,13 @@ def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
         many = max(plan.risky_operations or 0, len(plan.risky))
         yield "Risky:" if many == len(plan.risky) else f"Risky ({len(plan.risky)} of {many}):"
         yield from (f"  {said(one)}" for one in plan.risky)
-    if isinstance(plan, PlanStatus) and plan.changed:
+    if not isinstance(plan, PlanStatus):
+        return
+    if plan.changed:
         yield "Changed since the deployed plan, besides the chart:"
-        yield from (f"  {said(one)}" for one in plan.changed)
+        yield from (f"  {said(one, 2000)}" for one in plan.changed)
+    elif plan.change_unknown:
+        yield f"Besides the chart, {said(plan.change_unknown, 1000)}"
 
 
 def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:

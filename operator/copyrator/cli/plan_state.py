@@ -94,7 +94,9 @@ def contents(plan: PlanSummary, most: int = 3) -> str:
 
 
 def changes(plan: PlanStatus, most: int = 3) -> str:
-    """What changed besides the chart, in one line; empty where nothing is known to have."""
+    """What changed besides the chart, in one line; empty where nothing did."""
+    if not plan.changed:
+        return said(plan.change_unknown) if plan.change_unknown else ""
     shown = "; ".join(said(one) for one in plan.changed[:most])
     more = len(plan.changed) - most
     return f"{shown}; and {more} more" if more > 0 else shown
@@ -167,8 +169,8 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
     yield from (f"  {line}" for line in others)
     if status.plan.risky:
         yield f"  {labelled('Risky', _risky(status.plan))}"
-    if status.plan.changed:
-        yield f"  {labelled('Changed', changes(status.plan))}"
+    if shown := changes(status.plan):
+        yield f"  {labelled('Changed', shown)}"
     if awaits_decision(body, now):
         yield f"  {_how_to_see(body)}"
         yield f"  {how_to_decide(body)}"
@@ -207,8 +209,8 @@ def why_lines(body: Body, now: datetime) -> Iterator[str]:
         if shown := contents(plan):
             yield f"  Contents: {shown}."
         yield f"  {said(plan.id)}: {operation_counts(plan)}."
-    if plan.changed:
-        yield f"  Changed besides the chart: {changes(plan)}."
+    if shown := changes(plan):
+        yield f"  Changed besides the chart: {shown}."
     if plan.newer:
         yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
     if awaits_decision(body, now):

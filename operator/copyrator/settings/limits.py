@@ -398,6 +398,22 @@ PLAN_BYTES: Final = 1_000_000
 """Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
 most 1 MiB."""
 
+PLAN_INPUT_FILES: Final = 500
+"""Values files of a Bundle that are told apart to name what changed since the deployed plan; of
+more only the ConfigMap or Secret is named."""
+
+PLAN_INPUT_FILE_KEYS: Final = 100
+"""Top-level keys of one such file, else only the file is named."""
+
+PLAN_INPUT_KEYS: Final = 1_000
+"""Top-level keys of all of them together."""
+
+PLAN_INPUT_BYTES: Final = 256 * 1024
+"""Bytes of all files whose top-level keys are read: half a second in a child process."""
+
+PLAN_INPUT_BRACKETS: Final = 2_000
+"""Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
+
 PERMISSION_KINDS: Final = 50
 """Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
 requests each."""

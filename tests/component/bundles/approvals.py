@@ -105,15 +105,17 @@ def refresh(cluster: BundleCluster, value: str = "now", name: str = "shop") -> N
     annotate(cluster, name, **{"plan-at": value})
 
 
-def secrets(cluster: BundleCluster) -> set[str]:
-    """Names of the Secrets that the operator wrote."""
+def secrets(cluster: BundleCluster, *, inputs: bool = False) -> set[str]:
+    """Names of the Secrets that the operator wrote: with records of values, or all others."""
     prefix = path_of("secrets") + "/"
-    return {
-        path.removeprefix(prefix)
+    seals = {
+        path.removeprefix(prefix): (body["metadata"].get("labels") or {}).get(
+            "operator.werf.dev/seal"
+        )
         for path, body in cluster.objects.items()
         if path.startswith(prefix)
-        and "operator.werf.dev/seal" in (body["metadata"].get("labels") or {})
     }
+    return {name for name, kind in seals.items() if kind and (kind == "inputs") is inputs}
 
 
 def operations(*plans: dict[str, Any]) -> set[str]:

@@ -102,20 +102,20 @@ def reviewed(stage: Stage, werf: Werf) -> None:
 
 
 JOURNEYS = {
-    "a first deploy": Journey(17, first, (OK,)),
+    "a first deploy": Journey(18, first, (OK,)),
     # It is planned; it is reviewed.
-    "a first deploy that is reviewed": Journey(18, reviewed, (OK,), (9, 10)),
+    "a first deploy that is reviewed": Journey(19, reviewed, (OK,), (10, 11)),
     # The first attempt fails, its Job's TTL; the second plan, its Job, operations; the second
     # attempt, its Job, outcome.
     "a deploy that fails and is tried again": Journey(
-        29, bad_at_first, (OK, NOT), (12, 15, 16, 19, 21, 23, 25, 26)
+        31, bad_at_first, (OK, NOT), (13, 16, 18, 21, 23, 25, 27, 28)
     ),
     # The second plan waits; the second attempt, its Job.
-    "a retry that does more": Journey(30, worse_than_planned, (OK, NOT), (23, 24, 26)),
+    "a retry that does more": Journey(32, worse_than_planned, (OK, NOT), (25, 26, 28)),
     # The first plan fails, its Job's TTL, its Secrets; the second plan, its Job, the first one's
     # TTL, the second plan is made.
     "a plan that fails and is made again": Journey(
-        26, planned_at_the_second_try, (OK,), (7, 8, 9, 10, 14, 15, 18)
+        28, planned_at_the_second_try, (OK,), (8, 9, 10, 11, 16, 17, 20)
     ),
 }
 

@@ -85,6 +85,11 @@ NOTHING: dict[str, Any] = {}
             ],
         ),
         (
+            {"changeUnknown": "what changed isn't known: x"},
+            (),
+            ["Besides the chart, what changed isn't known: x"],
+        ),
+        (
             {"risky": [RISK], "riskyOperations": 1},
             (),
             ["Risky:", f"  {RISK}"],
@@ -156,6 +161,8 @@ def test_describe_and_why_name_what_changed():
     said = f"{'; '.join(CHANGED)}; spec.env.BAR; and 1 more"
     assert f"  Changed:       {said}" in list(describe_lines(body, NOW))
     assert f"  Changed besides the chart: {said}." in list(why_lines(body, NOW))
+    body = bundle(plan=PLAN | {"changeUnknown": "what changed isn't known: x"})
+    assert "  Changed:       what changed isn't known: x" in list(describe_lines(body, NOW))
 
 
 def test_a_plan_from_before_says_nothing_of_contents():
@@ -168,7 +175,15 @@ FORGED = st.fixed_dictionaries(
     {},
     optional={
         name: JSON | st.just(["\x1b[2J" * 99, "a\nb"] * 99) | st.booleans()
-        for name in ("bound", "unbound", "hidden", "changed", "risky", "riskyOperations")
+        for name in (
+            "bound",
+            "unbound",
+            "hidden",
+            "changed",
+            "changeUnknown",
+            "risky",
+            "riskyOperations",
+        )
     },
 )
 

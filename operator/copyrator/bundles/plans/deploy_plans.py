@@ -21,6 +21,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plans.drift_judge import DriftJudge
+from copyrator.bundles.plans.inputs import PlanInputs
 from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plans.permissions import PlanPermissions
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
@@ -57,6 +58,7 @@ class Plans:
         seals: Seals,
         permissions: PlanPermissions,
         judge: DriftJudge,
+        inputs: PlanInputs,
     ) -> None:
         self._context = context
         self._plan_jobs = plan_jobs
@@ -65,6 +67,7 @@ class Plans:
         self._seals = seals
         self._permissions = permissions
         self._judge = judge
+        self._inputs = inputs
 
     def unneeded(self, key: BundleKey) -> None:
         """Remove a Bundle from the queue of plans: none has to be begun."""
@@ -100,7 +103,7 @@ class Plans:
         """
         memory = self._context.memory(entry.key)
         if memory.values_of is not None and not entry.is_planning:
-            await self._seals.remove_values(entry, memory.values_of)
+            await self._seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         if not memory.is_tidied and (spec.approval.is_enabled or entry.has_preview):
             status = entry.status
@@ -219,6 +222,10 @@ class Plans:
             baseline=await self._seals.operations(entry, status.baseline),
         )
         status = plan_record.planned(status, made, spec, self._context.clock())
+        changed, unknown = await self._inputs.changed(entry, status)
+        status = replace(
+            status, plan=replace(status.plan, changed=changed, change_unknown=unknown or None)
+        )
         await self._seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
         found = CheckedPlan(plan, made.missing_namespace, bound=bool(status.plan.bound))

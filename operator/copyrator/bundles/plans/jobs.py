@@ -12,12 +12,13 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import PlanSummary
+from copyrator.api.plan_status import PlanStatus, PlanSummary
 from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import plan_order
+from copyrator.bundles.plans.inputs import PlanInputs
 from copyrator.bundles.plans.reader import PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy.jobs.deploy import build_plan_job
@@ -53,12 +54,15 @@ class PlanJobs:
         jobs: Jobs,
         references: References,
         redaction: Redaction,
+        *,
         seals: Seals,
+        inputs: PlanInputs,
     ) -> None:
         self._context = context
         self._jobs = jobs
         self._references = references
         self._seals = seals
+        self._inputs = inputs
         self._reader = PlanReader(context, jobs, redaction)
 
     async def create(
@@ -82,7 +86,11 @@ class PlanJobs:
         job = plan.job or ""
         try:
             access = await self._references.access(entry, spec)
-            values_hash, sealed = await self._seals.values(entry, spec, job)
+            inputs = self._inputs.begin(entry, order.spec) if isinstance(plan, PlanStatus) else None
+            also = inputs.add if inputs is not None else None
+            values_hash, sealed = await self._seals.values(entry, spec, job, also)
+            if inputs is not None and values_hash == plan.values_hash:
+                await self._inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
             log.debug("%s: not planned: %s", entry.key, error)
             return False  # the next reconcile reports it

@@ -6,7 +6,7 @@ import base64
 import logging
 from collections.abc import Iterable, Mapping
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.plan_status import ApprovedPlan, Baseline
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
@@ -14,7 +14,7 @@ from copyrator.bundles.policy.jobs import seal
 from copyrator.bundles.policy.jobs.manifest import owner_reference
 from copyrator.bundles.policy.jobs.seal import SealedValues, SealKind, SealLabels
 from copyrator.bundles.policy.plans.operations import Plan, read_plan
-from copyrator.bundles.references.reader import References
+from copyrator.bundles.references.reader import References, TakeFiles
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.timeslice import TimeSlice
@@ -40,9 +40,17 @@ class Seals:
         return keyed.hexdigest()[:32]
 
     async def values(
-        self, entry: BundleEntry, spec: BundleSpec, job: str, *, compares_renders: bool = True
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: str,
+        also: TakeFiles | None = None,
+        *,
+        compares_renders: bool = True,
     ) -> tuple[str | None, SealedValues]:
         """Write copies of a Bundle's values for a Job; returns the values' hash and the copies.
+
+        ``also`` is called with the files of each source.
 
         ``compares_renders``: the Job also gets the salt of the hash of renders, which is the same
         in all Jobs of the Bundle, so that hashes can be compared and contents can't be guessed.
@@ -56,7 +64,7 @@ class Seals:
         hashes: list[list[tuple[str, str]]] = []
         pause = TimeSlice()
 
-        async def take(files: Mapping[str, bytes]) -> None:
+        async def take(source: ValuesSource, files: Mapping[str, bytes]) -> None:
             name = seal.values_secret(job, len(hashes))
             sealed, encoded = [], {}
             for key in sorted(files):
@@ -65,6 +73,8 @@ class Seals:
                 await pause.pause()
             hashes.append(sealed)
             await self._create(entry, name, labels, encoded)
+            if also is not None:
+                await also(source, files)
 
         found, _ = await self._references.values(entry, spec, take)
         data, render_salt = {seal.SALT: _encoded(salt)}, None
@@ -83,6 +93,18 @@ class Seals:
             seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
         )
         return found, SealedValues(job, sources, files, secret_key, render_salt)
+
+    async def store(
+        self, entry: BundleEntry, name: str, job: str, kind: SealKind, data: Mapping[str, str]
+    ) -> None:
+        """Store texts in a Secret of a Job; one that is there already is kept.
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        labels = SealLabels(entry.key.name, job, kind)
+        encoded = {key: _encoded(text) for key, text in data.items()}
+        await self._create(entry, name, labels, encoded)
 
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
         """Store the operations that a plan Job found; returns the seal that a deploy checks."""
@@ -123,6 +145,10 @@ class Seals:
         """Delete the copies of values that were written for a Job."""
         if job:
             await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
+
+    async def remove_job(self, entry: BundleEntry, job: str) -> None:
+        """Delete all Secrets of a Job."""
+        await self._remove(entry, seal.of_job(entry.key.name, job))
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
         """Delete the Secrets of all the Bundle's Jobs except these."""

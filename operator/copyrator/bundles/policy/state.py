@@ -236,6 +236,8 @@ def finish(
 def _succeeded(
     status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
 ) -> BundleStatus:
+    # A correction deploys what is deployed, and its plan has no record of values.
+    plan_job = status.deployed.plan_job if attempted.correction else attempted.plan_job
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,
@@ -246,6 +248,7 @@ def _succeeded(
         spec_hash=attempted.spec_hash,
         generation=attempted.generation,
         verified=attempted.digest in evidence.printed_digests,
+        plan_job=plan_job,
         time=stamp,
     )
     return replace(

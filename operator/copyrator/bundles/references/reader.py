@@ -67,8 +67,8 @@ class Access:
 _ANONYMOUS: Final = Access()
 
 
-TakeFiles = Callable[[Mapping[str, bytes]], Awaitable[None]]
-"""Is called with the files of a values source, by their names."""
+TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
+"""Is called with a values source and its files, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class References:
                         text = f"with {_values_ref(spec, source)} {error}"
                         raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
                     if take is not None:
-                        await take(content)
+                        await take(source, content)
                     del content
                 elif not source.optional:
                     raise MissingReferenceError(
@@ -169,7 +169,7 @@ class References:
                 del body
             await reader.add_secret_key(spec.secret_key, content)
             if take is not None:
-                await take(content)
+                await take(ValuesSource(ValuesKind.SECRET, spec.secret_key.secret), content)
         found = reader.hash.result()
         value = spec.secret_key, found
         self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), value)

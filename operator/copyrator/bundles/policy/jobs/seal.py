@@ -47,6 +47,11 @@ def operations_secret(job: str) -> str:
     return f"{job}-operations"
 
 
+def inputs_secret(job: str) -> str:
+    """Name of the Secret with the hashes of what a plan was made of besides the chart."""
+    return f"{job}-inputs"
+
+
 def seal_of(salt: str, content: bytes) -> str:
     """The salted hash of a file, as a Job's script computes it."""
     return hashlib.sha256(salt.encode() + content).hexdigest()
@@ -59,6 +64,8 @@ class SealKind(StrEnum):
     """Copies of values, and their salt: until the Job has an outcome."""
     OPERATIONS = "operations"
     """A plan: until another one replaces it."""
+    INPUTS = "inputs"
+    """Hashes of values and variables: likewise, and while its plan is the deployed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,11 @@ class SealLabels:
     def selector(self) -> str:
         """The label selector for requests."""
         return ",".join(f"{name}={value}" for name, value in self.labels.items())
+
+
+def of_job(bundle: str, job: str) -> str:
+    """A selector of all the Secrets of a Bundle's Job."""
+    return f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL},{names.LABEL_SEALED_FOR}={job}"
 
 
 def others(bundle: str, jobs: Iterable[str]) -> str:

@@ -123,7 +123,7 @@ def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
 def needed(status: BundleStatus) -> tuple[str | None, ...]:
     """The names of the Jobs whose Secrets are still needed."""
     plan, attempted = status.plan, status.attempted
-    found = [plan.approved.job, status.baseline.job]
+    found = [plan.approved.job, status.baseline.job, status.deployed.plan_job]
     if plan.outcome != PlanOutcome.FAILED:
         found.append(plan.job)
     if status.preview.outcome == PlanOutcome.RUNNING:
