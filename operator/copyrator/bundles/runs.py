@@ -39,7 +39,7 @@ from copyrator.bundles.policy.observation import (
 )
 from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.report import log_tail
+from copyrator.bundles.policy.report import log_tail, without_template_text
 from copyrator.bundles.policy.requests import awaits_reset
 from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
 from copyrator.bundles.redaction import Redaction, WithheldError
@@ -139,7 +139,8 @@ class Runs:
         account: ServiceAccount,
     ) -> tuple[Ending, state.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
-        log = await self._jobs.log_end(pods)
+        log = without_template_text(await self._jobs.log_end(pods))
+        ending = replace(ending, message=without_template_text(ending.message))
         try:
             message, log = await self._redaction.redacted(
                 job.namespace, secrets_of(pods), [ending.message, log]

@@ -91,10 +91,16 @@ SAID: dict[str, tuple[Says, str]] = {
         lambda _: (1, "password: hunter2\nError: render: no such value\nsome: diff\n"),
         "Error: render: no such value",
     ),
+    "fails in a template": (
+        lambda _: (1, "Error: a.yaml:1:2: error calling fail: hunter2\nError: hunter2\n"),
+        "Error: a.yaml:1:2: error calling fail: <see the pod's log>",
+    ),
 }
 
 
-@pytest.mark.parametrize("what", list(SAID)[:: 1 if LONG else 3])
+@pytest.mark.parametrize(
+    "what", [*list(SAID)[:: 1 if LONG else 3], "fails in a template"][: len(SAID)]
+)
 async def test_a_job_without_a_plan_is_a_failed_plan(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, what: str
 ) -> None:

@@ -422,6 +422,17 @@ def test_a_render_that_fails_says_its_last_error_alone(pod: Pod) -> None:
     assert ended.log.splitlines() == lines
 
 
+def test_of_a_template_that_fails_no_line_of_its_text_is_taken_for_werfs(pod: Pod) -> None:
+    werf = (pod.bin / "werf").read_text()
+    said = "Error: template: a.yaml:1:2: error calling fail: x\\nError: hunter2\\n"
+    (pod.bin / "werf").write_text(werf.replace("Error: first", said))
+    pod.render_code = 1
+
+    ended = pod.run(pod.plan_command(), graph([]))
+
+    assert ended.log.splitlines()[1:] == ["Error: template: a.yaml:1:2: error calling fail: x"]
+
+
 @pytest.mark.parametrize("name", ["sub-1.0.0.tgz", ".x", "a b"])
 def test_dependencies_that_werf_downloads_end_the_job(pod: Pod, name: str) -> None:
     cache = pod.home / ".werf/local_cache/helm_chart_dependencies"

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.bundles.policy.report import (
+    IN_LOG,
     DeployReport,
     last_error_line,
     log_tail,
     parse_report,
     printed_digests,
+    without_template_text,
 )
 from hostile.mangled import TEXTS, mangled
 
@@ -168,3 +170,57 @@ def test_whatever_was_left_behind_is_read(message: str, length: int) -> None:
         assert len(last_error_line(text)) <= 1024
         assert len(log_tail(text)) <= MAX_LOG_TAIL
         assert all(digest.startswith("sha256:") for digest in printed_digests(text))
+
+
+HEAD = 'Error: template: shop/templates/a.yaml:3:4: executing "shop/templates/a.yaml" at '
+INNER = 'error calling include: template: shop/templates/_h.tpl:1:2: executing "x" at '
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"{HEAD}<fail .Values.pw>: error calling fail: ", "hunter2"),
+        (f'{HEAD}<include "x" .>: {INNER}<fail .a>: error calling fail: ', "hunter2"),
+        (f"{HEAD}<fail .a>: error calling fail: ", f"{INNER}<b>: hunter2"),
+        (f"{HEAD}<tpl .a .>: error calling tpl: ", "template: gotpl:1:2: hunter2"),
+        (f"{HEAD}<atoi .a>: error calling atoi: ", 'strconv.Atoi: parsing "hunter2"'),
+        ("Error: execution error at (shop/templates/a.yaml:3:4): ", "hunter2"),
+        (f"{HEAD}<.Values.pw>: range can't iterate over ", "hunter2"),
+        ("Error: yaml: unmarshal errors: line 1: cannot unmarshal !!str ", "`hunter2` into int"),
+        ("Error: yaml: line 2: mapping key ", '"hunter2" already defined at line 1'),
+        (
+            "Error: values don't meet the specifications of the schema(s)",
+            " in the following chart(s):\nshop:\n- pw: hunter2 does not match pattern",
+        ),
+    ],
+)
+def test_what_a_template_gives_to_an_error_is_not_shown(text: str, kept: str) -> None:
+    for rest in (kept, f"{kept}\nError: {kept}\n", f"first\n{kept}"):
+        assert without_template_text(f"before\n{text}{rest}") == f"before\n{text}{IN_LOG}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Error: pull bundle: registry.example.com/team/shop:9.9.9: not found",
+        f"{HEAD}<.Values.a.b>: nil pointer evaluating interface {{}}.b",
+        f'{HEAD}<include "x" .>: {INNER}<.a.b>: nil pointer evaluating interface {{}}.b',
+    ],
+)
+def test_other_errors_are_shown_whole(text: str) -> None:
+    assert without_template_text(text) == text
+
+
+def test_a_text_that_stands_in_the_chart_itself_is_shown() -> None:
+    text = "Error: execution error at (shop/templates/a.yaml:3:4): set replicas"
+
+    assert without_template_text(text, {"set replicas"}) == text
+    assert without_template_text(f"{text}\nhunter2", {"set replicas"}) == text
+    assert without_template_text(f"{text}s", {"set replicas"}).endswith(IN_LOG)
+
+
+@given(st.text(), st.sampled_from(["error calling fail: ", "execution error at (a:1:2): "]))
+def test_no_text_after_a_templates_function_is_shown(text: str, words: str) -> None:
+    found = without_template_text(f"Error: {words}{text}")
+    assert found == f"Error: {words}{IN_LOG}"

@@ -29,6 +29,7 @@ from copyrator.bundles.policy.observation import (
 )
 from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.report import without_template_text
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.kube.errors import ApiError
 from copyrator.settings import limits
@@ -153,8 +154,10 @@ class PlanReader:
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
-            cause = await self._cause(job, pods)
-            denied = refused(cause, account)
+            whole = await self._cause(job, pods)
+            cause = without_template_text(whole)
+            # The API server's words: they name no values of the chart.
+            denied = refused(whole if "error calling lookup: " in cause else cause, account)
             text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
             return PlanFault(f"Job {job.name}: {text}", reason, denied)
         try:
@@ -192,7 +195,10 @@ class PlanReader:
         lines = (await self._jobs.log_end(pods)).splitlines()
         errors = [line for line in lines if line.startswith("Error: ")]  # others may have contents
         errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
-        found = errors[-1][:_ERROR] if errors else ending_of(job, pods).message
+        # After a template's error lines may be its text.
+        found = next((one for one in errors if without_template_text(one) != one), "")
+        found = found or (errors[-1] if errors else ending_of(job, pods).message)
+        found = found[:_ERROR]
         try:
             (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
         except WithheldError as error:

@@ -8,7 +8,7 @@ texts (docs/facts/werf.md, "Result channel").
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +25,16 @@ _DIGEST_LINE: Final = re.compile(
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
 _SHOWN_OPERATIONS: Final = 5
+_TEMPLATE_TEXT: Final = re.compile(
+    r"error calling (?!include: (?:template|execution error))[A-Za-z_][A-Za-z0-9_]{0,60}: "
+    r"|execution error at \([^()\n]{1,400}\): "
+    r"|range can't iterate over "
+    r"|cannot unmarshal !![a-z]{1,20} "
+    r"|mapping key "
+    r"|don't meet the specifications of the schema\(s\)"
+)
+"""Go's and Helm's words before a text that isn't theirs."""
+IN_LOG: Final = "<see the pod's log>"
 _NO_REVISION: Final = 2**63
 """The API server accepts no such number in a status."""
 _CAUSE: Final = 400
@@ -114,6 +124,23 @@ def log_tail(log: str) -> str:
     tail = text[-MAX_LOG_TAIL:]
     _, newline, rest = tail.partition("\n")
     return rest if newline and rest else tail
+
+
+def without_template_text(text: str, literals: Collection[str] = ()) -> str:
+    """Werf's error, or the end of its log, without what a template or a value gave to it.
+
+    Kept are the template, its line and the function; what follows may have values, in any number of
+    lines, so it ends there. ``include`` gives no text of its own: what follows it is read on.
+
+    Args:
+        text: one or more lines.
+        literals: texts of ``required`` and ``fail`` that stand in the chart itself, which may pass.
+    """
+    found = _TEMPLATE_TEXT.search(text)
+    if found is None:
+        return text
+    line = text[found.end() :].partition("\n")[0]
+    return text[: found.end()] + (line if line in literals else IN_LOG)
 
 
 def cause(log: str) -> str:

@@ -159,7 +159,8 @@ unseal() {{
 }}
 last_error() {{
   sed -n 's/^\\(Error: .*\\)/\\1/p' "$1" >"$work.errors" || broken
-  sed -n '$p' "$work.errors" || broken
+  sed -n -e '/error calling /bshow' -e '/execution error at (/bshow' -e '$p' -e 'd' \\
+    -e ':show' -e 'p' -e 'q' "$work.errors" || broken
 }}
 require_space() {{
   printf 'x\\n' 2>/dev/null >"$memory/probe" || failed "$1 needs more memory than there is for it"
@@ -213,6 +214,8 @@ salt=$2
 : >"$graph" || broken
 """
 """On a signal sh ends when werf has ended, before its next command.
+
+The last line ``Error: …`` is werf's, or the first one of a template: what follows may be its text.
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.
