@@ -4,6 +4,7 @@ With WERF=/path/to/werf the tests of this folder run that one, except those of t
 ways.
 """
 
+import base64
 import dataclasses
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.job_records import JOB
 from tests.long import LONG
 
@@ -222,3 +224,34 @@ def judged(code: int, message: str) -> Ending:
     status = {"name": DEPLOY_CONTAINER, "state": {"terminated": ended}}
     job = FAILED if code else dataclasses.replace(FAILED, failed=None, complete=True)
     return ending_of(job, [{"status": {"containerStatuses": [status]}}])
+
+
+@pytest.fixture
+def plugin(cluster: Cluster, werf: Werf) -> dict[str, Any]:
+    """A kubeconfig whose plug-in appends to a file, and hands out the administrator's token."""
+    config: dict[str, Any] = yaml.safe_load(cluster.admin_kubeconfig.read_text())
+    user = config["users"][0]["user"]
+    status = {}
+    for ours, theirs in (("certificate", "Certificate"), ("key", "Key")):
+        data = user.get(f"client-{ours}-data")
+        text = base64.b64decode(data) if data else Path(user[f"client-{ours}"]).read_bytes()
+        status[f"client{theirs}Data"] = text.decode()
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    answer = werf.directory / "credential.json"
+    answer.write_text(json.dumps(credential))
+    script = f"echo $MARK >>{mark(werf)}; cat {answer}"
+    config["users"][0]["user"] = {
+        "exec": {
+            "apiVersion": version,
+            "command": "sh",
+            "args": ["-c", script],
+            "env": [{"name": "MARK", "value": "ran"}],
+            "interactiveMode": "Never",
+        }
+    }
+    return config
+
+
+def mark(werf: Werf) -> Path:
+    return werf.directory / "mark"

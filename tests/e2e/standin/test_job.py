@@ -1,9 +1,11 @@
 """As a Job of the operator runs it."""
 
+import base64
 import json
 from typing import Any
 
-from tests.e2e.standin.conftest import Charts, Werf
+import pytest
+from tests.e2e.standin.conftest import Charts, Werf, mark
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job
@@ -26,9 +28,8 @@ RULES = [
 ]
 
 
-def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(
-    werf: Werf, charts: Charts, api: Api
-) -> None:
+def deployed(werf: Werf, charts: Charts, api: Api, **env: str) -> dict[str, Any]:
+    """How the container of a Job ended that deploys with the measured rights."""
     digest = charts.push()
     base = f"/api/v1/namespaces/{werf.namespace}"
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
@@ -46,6 +47,7 @@ def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(
         version="1.0.0",
         project_namespace=werf.namespace,
         insecure=True,
+        env=env,
     )
     job = build_deploy_job(
         DeployOrder(spec=spec, uid="", version="1.0.0", digest=digest, generation=1, attempt=1)
@@ -58,8 +60,26 @@ def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(
         statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
         return statuses and statuses[0]["state"].get("terminated")
 
-    end = eventually(ended, "the Job's end", 60)
+    return dict(eventually(ended, "the Job's end", 60))
+
+
+def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(
+    werf: Werf, charts: Charts, api: Api
+) -> None:
+    end = deployed(werf, charts, api)
 
     assert end["exitCode"] == 0, end
     assert json.loads(end["message"])["status"] == "deployed"
     assert "demo-cm" in werf.names()
+
+
+@pytest.mark.parametrize("name", ["WERF_KUBE_CONFIG_BASE64", "KUBECONFIG_BASE64"])
+def test_a_variable_of_the_job_runs_a_command_in_its_pod(
+    werf: Werf, charts: Charts, api: Api, plugin: dict[str, Any], name: str
+) -> None:
+    config = base64.b64encode(json.dumps(plugin).encode()).decode()
+
+    end = deployed(werf, charts, api, **{name: config})
+
+    assert end["exitCode"] == 0, end
+    assert mark(werf).exists()

@@ -2,51 +2,16 @@
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.e2e.standin.conftest import Charts, Werf
-
-from localcluster import Cluster
+from tests.e2e.standin.conftest import Charts, Werf, mark
 
 ENCODED = [
     "WERF_KUBE_CONFIG_BASE64",
     "WERF_KUBECONFIG_BASE64",
     "KUBECONFIG_BASE64",
 ]
-
-
-@pytest.fixture
-def plugin(cluster: Cluster, werf: Werf) -> dict[str, Any]:
-    """A kubeconfig whose plug-in appends to a file, and hands out the administrator's token."""
-    config: dict[str, Any] = yaml.safe_load(cluster.admin_kubeconfig.read_text())
-    user = config["users"][0]["user"]
-    status = {}
-    for ours, theirs in (("certificate", "Certificate"), ("key", "Key")):
-        data = user.get(f"client-{ours}-data")
-        text = base64.b64decode(data) if data else Path(user[f"client-{ours}"]).read_bytes()
-        status[f"client{theirs}Data"] = text.decode()
-    version = "client.authentication.k8s.io/v1"
-    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
-    answer = werf.directory / "credential.json"
-    answer.write_text(json.dumps(credential))
-    script = f"echo $MARK >>{mark(werf)}; cat {answer}"
-    config["users"][0]["user"] = {
-        "exec": {
-            "apiVersion": version,
-            "command": "sh",
-            "args": ["-c", script],
-            "env": [{"name": "MARK", "value": "ran"}],
-            "interactiveMode": "Never",
-        }
-    }
-    return config
-
-
-def mark(werf: Werf) -> Path:
-    return werf.directory / "mark"
 
 
 @pytest.mark.parametrize("name", ENCODED)
