@@ -5,6 +5,12 @@ flags, the printed `ref:` and `digest:` lines, the report file, messages and exi
 with werf 2.67 (docs/facts/werf.md) and read in werf's source. What isn't written there it refuses,
 so that a Job with a wrong flag or variable fails. The chart is installed by the real helm. A plan
 is made by reads and dry-run server-side applies of each object; a deploy begins with the same plan.
+Each command renders the chart anew; an apply does so twice, so that of a chart that draws the
+report may tell of other operations than were done.
 
-A variable of its own: STANDIN_WERF_MAJOR=3 behaves as werf 3, as far as that is known.
+Other than with werf, a render with WERF_VALIDATE ends where the account may not read an object that
+is to be created, hooks are deployed without the labels of WERF_ADD_LABEL_*, and helm deploys crds/.
+
+A variable of its own: STANDIN_WERF_MAJOR=3 behaves as werf 3.2, as far as that is known. The
+process node sets it where an image's tag is of version 3.
 """
