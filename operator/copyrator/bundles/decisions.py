@@ -70,6 +70,11 @@ class Case:
         return asked and self.held is None and not self.spec.suspend
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether something is to be deployed that a gate delays."""
+        return self.decision.action is state.Action.DEPLOY and self.held is not None
+
+    @property
     def is_delayed(self) -> bool:
         """Whether a moment gate delays the deploy, so that a request stays pending.
 
@@ -190,8 +195,8 @@ def _corrected(case: Case, moment: MomentGates) -> Case:
     occasion = state.occasion(state.Need.DRIFT, wanted, status)
     if drift_correction.needs_approval(status, spec):
         target = target_of(case.entry, spec, wanted)
-        if not plan_due.is_free_for(status, target):
-            return case  # the plan of another deploy waits
+        if case.is_waiting or not plan_due.is_free_for(status, target):
+            return case  # another deploy is planned first, or its plan waits
         case, occasion = replace(case, target=target), Occasion.EDIT
     candidate = Candidate(wanted.version, wanted.digest)
     judged = gates.judge(moment.gates, spec, candidate, moment.facts(case, occasion), now)

@@ -332,7 +332,7 @@ class Deploys:
         status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_enabled
         if need is state.Need.DRIFT:
-            status = drift_correction.begun(status)
+            status = drift_correction.begun(status, spec)
         else:
             status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
         status = drift_record.broken_off(status)

@@ -467,7 +467,7 @@ def test_what_was_found_is_corrected() -> None:
         drift=replace(FOUND, found_job="plan-1"),
     )
     assert drift_correction.is_due(by_user, spec())
-    assert drift_correction.begun(by_user).attempted.plan_job == "plan-1"
+    assert drift_correction.begun(by_user, spec()).attempted.plan_job == "plan-1"
 
 
 @pytest.mark.parametrize("why", CANT)
@@ -803,6 +803,22 @@ def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
 
 def test_an_attempt_records_what_it_corrects() -> None:
     what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
-    assert drift_correction.begun(what).attempted == replace(
+    assert drift_correction.begun(what, spec()).attempted == replace(
         TRIED, plan="i", plan_job="check-1", correction=True
     )
+
+
+def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
+    """A check since then, and what it found, was not."""
+    approved = PlanStatus(job="plan-1", outcome="Planned", id="a", by="ann", seal="x")
+    asked = spec(approval=ApprovalMode.ALWAYS)
+    bound, checked = replace(BASE, bound=True), replace(CHECK, id="i")
+    for drift, baseline in ((replace(FOUND, differs=True), bound), (FOUND, BASE)):
+        what = status(plan=approved, drift=replace(drift, check=checked), baseline=baseline)
+        assert drift_correction.needs_approval(what, asked)
+        assert not drift_correction.needs_approval(what, spec())
+        attempted = drift_correction.begun(what, asked).attempted
+        assert (attempted.plan, attempted.approved_by) == ("a", "ann")
+    what = status(plan=approved, drift=replace(FOUND, check=checked), baseline=bound)
+    assert not drift_correction.needs_approval(what, asked)
+    assert drift_correction.begun(what, asked).attempted.plan == "i"

@@ -69,13 +69,18 @@ def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
 
     With an approval or a floor a correction by itself only puts back what was deployed.
     """
-    corrects = spec.drift.mode is DriftMode.CORRECT
-    return corrects and spec.approval.is_enabled and bool(status.drift.differs)
+    if spec.drift.mode is not DriftMode.CORRECT or not spec.approval.is_enabled:
+        return False
+    return bool(status.drift.differs) or not status.baseline.bound
 
 
-def begun(status: BundleStatus) -> BundleStatus:
-    """The status whose new attempt corrects what was found."""
-    plan = plan_of(status, status.drift.found_job)
+def begun(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
+    """The status whose new attempt corrects what was found.
+
+    It deploys the plan that was approved, where one is needed: a later check may have found more.
+    """
+    found = plan_of(status, status.drift.found_job)
+    plan = status.plan if needs_approval(status, spec) else found
     assert plan is not None, "is_due"
     attempted = replace(
         status.attempted,
