@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from copyrator.cli.manifests import read_manifests
 from copyrator.cli.objects import What, complete_names
 from copyrator.cli.output import Format, output_option, prose
 from copyrator.cli.waiting import timeout_option
+
+if TYPE_CHECKING:
+    from copyrator.cli.plan_bundle import Wanted
 
 CHANGES = 2
 """Exit code where something would be done, or is blocked or in conflict."""
@@ -51,6 +54,9 @@ class _Plan(click.Command):
     metavar="RANGE",
     help="Plan this version (a tag or a range) of the Bundle instead, only to show it.",
 )
+@click.option(
+    "--whole", is_flag=True, help="Print the Bundle's diff with what is in every plan, too."
+)
 @timeout_option(300.0, "How long --refresh and --version wait.")
 @cluster_options()
 @operator_namespace_option
@@ -63,6 +69,7 @@ def plan(
     filename: str | None,
     refresh: bool,
     version: str | None,
+    whole: bool,
     timeout: float,
     home: str | None,
     shape: Format,
@@ -79,31 +86,28 @@ def plan(
     on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
     the permission to read it. --refresh replaces a plan that waits for a decision. --version plans
     another version of it, a lower one too, also while the Bundle is suspended; that can't be
-    approved, and replaces no plan.
+    approved, and replaces no plan. Of the diff, what is in every plan is left out, such as werf's
+    version in each object; --whole prints it.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
     if what == "bundles" and name:
-        _plan_bundle(target, name, shape, timeout, refresh=refresh, version=version)
+        from copyrator.cli.plan_bundle import plan_bundle  # noqa: PLC0415 - each half is large
+
+        wanted = _wanted(timeout, refresh=refresh, version=version)
+        if plan_bundle(target, name, shape, wanted, whole=whole):
+            raise click.exceptions.Exit(CHANGES)
         return
-    if refresh or version is not None:
-        option = "--refresh" if refresh else "--version"
+    if refresh or whole or version is not None:
+        option = "--refresh" if refresh else "--whole" if whole else "--version"
         raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
     _plan_rules(target, name, filename, home, shape)
 
 
-def _plan_bundle(
-    target: Target,
-    name: str,
-    shape: Format,
-    timeout: float,
-    *,
-    refresh: bool,
-    version: str | None,
-) -> None:
-    from copyrator.cli.plan_bundle import Wanted, plan_bundle  # noqa: PLC0415 - each half is large
+def _wanted(timeout: float, *, refresh: bool, version: str | None) -> Wanted | None:
+    from copyrator.cli.plan_bundle import Wanted  # noqa: PLC0415 - each half is large
 
     if version is not None:
         if refresh:
@@ -112,9 +116,7 @@ def _plan_bundle(
             parse_version(version)
         except VersionError as error:
             raise _WrongUsage(f"--version {error}") from None
-    wanted = Wanted(timeout, version) if refresh or version is not None else None
-    if plan_bundle(target, name, shape, wanted):
-        raise click.exceptions.Exit(CHANGES)
+    return Wanted(timeout, version) if refresh or version is not None else None
 
 
 def _plan_rules(

@@ -14,6 +14,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, JobSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary
 from copyrator.bundles.policy.gated import left_out, restricted
@@ -34,6 +35,7 @@ from copyrator.cli.output import (
     prose,
 )
 from copyrator.cli.plan_first import first_lines, hidden_secrets
+from copyrator.cli.plan_fold import fold
 from copyrator.cli.plan_log import DIFF_BYTES, PlanLog, read_plan_log, release_namespace
 from copyrator.cli.plan_preview import ONLY_SHOWN, preview_of, previewed
 from copyrator.cli.plan_rows import API_VERSION
@@ -83,7 +85,9 @@ class Wanted:
     """None: what would be deployed."""
 
 
-def plan_bundle(target: Target, name: str, shape: Format, wanted: Wanted | None) -> bool:
+def plan_bundle(
+    target: Target, name: str, shape: Format, wanted: Wanted | None, *, whole: bool = False
+) -> bool:
     """Print the plan of a Bundle.
 
     Args:
@@ -91,6 +95,7 @@ def plan_bundle(target: Target, name: str, shape: Format, wanted: Wanted | None)
         name: of the Bundle, perhaps with its namespace.
         shape: of the output.
         wanted: to be made first; None: the plan that is there.
+        whole: whether the diff is printed with what is in every plan.
 
     Returns:
         Whether the deploy would change anything.
@@ -108,7 +113,7 @@ def plan_bundle(target: Target, name: str, shape: Format, wanted: Wanted | None)
             click.echo(_reference(operation))
         prose(_missing(found), err=True)
     elif shape in (Format.TABLE, Format.WIDE):
-        show(found, wide=shape is Format.WIDE)
+        show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
             prose(["", ONLY_SHOWN])
         elif awaits_decision(found.body, found.now):
@@ -187,7 +192,7 @@ def unfinished(body: Body, now: datetime) -> str:
     return ""
 
 
-def show(found: Shown, *, wide: bool = False) -> None:
+def show(found: Shown, *, wide: bool = False, whole: bool = False) -> None:
     """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
     first = list(first_lines(found.summary, found.log))
     prose([*first, *([""] if first else []), *_head(found)])
@@ -196,10 +201,22 @@ def show(found: Shown, *, wide: bool = False) -> None:
         Table(columns(found), wide=wide, whole=True).print(found.log.operations)
     if found.log.diff:
         click.echo()
-        lines = printable(found.log.diff).split("\n")
+        diff, number = (found.log.diff, 0) if whole else fold(found.log.diff)
+        lines = printable(diff).split("\n")
         prose(["Diff, as werf printed it:", *(f"  {line}".rstrip() for line in lines)])
+        if number:
+            prose(["", _folded(found, number)])
     if missing := list(_missing(found)):
         prose(["", *missing])
+
+
+def _folded(found: Shown, number: int) -> str:
+    again = (
+        ("--version", said(preview_of(found.body).requested_version)) if found.is_preview else ()
+    )
+    command = hint_about("plan", "bundle", found.body, *again, "--whole")
+    lines = count(number, "line")
+    return f"Not shown: {lines} of werf's version and managedFields; with them: {command}"
 
 
 def _head(found: Shown) -> Iterator[str]:

@@ -6,6 +6,7 @@ shown: whoever may create Jobs or pods in the namespace could make others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,8 +35,8 @@ DIFF_BYTES: Final = 1 << 20
 """Bytes of a diff that are shown."""
 _LINE_BYTES: Final = 1024
 """More than the last line of a block has."""
-_NO_ERROR: Final = "\nError: changes planned"
-"""What werf prints last where there are any."""
+_NO_ERROR: Final = re.compile(r"(^|\n)Error: (no )?(resource )?changes planned[^\n]*\Z")
+"""What werf prints last where there are any, or where werf 3 only stores the release."""
 _NONCE_AT: Final = 4
 """In the container's command: sh -c SCRIPT plan NONCE."""
 
@@ -101,7 +102,7 @@ async def _read(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
     if operations is None:
         raise _UnreadableError(f"the log of the Job {said(plan.job)} has another plan")
     log = await client.read_log(namespace, pod, DEPLOY_CONTAINER, limit_bytes=DIFF_BYTES)
-    diff = log.removesuffix(block).strip("\n").removesuffix(_NO_ERROR).strip("\n")
+    diff = _NO_ERROR.sub("", log.removesuffix(block).strip("\n")).strip("\n")
     return PlanLog(operations, diff, cut=not log.endswith(block))
 
 

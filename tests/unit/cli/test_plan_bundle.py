@@ -7,7 +7,7 @@ import pytest
 from rich.text import Text
 
 from copyrator.bundles.policy.plans.operations import Operation, OperationType
-from copyrator.cli.plan_bundle import Shown, show
+from copyrator.cli.plan_bundle import Shown, document, show
 from copyrator.cli.plan_log import PlanLog
 
 LONG = "x" * 150
@@ -51,6 +51,25 @@ def test_names_are_whole_and_no_markup(monkeypatch, capsys):
     assert max(map(len, said.splitlines())) <= 80
     assert "…" not in said
     assert "Diff" not in said
+
+
+def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys):
+    diff = (
+        "┌ Create ConfigMap/a\n│ + metadata:\n│ +   annotations:\n│ +     x: y\n"
+        "│ +     werf.io/version: v2.67.0\n└ Create ConfigMap/a"
+    )
+    said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, diff))
+    assert "│ +     x: y\n" in said
+    assert "werf.io/version" not in said
+    hint = "Not shown: 1 line of werf's version and managedFields; with them: copyrator plan bundle"
+    assert f"{hint} apps/shop --whole" in " ".join(said.split())
+    body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "u"}, "status": {}}
+    found = Shown(body, PlanLog(OPERATIONS, diff), datetime(2026, 1, 2, tzinfo=UTC))
+    show(found, whole=True)
+    said = capsys.readouterr().out
+    assert "werf.io/version: v2.67.0" in said
+    assert "--whole" not in said
+    assert "werf.io/version: v2.67.0" in document(found)["diff"]
 
 
 def test_a_diff_that_is_cut_says_where_all_of_it_is(monkeypatch, capsys):
