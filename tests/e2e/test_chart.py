@@ -79,6 +79,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "plans": {
         "bundles.requireApproval": {"prod-*": "Always", "*": "OnRisk"},
+        "bundles.allowedPodMetadata": ["team", "a.example/b=c"],
         "bundles.maxPlanJobs": 2,
     },
     "no plans": {"bundles.plans.enabled": False},
@@ -247,6 +248,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("bundles.timerInterval", 0),
     ("bundles.werfTag", "v 2"),
     ("bundles.requireApproval", {"prod": "Never"}),
+    ("bundles.allowedPodMetadata", ["a,b"]),
     ("bundles.requireApproval", {"prod=Always,x": "Always"}),
     ("rules.certificateWarning", -1),
     ("rules.certificateWarning", "14d"),
