@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf, detail
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail
 from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
@@ -47,8 +47,31 @@ def run(shell: Werf, command: Sequence[str], tag: str = "1.0.0") -> tuple[int, s
     return shell.run("-c", expanded(command[2]), *command[3:], WERF_TAG=tag)
 
 
+def plan(shell: Werf, values: Sequence[SealedFile] = ()) -> tuple[str, ...]:
+    salt = sealed(shell, "render-salt", "r" * 32)
+    return plan_command(NONCE, salt, values, directory=memory(shell))
+
+
+def deploy(shell: Werf, approved: Plan, values: Sequence[SealedFile] = ()) -> tuple[int, str]:
+    salt, file = sealed(shell, "render-salt", "r" * 32), sealed(shell, "plan", approved.text)
+    return run(shell, deploy_command(file, salt, values, directory=memory(shell)))
+
+
+def memory(shell: Werf) -> str:
+    path = shell.directory / "memory"
+    path.mkdir(exist_ok=True)
+    return str(path)
+
+
+def lines(found: Plan) -> str:
+    """The plan's text without the hash of its render."""
+    first, render, *operations = found.text.splitlines()
+    assert render == f"render {found.render}"
+    return "\n".join((first, *operations)) + "\n"
+
+
 def planned(shell: Werf, values: Sequence[SealedFile] = (), tag: str = "1.0.0") -> Plan:
-    code, log = run(shell, plan_command(NONCE, values), tag)
+    code, log = run(shell, plan(shell, values), tag)
     assert code == 0, log
     found = read_block(log, NONCE)
     assert isinstance(found, Plan), (found, log)
@@ -62,9 +85,10 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
     shell.env["WERF_VALUES_OPERATOR_000"] = values[0].copy
     charts.push(**SHOP, hook=HOOK)
 
-    plan = planned(shell, values)
+    found = planned(shell, values)
 
-    assert plan.text == (
+    assert found.render is not None
+    assert lines(found) == (
         "revision 1\n"
         "create ::ConfigMap:shop-cm\n"
         "create ::Secret:shop-secret\n"
@@ -74,32 +98,37 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
     )
     assert shell.names() == {"kube-root-ca.crt"}
 
-    without = Plan(plan.revision, plan.operations[1:])
-    for approved in (without, Plan(2, plan.operations)):
-        code, log = run(shell, deploy_command(sealed(shell, "plan", approved.text), values))
+    without = dataclasses.replace(found, operations=found.operations[1:])
+    for approved in (without, dataclasses.replace(found, revision=2)):
+        code, log = deploy(shell, approved, values)
         assert code == PlanExit.CHANGED, log
         assert last_error_line(log).startswith("Error: PlanChanged: nothing was applied: 1 of ")
         assert shell.revisions("demo") == {}
         assert shell.names() == {"kube-root-ca.crt"}
 
-    code, log = run(shell, deploy_command(sealed(shell, "plan", plan.text), values))
+    other = dataclasses.replace(found, render="0" * 64)
+    code, log = deploy(shell, other, values)
+    assert code == PlanExit.CHANGED
+    assert "the contents are not those that were planned" in last_error_line(log)
+    assert shell.names() == {"kube-root-ca.crt"}
+
+    code, log = deploy(shell, found, values)
     assert code == 0, log
     assert shell.object("shop-cm")["data"] == {"greeting": "from values"}
     assert shell.revisions("demo") == {1: "deployed"}
 
-    assert planned(shell, values).text == "revision 2\nrecreate :batch:Job:mig\n"
+    assert lines(planned(shell, values)) == "revision 2\nrecreate :batch:Job:mig\n"
 
     charts.push("1.1.0", **{name: text for name, text in SHOP.items() if name != "service"})
-    assert planned(shell, values, "1.1.0").text == "revision 2\ndelete ::Service:shop\n"
+    assert lines(planned(shell, values, "1.1.0")) == "revision 2\ndelete ::Service:shop\n"
 
 
 @detail
 def test_with_nothing_to_do_the_plan_is_empty(shell: Werf, charts: Charts) -> None:
     charts.push()
-    approved = sealed(shell, "plan", planned(shell).text)
-    assert run(shell, deploy_command(approved, ()))[0] == 0
+    assert deploy(shell, planned(shell))[0] == 0
 
-    assert planned(shell) == Plan(2, ())
+    assert lines(planned(shell)) == "revision 2\n"
 
 
 def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(
@@ -107,17 +136,38 @@ def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(
 ) -> None:
     charts.push(bad='{{ fail "no luck" }}')
 
-    code, log = run(shell, plan_command(NONCE, ()))
+    code, log = run(shell, plan(shell))
 
     assert code == PlanExit.FAILED
     assert "no luck" in last_error_line(log)
     assert not isinstance(read_block(log, NONCE), Plan)
 
 
+def test_what_a_chart_draws_has_no_hash_and_what_it_hides_is_named(
+    shell: Werf, charts: Charts
+) -> None:
+    charts.push(cm=CONFIG_MAP + "  drawn: {{ randAlphaNum 20 }}\n", hidden=HIDDEN)
+
+    found = planned(shell)
+
+    assert found.render is None
+    assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
+
+
+HIDDEN = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: hidden
+  annotations: {werf.io/sensitive: "true"}
+data: {a: b}
+"""
+
+
 def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     charts.push(odd=ODD_NAME)
 
-    code, log = run(shell, plan_command(NONCE, ()))
+    code, log = run(shell, plan(shell))
 
     assert code == PlanExit.FAILED
     assert "has an unknown line or operation: " in last_error_line(log)
