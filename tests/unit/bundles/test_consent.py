@@ -115,10 +115,16 @@ def test_the_time_is_that_of_the_state() -> None:
     [
         (NO, ["apps/werf may not create Secrets there", "accept-from doesn't name apps"]),
         (FORBIDDEN | {"granted_fault": "no right"}, ["can't be asked (no right)"]),
-        (NO | {"is_listed": None}, ["can't read that Namespace's annotations"]),
+        (
+            NO | {"is_listed": None},
+            ["there, and the operator can't read that Namespace's annotations. Who owns"],
+        ),
         (NO | {"listed_fault": "is longer than 5 characters"}, ["accept-from is longer than 5"]),
         (NO | RIVAL, ["Bundle team/shop, in the release's own namespace, has it now"]),
-        (NO | {"account": None}, ["names no valid service account"]),
+        (
+            NO | {"account": None},
+            ["team: the spec names no valid service account, and the Namespace"],
+        ),
     ],
 )
 def test_a_refusal_names_the_release_the_fault_and_the_remedy(
