@@ -17,6 +17,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_RISKY, PlanSummary
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.policy.jobs.plan_script import NONCE_AT
 from copyrator.bundles.policy.observation import is_owned
 from copyrator.bundles.policy.plans.operations import (
     Operation,
@@ -37,8 +38,6 @@ _LINE_BYTES: Final = 1024
 """More than the last line of a block has."""
 _NO_ERROR: Final = re.compile(r"(^|\n)Error: (no )?(resource )?changes planned[^\n]*\Z")
 """What werf prints last where there are any, or where werf 3 only stores the release."""
-_NONCE_AT: Final = 4
-"""In the container's command: sh -c SCRIPT plan NONCE."""
 
 Body = Mapping[str, Any]
 
@@ -132,8 +131,8 @@ def nonce_of(job: Body, bundle: Body) -> str:
         )
     for container in job["spec"]["template"]["spec"]["containers"]:
         command: Sequence[Any] = container.get("command") or ()
-        if container["name"] == DEPLOY_CONTAINER and len(command) > _NONCE_AT:
-            return str(command[_NONCE_AT])
+        if container["name"] == DEPLOY_CONTAINER and len(command) > NONCE_AT:
+            return str(command[NONCE_AT])
     raise _UnreadableError(f"the Job {said(metadata['name'])} has no container that plans")
 
 

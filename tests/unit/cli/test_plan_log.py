@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.plan_status import PlanStatus
+from copyrator.bundles.policy.jobs.plan_script import SealedFile, plan_command
 from copyrator.bundles.policy.plans.operations import Plan, effects, read_operation
 from copyrator.cli.plan_bundle import Shown, columns, document
 from copyrator.cli.plan_log import PlanLog, _UnreadableError, agreed, ended_pod, nonce_of
@@ -30,7 +31,10 @@ STATUS = PlanStatus.parse(
 )
 
 
-def job(*, owner="the-bundle", command=("sh", "-c", "x", "plan", NONCE), **labels):
+COMMAND = plan_command(NONCE, SealedFile("/salt", "/salts", "/copy", "0" * 64), ())
+
+
+def job(*, owner="the-bundle", command=COMMAND, **labels):
     container = {"name": "werf", "command": list(command)}
     return {
         "metadata": {

@@ -114,9 +114,9 @@ GARBAGE = "printf 'copyrator-plan-begin \\033[2J\\n\\377\\n'; printf 'x%.0s' 1 2
 
 
 def test_jobs_of_others_and_garbage_arent_shown(planned):
-    planned.make_job("garbage", ("sh", "-c", GARBAGE, "plan", NONCE))
+    planned.make_job("garbage", ("sh", "-c", GARBAGE, "plan", "/d", "/s", NONCE))
     planned.make_job("foreign", **{f"{ANN}bundle": "another"})
-    planned.make_job("failed", ("sh", "-c", "exit 1", "plan", NONCE))
+    planned.make_job("failed", ("sh", "-c", "exit 1", "plan", "/d", "/s", NONCE))
     for job, reason in (
         ("garbage", "the Job garbage: its log doesn't end with a plan"),
         ("foreign", "the Job foreign isn't a plan Job of this Bundle, by its owner or labels"),

@@ -58,6 +58,10 @@ SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
 """Name of the copy whose content becomes WERF_SECRET_KEY."""
 
 
+NONCE_AT: Final = 6
+"""Index of the nonce in ``plan_command``."""
+
+
 def plan_command(
     nonce: str,
     salt: SealedFile,
