@@ -44,6 +44,7 @@ from copyrator.bundles.policy.gates import (
     promotion,
     signature,
     skip_digests,
+    vendored,
     windows,
 )
 from copyrator.bundles.reconciler import BundleReconciler
@@ -125,6 +126,7 @@ class BundleController:
                 version=(
                     skip_digests.GATE,
                     signature.gate(self._asks_signatures),
+                    vendored.gate(self._asks_signatures),
                     age.GATE,
                     promotion.GATE,
                 ),

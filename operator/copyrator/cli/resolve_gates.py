@@ -24,6 +24,7 @@ from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.criteria import deployed_tag
+from copyrator.bundles.policy.gated import is_gated
 from copyrator.bundles.policy.gates import (
     Candidate,
     Facts,
@@ -36,6 +37,7 @@ from copyrator.bundles.policy.gates import (
     promotion,
     signature,
     skip_digests,
+    vendored,
     windows,
 )
 from copyrator.bundles.policy.sources import NO_SOURCES, Sources
@@ -56,6 +58,7 @@ _NO_KEYS = (
     "set who is trusted with the options of {verify}; the keys that the Bundle and the operator's "
     "policy name aren't read"
 )
+_NO_CHART = "the chart isn't read here; the operator reads it by the digest"
 _NO_PLAN = "it is about the plan of the deploy: {plan} shows it"
 
 
@@ -90,12 +93,14 @@ class BundleGates:
         for name, why in self._unjudged(signed=signed):
             found[name] = {"name": name, "state": NOT_JUDGED, "message": why}
         order = (*_VERSION, *_MOMENT)
-        known = [signature.NAME, *(one.name for one in order), approval.GATE.name]
+        known = [signature.NAME, vendored.NAME, *(one.name for one in order), approval.GATE.name]
         return [found[name] for name in known if name in found]
 
     def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
         if self.spec.verify and not signed:
             yield signature.NAME, _NO_KEYS.format(verify=hint("verify"))
+        if is_gated(self.spec, signed=False):
+            yield vendored.NAME, _NO_CHART
         if self.spec.approval.is_enabled:
             yield approval.GATE.name, _NO_PLAN.format(plan=hint("plan", "bundle"))
         yield from self.unread

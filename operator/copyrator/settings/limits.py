@@ -582,11 +582,12 @@ SIGNATURE_CHECKS: Final = 2
 # --- charts of bundles --------------------------------------------------------------------------
 
 CHART_MANIFEST_BYTES: Final = 256 * 1024
-"""Bytes of a bundle's manifest whose chart is read. With more the chart isn't judged: its plans are
-unbound, and the Job's script decides whether dependencies are vendored; so with the next limits."""
+"""Bytes of the manifest of a bundle whose chart is read."""
 
 CHART_LAYER_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a packed chart: the bundle's one layer, and each archive in its ``charts/``."""
+"""Bytes of a packed chart: the bundle's one layer, and each archive in its ``charts/``. With more
+the chart isn't judged: its plans are unbound, and the Job's script decides whether dependencies are
+vendored; so with the next two limits and for each file of CHART_METADATA_BYTES."""
 
 CHART_UNPACKED_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a chart that are unpacked, those of the archives in its ``charts/`` included."""
@@ -604,7 +605,7 @@ the child process. With more its plans are unbound."""
 CHART_METADATA_BYTES: Final = 64 * 1024
 """Bytes of each Chart.yaml, Chart.lock, requirements.yaml and requirements.lock."""
 
-CHARTS_AT_ONCE: Final = 4
+CHARTS_AT_ONCE: Final = 8
 """Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
 
 # --- webhook ------------------------------------------------------------------------------------

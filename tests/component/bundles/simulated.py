@@ -178,6 +178,11 @@ class SimulatedRegistry:
         self.first_asked[found] = min(self.first_asked.get(found, now), now)
         return found
 
+    async def manifest_bytes(self, *_: object) -> bytes:
+        """Of a bundle whose chart can't be judged."""
+        await asyncio.sleep(0)
+        return b"{}"
+
     async def tags(
         self,
         _repository: object,

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_network
+from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -60,6 +61,8 @@ class FakeRegistry:
     manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """By repository and tag; likewise ``untagged`` by digest."""
     untagged: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    """By digest, of all repositories."""
     page: int = 0
     """Tags a page; 0 sends all."""
     expires_in: float | None = 300
@@ -103,6 +106,29 @@ class FakeRegistry:
         self.manifests[repo, tag] = manifest
         return digest_of(manifest)
 
+    def put_chart(
+        self,
+        repo: str,
+        tag: str,
+        layer: bytes,
+        *,
+        media_type: str = "application/tar+gzip",
+        layers: list[Any] | None = None,
+    ) -> str:
+        """Push a bundle as werf does; ``layers`` replaces fields of its one layer, or adds more."""
+        digest = digest_of(layer)
+        self.blobs[digest] = layer
+        found = {"mediaType": media_type, "digest": digest, "size": len(layer)}
+        described = [
+            {**found, **one} if isinstance(one, dict) else one
+            for one in ([{}] if layers is None else layers)
+        ]
+        manifest = json.dumps({"schemaVersion": 2, "layers": described}).encode()
+        self.manifests[repo, tag] = manifest
+        if "sha256:" not in tag:
+            self.untagged[repo, digest_of(manifest)] = manifest
+        return digest_of(manifest)
+
     def untag(self, repo: str, tag: str) -> None:
         """Delete a tag; what it named can still be had by its digest."""
         manifest = self.manifests.pop((repo, tag))
@@ -141,6 +167,8 @@ class FakeRegistry:
         """What a well-behaved registry answers to somebody who may read."""
         if request.path.endswith("/tags/list"):
             return self._tags(request)
+        if "/blobs/" in request.path:
+            return self._blob(request)
         return self._manifest(request)
 
     def _refusal(self, request: web.Request) -> web.Response | None:
@@ -181,10 +209,17 @@ class FakeRegistry:
     def _manifest(self, request: web.Request) -> web.Response:
         repo, _, tag = request.path.removeprefix("/v2/").rpartition("/manifests/")
         manifest = self.manifests.get((repo, tag)) or self.untagged.get((repo, tag))
+        if manifest is None and "sha256:" in tag:
+            tagged = (one for (name, _), one in self.manifests.items() if name == repo)
+            manifest = next((one for one in tagged if digest_of(one) == tag), None)
         if manifest is None:
             return web.Response(status=404)
         headers = {"Docker-Content-Digest": digest_of(manifest)} if self.digest_header else {}
         return web.Response(body=manifest, headers=headers)
+
+    def _blob(self, request: web.Request) -> web.Response:
+        blob = self.blobs.get(request.path.rpartition("/blobs/")[2])
+        return web.Response(status=404) if blob is None else web.Response(body=blob)
 
     def _tags(self, request: web.Request) -> web.Response:
         repo = request.path.removeprefix("/v2/").removesuffix("/tags/list")

@@ -147,6 +147,7 @@ def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
     said = rows(found)
     assert [(name, state) for name, (state, *_) in said.items()] == [
         ("signature", "NotJudged"),
+        ("vendored", "NotJudged"),
         ("freeze", "NotJudged"),
         ("approval", "NotJudged"),
     ]

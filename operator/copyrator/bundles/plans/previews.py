@@ -21,8 +21,9 @@ from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
 from copyrator.bundles.plans.reader import PlanDelay, PlanFault
 from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.gated import left_out
-from copyrator.bundles.policy.gates import Candidate, Gates, signature
+from copyrator.bundles.policy.gates import Candidate, Gates, signature, vendored
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.plans import preview
@@ -33,7 +34,7 @@ from copyrator.bundles.references.reader import MissingReferenceError, Reference
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.resolution.queries import Queries
+from copyrator.bundles.resolution.queries import PendingError, Queries
 from copyrator.bundles.resolution.resolver import Resolver
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
@@ -210,12 +211,14 @@ class Previews:
     ) -> Resolution | None:
         """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
 
-        Of the gates only that of signatures is evaluated, as nothing is deployed.
+        Of the gates only those of signatures and vendored dependencies are evaluated, as nothing is
+        deployed. The latter is asked of Bundles without gates, too, of the version that they'd get.
         """
         memory, context = self._context.memory(entry.key), self._context
         if memory.preview_asked != request.token:
             memory.preview_asked, memory.preview_since = request.token, context.monotonic()
-        version = tuple(gate for gate in context.gates.version if gate.name == signature.NAME)
+        asked_of = (signature.NAME, vendored.NAME)
+        version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = Queries(
             entry.without_status(),
             replace(spec, version=request.version),
@@ -225,7 +228,16 @@ class Previews:
         )
         asked = await self._trust.of(entry, spec)
         judge = Judge(queries, Gates(version=version), context.clock(), asked)
-        return Resolver(queries, judge).resolve()
+        found = Resolver(queries, judge).resolve()
+        if found is None or not found.digest or found.error is not None:
+            return found
+        try:
+            verdict = judge.vendored(found.digest)
+        except PendingError:
+            return None
+        candidate = Candidate(found.tag, found.digest)
+        held = gates.held(candidate, (gates.Result(vendored.NAME, verdict),))
+        return Resolution(held=held) if held else found
 
     async def _missing_account(self, spec: BundleSpec) -> str | None:
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import gates, state
 from copyrator.bundles.policy.gates import (
@@ -22,6 +23,7 @@ from copyrator.bundles.policy.gates import (
     age,
     promotion,
     signature,
+    vendored,
 )
 from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.policy.plans import due as plan_due
@@ -35,7 +37,7 @@ class Judge:
     """Evaluates the version gates of one Bundle.
 
     Raises:
-        PendingError: by each method, while signatures aren't known yet.
+        PendingError: by each method, while signatures or charts aren't known yet.
     """
 
     queries: Queries
@@ -61,7 +63,8 @@ class Judge:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         if self._spec.promote_from:
             found = self._with_promotion(replace(found, soaked=self.sources.digests))
-        return self._with_trust(found) if self.asked else found
+        found = self._with_trust(found) if self.asked else found
+        return self._with_vendored(found) if self._asks_vendored else found
 
     def _facts(self, candidate: Candidate) -> Facts:
         status = self._entry.status
@@ -69,6 +72,7 @@ class Judge:
             status,
             self._occasion(candidate),
             signature=self._signature(candidate.digest) if self.asked else None,
+            vendored=self.vendored(candidate.digest) if self._asks_vendored else None,
             first_seen=age.first_seen(status, candidate),
             sources=self.sources,
         )
@@ -94,6 +98,30 @@ class Judge:
         if answer.judgement is None:
             return signature.unavailable(answer.error.message if answer.error else "")
         return signature.verdict(self.asked, digest, answer.judgement)
+
+    def vendored(self, digest: str) -> Verdict:
+        """The verdict on the dependencies in the chart of a digest."""
+        answer = self.queries.chart(digest)
+        if answer.chart is not None:
+            return vendored.verdict(digest, answer.chart)
+        return vendored.unavailable(answer.error.message if answer.error else "")
+
+    @property
+    def _asks_vendored(self) -> bool:
+        version = self.gates.version
+        return any(gate.name == vendored.NAME and gate.concerns(self._spec) for gate in version)
+
+    def _with_vendored(self, found: Resolution) -> Resolution:
+        """The resolution with the verdict on the chart of the waiting plan."""
+        plan = plan_due.awaited(self._entry.status)
+        if not plan.digest or plan.digest == found.digest or found.error is not None:
+            return found
+        match self.vendored(plan.digest):
+            case Waiting() as waiting:
+                return _held_plan(found, plan, Result(vendored.NAME, waiting))
+            case Refused():
+                return replace(found, plan_refused=True)
+        return found
 
     def _with_promotion(self, found: Resolution) -> Resolution:
         """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
@@ -131,9 +159,7 @@ class Judge:
         )
         match verdicts.get(plan.digest or ""):
             case Waiting() as waiting if plan.digest != found.digest:
-                candidate = Candidate(plan.version or "", plan.digest or "")
-                held = Held(candidate, (Result(signature.NAME, waiting),))
-                return replace(found, tag="", digest="", held=held)
+                return _held_plan(found, plan, Result(signature.NAME, waiting))
             case Refused():
                 return replace(found, plan_refused=True)
         return found
@@ -145,3 +171,9 @@ class Judge:
     @property
     def _spec(self) -> BundleSpec:
         return self.queries.spec
+
+
+def _held_plan(found: Resolution, plan: PlanStatus, result: Result) -> Resolution:
+    """The resolution where nothing may be deployed, as the waiting plan can't be judged now."""
+    candidate = Candidate(plan.version or "", plan.digest or "")
+    return replace(found, tag="", digest="", held=Held(candidate, (result,)))

@@ -16,7 +16,7 @@ from copyrator.bundles import promotions
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.gates import age, promotion, signature
+from copyrator.bundles.policy.gates import Waiting, age, promotion, signature, vendored
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
@@ -103,7 +103,7 @@ class Resolutions:
             memory.next_poll = poll_retry(slot, memory.poll_failures, now)
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
-            memory.unsigned = memory.unsigned + 1 if _awaits_signature(resolution) else 0
+            memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
             if memory.unsigned:
                 memory.next_poll = poll_retry(slot, memory.unsigned, now)
 
@@ -181,11 +181,13 @@ class Resolutions:
         await self._writer.write(entry, entry.status, verdict, decided=False)
 
 
-def _awaits_signature(resolution: Resolution) -> bool:
-    """Whether a version isn't deployed because of its signatures."""
+def _awaits_registry(resolution: Resolution) -> bool:
+    """Whether a version isn't deployed because of its signatures, or its chart can't be read."""
     held = resolution.held
     return held is not None and any(
-        one.gate == signature.NAME and one.objects for one in held.results
+        (one.gate == signature.NAME and one.objects)
+        or (one.gate == vendored.NAME and isinstance(one.verdict, Waiting))
+        for one in held.results
     )
 
 

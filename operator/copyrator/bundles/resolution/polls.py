@@ -13,8 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.charts import ChartReader
 from copyrator.bundles.context import Clock, cancel_all
 from copyrator.bundles.policy.candidates import Choice, TagSelection
+from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
@@ -36,6 +38,8 @@ KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
 KEEP_TRUSTED: Final = 24 * 3600.0
 """The same for a digest with a trusted signature, which isn't read again before."""
+KEPT_CHARTS: Final = 500
+"""Digests whose charts' facts are kept, some 20 KB each at most: they never change."""
 GATHER: Final = 0.1
 """Seconds that the request of a tag list is delayed, so that more Bundles share it."""
 
@@ -72,18 +76,28 @@ class SignatureQuery:
     credential: Credential | None = None
 
 
-Query = TagQuery | TagListQuery | SignatureQuery
+@dataclass(frozen=True, slots=True)
+class ChartQuery:
+    """What the chart of this digest can do; read with this credential."""
+
+    repository: Repository
+    digest: str
+    credential: Credential | None = None
+
+
+Query = TagQuery | TagListQuery | SignatureQuery | ChartQuery
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A digest, choices, a judgement or an error, as of the request (monotonic seconds)."""
+    """A digest, choices, a judgement, a chart or an error, as of the request (in seconds)."""
 
     asked_at: float
     digest: str | None = None
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
     judgement: Judgement | None = None
+    chart: ChartFacts | None = None
     error: RegistryError | None = None
 
 
@@ -109,6 +123,9 @@ class Polls:
     ) -> None:
         self._oci = oci
         self._signatures = SignatureFinder(oci)
+        self._charts = ChartReader(oci)
+        self._known_charts: dict[ChartQuery, Result] = {}
+        """The charts that were read, the least recently used first."""
         self._clock = clock
         self._finds = FairLimit(each=limits.TENANT_SIGNATURES, together=limits.TENANTS_SIGNATURES)
         self._checks = FairLimit(each=1, together=limits.SIGNATURE_CHECKS)
@@ -149,6 +166,17 @@ class Polls:
         self._join(key, query)
         return None
 
+    def chart(self, key: BundleKey, query: ChartQuery, not_before: float) -> Result | None:
+        """The same for a chart; one that was judged isn't read again."""
+        if (known := self._known_charts.pop(query, None)) is not None:
+            self._known_charts[query] = known
+            return known
+        answer = self._answers.get(query)
+        if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, query)
+        return None
+
     def choose(
         self, key: BundleKey, listing: TagListQuery, criteria: Criteria, not_before: float
     ) -> Result | None:
@@ -185,6 +213,7 @@ class Polls:
     async def close(self) -> None:
         """Cancel requests in flight."""
         await cancel_all(self._tasks)
+        await self._charts.close()
 
     async def _ask(
         self,
@@ -207,33 +236,43 @@ class Polls:
 
     async def _send(self, query: Query, pending: _Pending, namespace: str) -> None:
         try:
-            if isinstance(query, TagListQuery):
-                await asyncio.sleep(GATHER)
-                pending.asked_at = self._monotonic()
-                answer = Result(pending.asked_at, choices=await self._read(query))
-            elif isinstance(query, SignatureQuery):
-                answer = Result(pending.asked_at, judgement=await self._judge(query, namespace))
-            elif query.with_config:
-                digest, manifest = await self._oci.manifest(
-                    query.repository, query.tag, query.credential
-                )
-                answer = Result(pending.asked_at, digest, config_digest(manifest))
-            else:
-                digest = await self._oci.digest(query.repository, query.tag, query.credential)
-                answer = Result(pending.asked_at, digest)
+            answer = await self._answer(query, pending, namespace)
         except RegistryError as error:
             answer = Result(pending.asked_at, error=error)
         except Exception as error:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
             text = f"polling {query.repository} failed: {type(error).__name__}"
             answer = Result(pending.asked_at, error=Unreachable(text))
-        if not isinstance(query, SignatureQuery):
+        if not isinstance(query, SignatureQuery | ChartQuery):
             self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[query]
         self._sweep()
-        self._answers[query] = answer
+        if isinstance(query, ChartQuery) and answer.error is None:
+            self._answers.pop(query, None)
+            self._known_charts[query] = answer
+            while len(self._known_charts) > KEPT_CHARTS:
+                del self._known_charts[next(iter(self._known_charts))]
+        else:
+            self._answers[query] = answer
         for key in pending.waiting:
             self._answered(key)
+
+    async def _answer(self, query: Query, pending: _Pending, namespace: str) -> Result:
+        if isinstance(query, TagListQuery):
+            await asyncio.sleep(GATHER)
+            pending.asked_at = self._monotonic()
+            return Result(pending.asked_at, choices=await self._read(query))
+        repository, credential = query.repository, query.credential
+        if isinstance(query, SignatureQuery):
+            return Result(pending.asked_at, judgement=await self._judge(query, namespace))
+        if isinstance(query, ChartQuery):
+            chart = await self._charts.read(repository, query.digest, credential, namespace)
+            return Result(pending.asked_at, chart=chart)
+        if query.with_config:
+            digest, manifest = await self._oci.manifest(repository, query.tag, credential)
+            return Result(pending.asked_at, digest, config_digest(manifest))
+        digest = await self._oci.digest(repository, query.tag, credential)
+        return Result(pending.asked_at, digest)
 
     async def _judge(self, query: SignatureQuery, namespace: str) -> Judgement:
         """Read the signatures, and judge them in a thread: hostile ones take much time."""

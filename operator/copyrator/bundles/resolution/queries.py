@@ -9,7 +9,14 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.references.reader import Access
-from copyrator.bundles.resolution.polls import Polls, Result, SignatureQuery, TagListQuery, TagQuery
+from copyrator.bundles.resolution.polls import (
+    ChartQuery,
+    Polls,
+    Result,
+    SignatureQuery,
+    TagListQuery,
+    TagQuery,
+)
 from copyrator.oci.reference import Repository
 
 
@@ -45,6 +52,11 @@ class Queries:
         """Whether the signatures of a digest satisfy the requirements."""
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
         return _known(self.polls.judgement(self.entry.key, query, self.since))
+
+    def chart(self, digest: str) -> Result:
+        """What the chart of a digest can do: its facts, or the error of reading it."""
+        query = ChartQuery(self._repository, digest, self.access.credential)
+        return _known(self.polls.chart(self.entry.key, query, self.since))
 
     @property
     def _repository(self) -> Repository:

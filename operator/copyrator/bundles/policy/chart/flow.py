@@ -40,8 +40,8 @@ _STEPS: Final = 1_000_000
 _STEPS_OF_FILES: Final = 1_000
 """Steps that a look at all files counts as."""
 MAX_REASONS: Final = 20
-_MAX_LITERALS: Final = 200
-_LITERAL_CHARACTERS: Final = 300
+_MAX_LITERALS: Final = 50
+_LITERAL_CHARACTERS: Final = 200
 _NAME_CHARACTERS: Final = 60
 _VERB: Final = re.compile(r"%[-#0+ .*\[\]0-9]*(.)", re.DOTALL)
 _PRINTED: Final = "prints an object of Helm's that holds pointers"

@@ -107,6 +107,8 @@ class Facts:
     """What would be deployed; for moment gates."""
     signature: Verdict | None = None
     """The verdict on its signatures; None where it isn't known."""
+    vendored: Verdict | None = None
+    """The verdict on the dependencies in its chart; None where it isn't known."""
     first_seen: datetime | None = None
     """When this operator found the candidate first; None: just now."""
     sources: Sources = NO_SOURCES

@@ -1,0 +1,45 @@
+"""What the chart of a Bundle's digest can do, for those who make and judge its plans."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.context import Context
+from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.policy.chart.facts import ChartFacts
+from copyrator.bundles.references.reader import References
+from copyrator.bundles.resolution.polls import Polls
+from copyrator.bundles.resolution.queries import PendingError, Queries
+
+ERROR_SECONDS: Final = 30.0
+"""Seconds after which a chart that couldn't be read is requested again."""
+
+
+class Charts:
+    """The charts of all Bundles; those that the gate `vendored` judged are known."""
+
+    def __init__(self, context: Context, references: References, polls: Polls) -> None:
+        self._context = context
+        self._references = references
+        self._polls = polls
+
+    async def of(self, entry: BundleEntry, spec: BundleSpec, digest: str) -> ChartFacts | None:
+        """The facts of a digest's chart, at once where it was judged before.
+
+        None while it is being read, as after a restart: the Bundle is requeued when it is there.
+        Where it can't be read, the facts have the error as the reason.
+
+        Raises:
+            MissingReferenceError: the Secret of ``spec.auth`` or the CA is missing.
+            ApiError: they can't be read now.
+        """
+        access = await self._references.access(entry, spec)
+        since = self._context.monotonic() - ERROR_SECONDS
+        try:
+            answer = Queries(entry, spec, access, self._polls, since).chart(digest)
+        except PendingError:
+            return None
+        if answer.chart is None:
+            return ChartFacts(unreadable=answer.error.message if answer.error else "")
+        return answer.chart
