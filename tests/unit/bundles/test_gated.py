@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import (
     Approval,
@@ -180,6 +183,44 @@ def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) ->
     assert spec.withheld == (() if expected else ("spec.env[WERF_SET_A]",))
 
 
+@pytest.mark.parametrize(
+    "text", ["$", "$(", "$$(", "$$", "$(WERF_TAG)", "$$(WERF_TAG)", "$)", "$$$(x", ")$("]
+)
+def test_values_of_any_size_are_looked_through_in_a_short_step(text: str) -> None:
+    env = {f"WERF_SET_{i}": text * (64 * 1024 // len(text)) for i in range(4)}
+    spec = replace(APPROVED, env=env)
+    begun = process_time()
+    restricted(spec)
+    assert process_time() - begun < 0.05
+
+
+def expanded(value: str, known: dict[str, str]) -> str:
+    """As Kubernetes expands a value, character by character."""
+    found, at = "", 0
+    while at < len(value):
+        if value[at] != "$" or at + 1 == len(value):
+            found, at = found + value[at], at + 1
+        elif value[at + 1] == "(" and (end := value.find(")", at)) > 0:
+            name = value[at + 2 : end]
+            found, at = found + known.get(name, f"$({name})"), end + 1
+        else:
+            found += "$" if value[at + 1] == "$" else value[at : at + 2]
+            at += 2
+    return found
+
+
+@given(st.lists(st.sampled_from(["$", "(", ")", "X", "WERF_TAG", "$(", "$(X)"]), max_size=9))
+def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> None:
+    value = "".join(parts)
+    passed = restricted(replace(APPROVED, env={"WERF_SET_A": value})).env
+    known = {"WERF_TAG": "1.0.0"}
+    depends = any(
+        expanded(value, known) != expanded(value, known | {name: "a secret"})
+        for name in ("X", "", "$", "(", "$(X", "XX", "X$")
+    )
+    assert not (depends and passed)
+
+
 ENTRY = CosignKeysSpec(ObjectRef(ValuesKind.CONFIG_MAP, "keys"))
 
 
@@ -284,6 +325,10 @@ def test_the_remedy_is_that_of_the_variable(name: str, remedy: str) -> None:
 
 
 def test_the_condition_is_bounded_and_shows_no_value() -> None:
+    env = {f"X{i:03}": "" for i in range(20)}
+    found = settings_withheld(restricted(replace(APPROVED, env=env)))
+    assert found is not None
+    assert "spec.env[X018], spec.env[X019]. " in found.message
     env = {f"X{'Y' * 250}{i:03}": "hunter2" for i in range(200)}
     env |= {f"{start}A": "hunter2 $(X)" for start in ("WERF_SET_", "WERF_KUBE", "WERF_VALUES_")}
     found = settings_withheld(restricted(replace(APPROVED, env=env)))

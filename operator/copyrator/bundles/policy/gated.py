@@ -73,6 +73,8 @@ _REFERABLE: Final = frozenset({"WERF_NAMESPACE", "WERF_RELEASE", "WERF_REPO", "W
 Others may hold a Secret's value, or the address of a Service that changes after the approval.
 """
 
+_REFERENCE_BEGINS: Final = re.compile(r"(?<!\$)\$(?:\$\$)*\(")
+
 _NAMED: Final = 20
 """Settings that a message names."""
 _NAME_LENGTH: Final = 60
@@ -125,7 +127,7 @@ def restricted(spec: BundleSpec, *, signed: bool = False, is_preview: bool = Fal
     env = {
         name: value
         for name, value in spec.env.items()
-        if passes(name) and _references(value) <= _REFERABLE
+        if passes(name) and not _refers_elsewhere(value)
     }
     labels, annotations = (
         {key: value for key, value in found.items() if _is_allowed(spec, key, value)}
@@ -155,18 +157,20 @@ def _missing(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
     return (f"{path}[{name}]" for name in sorted(before.keys() - after.keys()))
 
 
-def _references(value: str) -> set[str]:
-    """The variables to which a value refers as Kubernetes reads it: ``$(NAME)``, not ``$$(NAME)``.
+def _refers_elsewhere(value: str) -> bool:
+    """Whether a value has a reference ``$(NAME)`` to a variable that isn't one of ``_REFERABLE``.
 
-    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    ``$$`` is an escaped ``$``, so an odd number of them begins a reference. Source:
+    k8s.io/kubernetes/third_party/forked/golang/expansion.
     """
-    found, at = set[str](), value.find("$")
-    while 0 <= at < len(value) - 1:
-        if value[at + 1] == "(" and (end := value.find(")", at)) > 0:
-            found.add(value[at + 2 : end])
-            at = end - 1
-        at = value.find("$", at + 2)
-    return found
+    at = 0
+    while begun := _REFERENCE_BEGINS.search(value, at):
+        at = value.find(")", begun.end())
+        if at < 0:
+            return False
+        if value[begun.end() : at] not in _REFERABLE:
+            return True
+    return False
 
 
 def settings_withheld(spec: BundleSpec) -> FurtherCondition | None:
