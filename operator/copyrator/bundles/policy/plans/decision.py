@@ -66,7 +66,8 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
         decision=PlanDecision.APPROVED,
         by=by,
         at=at,
-        rejected=replace(plan.rejected, content=None),
+        # One that is approved after all may be rejected once more.
+        rejected=RejectedPlan(id=None if plan.rejected.id == plan.id else plan.rejected.id),
         approval_cleared=None,
         approved=ApprovedPlan(id=plan.id, by=by, at=at, job=plan.job, seal=plan.seal),
     )
