@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.chart_repository import ChartRepository, serving
 from tests.job_records import JOB
 from tests.long import LONG
 
@@ -255,3 +256,23 @@ def plugin(cluster: Cluster, werf: Werf) -> dict[str, Any]:
 
 def mark(werf: Werf) -> Path:
     return werf.directory / "mark"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory that is served at an address."""
+    directory = tmp_path / "site"
+    directory.mkdir()
+    with serving(directory) as url:
+        yield directory, url
+
+
+@pytest.fixture
+def depending(cluster: Cluster, charts: Charts, site: tuple[Path, str]) -> Callable[[str], None]:
+    """A bundle that names a chart of a repository, and hasn't got it; sets that chart's text."""
+    repository = ChartRepository(*site, cluster.bin_dir / "helm")
+    repository.publish("one")
+    more = repository.lock(charts.directory / "c")
+    own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {text: own}\n"
+    charts.push(name="c", more=more, cm=own)
+    return repository.publish

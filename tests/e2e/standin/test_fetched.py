@@ -1,90 +1,11 @@
 """What werf reads besides the bundle: values and files that variables name, and dependencies."""
 
-import http.server
 import re
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tests.e2e.standin.conftest import Charts, Werf, detail
 from tests.e2e.standin.test_render import RECORDED, rendered
-
-from localcluster import Cluster
-
-SUB = """
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: from-sub}
-data: {text: TEXT}
-"""
-OWN = """
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: own}
-data: {text: own}
-"""
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
-@contextmanager
-def serving(directory: Path) -> Iterator[str]:
-    """Serve a directory at loopback."""
-    handler = partial(_Quiet, directory=str(directory))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    directory = tmp_path / "site"
-    directory.mkdir()
-    with serving(directory) as url:
-        yield directory, url
-
-
-def helm(cluster: Cluster, *arguments: str, home: Path) -> None:
-    env = {"HOME": str(home), "PATH": str(cluster.bin_dir)}
-    subprocess.run([cluster.bin_dir / "helm", *arguments], env=env, check=True)
-
-
-@pytest.fixture
-def depending(
-    cluster: Cluster, charts: Charts, werf: Werf, site: tuple[Path, str]
-) -> Callable[[str], None]:
-    """A bundle that names a chart of a repository, and hasn't got it; sets that chart's content."""
-    directory, url = site
-
-    def publish(text: str) -> None:
-        sub = charts.directory / "sub"
-        (sub / "templates").mkdir(parents=True, exist_ok=True)
-        (sub / "Chart.yaml").write_text("apiVersion: v2\nname: sub\nversion: 1.0.0\n")
-        (sub / "templates" / "cm.yaml").write_text(SUB.replace("TEXT", text))
-        helm(cluster, "package", str(sub), "-d", str(directory), home=charts.directory)
-        helm(cluster, "repo", "index", str(directory), "--url", url, home=charts.directory)
-
-    publish("one")
-    chart = charts.directory / "c"
-    chart.mkdir()
-    more = f"dependencies: [{{name: sub, version: 1.0.0, repository: {url}}}]\n"
-    (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: c\nversion: 0.1.0\n{more}")
-    helm(cluster, "dependency", "update", str(chart), home=charts.directory)
-    (chart / "charts" / "sub-1.0.0.tgz").unlink()
-    charts.push(name="c", more=more, cm=OWN)
-    return publish
 
 
 def test_values_at_an_address_are_read_at_each_run(

@@ -172,3 +172,11 @@ def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     assert code == PlanExit.FAILED
     assert "has an unknown line or operation: " in last_error_line(log)
     assert 'Role:say "hi": [x]' in last_error_line(log)
+
+
+@pytest.mark.usefixtures("depending")
+def test_a_downloaded_dependency_ends_both_jobs(shell: Werf) -> None:
+    ended = [run(shell, plan(shell)), deploy(shell, Plan(1, (), None))]
+
+    assert [code for code, _ in ended] == [PlanExit.NOT_VENDORED] * 2, ended
+    assert shell.revisions("demo") == {}
