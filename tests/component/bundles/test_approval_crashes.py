@@ -10,12 +10,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, approve, operations, pending, plan, secrets
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    operations,
+    pending,
+    plan,
+    secrets,
+)
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
-from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, hash_of
 from tests.component.bundles.waiting import eventually
 
 RETRIED = {"limit": 3, "backoff": "1m"}
@@ -32,6 +41,8 @@ class Approver:
     werf: Werf
     approved: list[str] = field(default_factory=list)
     """The operations of each plan that was approved."""
+    rejects_first: bool = False
+    """The first plan is rejected and approved at once; a fresh approval is given later."""
 
     async def work(self) -> None:
         cluster, seen = self.stage.cluster, ""
@@ -40,8 +51,21 @@ class Approver:
             known = cluster.permits is None or "missingPermissions" in found
             if pending(cluster) == "AwaitingApproval" and known and found.get("job") != seen:
                 seen = found["job"]
+                if self.rejects_first and not self.approved:
+                    await self._reject(found)
                 self.approved += self.werf.todo(found["digest"])
                 approve(cluster, found)
+            await asyncio.sleep(0.02)
+
+    async def _reject(self, found: dict[str, Any]) -> None:
+        """Reject a plan, and wait until an approval of it may count again."""
+        cluster = self.stage.cluster
+        rejected = {"approved-plan": found["id"], "rejected-plan": found["id"]}
+        annotate(cluster, **rejected, **{"approved-by": "ben"})
+        while plan(cluster).get("decision") != "Rejected":
+            await asyncio.sleep(0.02)
+        annotate(cluster, **dict.fromkeys((*rejected, "approved-by")))
+        while not plan(cluster).get("approvalCleared"):
             await asyncio.sleep(0.02)
 
     def check(self, *verdicts: str) -> bool:
@@ -69,6 +93,10 @@ class Journey:
     """Of werf, the last one first."""
     own: tuple[int, ...] = ()
     """Of `Journey` in crashing.py."""
+    interrupted: int = 0
+    """Attempts of which werf said nothing."""
+    is_rejected: bool = False
+    """Its first plan is rejected before it is approved."""
 
 
 def first(stage: Stage, werf: Werf) -> None:
@@ -88,6 +116,12 @@ def worse_than_planned(stage: Stage, werf: Werf) -> None:
     werf.ends = lambda job: fail(job) if len(werf.applied) == 1 else succeed(job)
     werf.todo = lambda _: [UPDATE, DELETE] if werf.applied else [CREATE]
     stage.bundle(approval=ALWAYS, retry=RETRIED)
+
+
+def rendered_differently(stage: Stage, werf: Werf) -> None:
+    """While its plan waits, so that the approval is of something else."""
+    werf.renders = lambda _: hash_of("planned" if len(stage.cluster.runs) == 1 else "later")
+    first(stage, werf)
 
 
 def planned_at_the_second_try(stage: Stage, werf: Werf) -> None:
@@ -117,6 +151,14 @@ JOURNEYS = {
     "a plan that fails and is made again": Journey(
         28, planned_at_the_second_try, (OK,), (8, 9, 10, 11, 16, 17, 20)
     ),
+    # The attempt, its Job, outcome; the second plan, its Job, operations; the second attempt.
+    "a plan whose render changes before its deploy": Journey(
+        36, rendered_differently, (OK,), (13, 16, 18, 20, 23, 25, 27, 29, 32), interrupted=1
+    ),
+    # It is planned, rejected, cleared, approved; the attempt.
+    "a rejection and a fresh approval": Journey(
+        20, first, (OK,), (9, 10, 11, 12, 13), is_rejected=True
+    ),
 }
 
 
@@ -136,11 +178,12 @@ async def test_a_journey_is_that_many_writes(
 ) -> None:
     """So the table leaves out none."""
     journey, cluster = JOURNEYS[name], stage.cluster
+    approver.rejects_first = journey.is_rejected
     journey.begin(stage, werf)
     await stage.run()
     await eventually(lambda: approver.check(*journey.verdicts), name)
     assert cluster.writes_seen == journey.writes
-    assert len(cluster.jobs()) == len(journey.verdicts)
+    assert len(cluster.jobs()) == len(journey.verdicts) + journey.interrupted
 
 
 @pytest.mark.parametrize(("name", "number"), points(JOURNEYS))
@@ -148,6 +191,7 @@ async def test_dies_after_any_write(
     stage: Stage, werf: Werf, approver: Approver, name: str, number: int
 ) -> None:
     journey, cluster = JOURNEYS[name], stage.cluster
+    approver.rejects_first = journey.is_rejected
     journey.begin(stage, werf)
 
     await die_after(cluster, stage.run, number)

@@ -19,7 +19,14 @@ from tests.component.bundles.approvals import (
     plan,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
+from tests.component.bundles.drifting import (
+    CORRECT,
+    DETECT,
+    EDITED,
+    OTHER,
+    Release,
+    checked_long_ago,
+)
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -104,17 +111,7 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
 async def check_now(cluster: BundleCluster, release: Release) -> None:
     """As if its time had come: no user's plan of what is deployed is made while another waits."""
     checks = release.checks
-    known = cluster.status()
-    long_ago = "2020-01-01T00:00:00Z"
-    changed = {
-        "drift": {
-            **known["drift"],
-            "checkedAt": long_ago,
-            "check": {**known["drift"]["check"], "startedAt": long_ago},
-        },
-        "baseline": {**known["baseline"], "madeAt": long_ago},
-    }
-    cluster.change("bundles", "shop", status=changed)
+    cluster.change("bundles", "shop", status=checked_long_ago(cluster))
     await eventually(lambda: release.checks > checks, "it is checked")
 
 

@@ -6,14 +6,26 @@ no Secret stays that nobody needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
-from tests.component.bundles.approvals import condition, operations, refresh, secrets
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    approve,
+    condition,
+    operations,
+    pending,
+    plan,
+    refresh,
+    secrets,
+)
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
-from tests.component.bundles.drifting import CORRECT, EDITED, Release
-from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.drifting import CORRECT, EDITED, Release, checked_long_ago
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import DELETE, Werf, hash_of
 from tests.component.bundles.waiting import eventually
 
 RETRIED = {"limit": 3, "backoff": "1s"}
@@ -32,6 +44,8 @@ class Journey:
     ends: tuple[str, str] = ("False", "InSync")
     own: tuple[int, ...] = ()
     """Of `Journey` in crashing.py."""
+    is_approved: bool = False
+    """Deploys need an approval, which a person gives."""
 
 
 def edited(release: Release) -> None:
@@ -59,6 +73,14 @@ def worse(release: Release) -> None:
     edited(release)
 
 
+def rendered_differently(release: Release) -> None:
+    """Found by a regular check, as a plan of a user's would be the one to approve."""
+    cluster = release.cluster
+    release.werf.renders = lambda _: hash_of("later")
+    release.changed += EDITED
+    cluster.change("bundles", "shop", status=checked_long_ago(cluster))
+
+
 JOURNEYS = {
     "a first deploy and its baseline": Journey(18, lambda _: None, 1, is_new=True),
     # The plan that was asked for, its Job, operations; the correction, its Job, outcome, TTL; the
@@ -76,6 +98,10 @@ JOURNEYS = {
     # The correction that changes nothing, its Job's TTL; the check after it, what it found; the
     # correction of all, its Job.
     "a correction that isn't made": Journey(43, worse, 2, own=(15, 18, 19, 26, 27, 30)),
+    # The check, what it found; the plan, its Job, operations, decision; the attempt, its outcome.
+    "a correction that is approved": Journey(
+        35, rendered_differently, 2, own=(4, 6, 9, 11, 13, 15, 18, 20, 24, 27), is_approved=True
+    ),
 }
 
 
@@ -84,10 +110,31 @@ def release(stage: Stage, werf: Werf) -> Release:
     return Release(stage.cluster, werf)
 
 
+@pytest.fixture(autouse=True)
+async def approver(cluster: BundleCluster) -> AsyncIterator[None]:
+    """A person who approves what waits."""
+
+    async def work() -> None:
+        seen = ""
+        while True:
+            found = plan(cluster)
+            if pending(cluster) == "AwaitingApproval" and found.get("job") != seen:
+                seen = found["job"]
+                approve(cluster, found)
+            await asyncio.sleep(0.02)
+
+    working = asyncio.ensure_future(work())
+    yield
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
 async def begin(stage: Stage, release: Release, journey: Journey) -> None:
     cluster = stage.cluster
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    stage.bundle(drift=CORRECT, values="values", retry=RETRIED)
+    approval = {"approval": ALWAYS} if journey.is_approved else {}
+    stage.bundle(drift=CORRECT, values="values", retry=RETRIED, **approval)
     if not journey.is_new:
         operator = await stage.run()
         await release.in_sync()
@@ -100,7 +147,10 @@ def is_over(stage: Stage, release: Release, ends: tuple[str, str]) -> bool:
     cluster = stage.cluster
     status, drift = cluster.status(), release.drift
     found = {"job": drift["foundJob"]} if "foundJob" in drift else {}
-    kept = operations(status.get("baseline", {}), found, status.get("plan", {}))
+    there = status.get("deployed", {})
+    planned = {"job": there["planJob"]} if "planJob" in there else {}
+    plan_ = status.get("plan", {})
+    kept = operations(status.get("baseline", {}), found, plan_, plan_.get("approved", {}), planned)
     return (
         stage.is_settled()
         and cluster.reason() == "Deployed"
