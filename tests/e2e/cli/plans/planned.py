@@ -3,6 +3,7 @@
 No operator runs: what it does with a decision or a request, a test does as administrator.
 """
 
+import base64
 import os
 import pty
 import threading
@@ -21,9 +22,10 @@ from tests.e2e.operator_process import until
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.jobs.deploy import build_deploy_job
+from copyrator.bundles.policy.jobs import seal
+from copyrator.bundles.policy.jobs.deploy import build_plan_job
 from copyrator.bundles.policy.jobs.order import DeployOrder
-from copyrator.bundles.policy.jobs.plan_script import plan_command
+from copyrator.bundles.policy.jobs.seal import SealedValues
 
 NONCE = "0123456789abcdef" * 2
 PLAN = "fedcba9876543210" * 2
@@ -55,6 +57,10 @@ APPROVE = {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs"
 
 def stamp(since: timedelta = timedelta()) -> str:
     return format_time(datetime.now(UTC) + since)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 @dataclass
@@ -93,19 +99,24 @@ class Planned:
         body = self.body
         spec = parse_bundle(body, BundleDefaults())
         assert isinstance(spec, BundleSpec)
+        salt, shared = "s" * 32, "r" * 32
+        data = {seal.SALT: encoded(salt), seal.RENDER_SALT: encoded(shared)}
+        secret = {"metadata": {"name": seal.salt_secret(name)}, "data": data}
+        self.team.api.create(self.team.path("secrets"), secret)
+        render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
         order = DeployOrder(
             spec=spec,
+            sealed=SealedValues(name, 0, render_salt=render_salt),
             uid=body["metadata"]["uid"],
             version="1.0.0",
             digest=self.digest,
             generation=1,
             attempt=1,
         )
-        job = build_deploy_job(order)
-        job["metadata"] |= {"name": name}
-        job["metadata"]["labels"] |= {"operator.werf.dev/job": "plan", **labels}
-        pod = job["spec"]["template"]["spec"]
-        pod["containers"][0]["command"] = list(command or plan_command(NONCE, ()))
+        job = build_plan_job(order, name, NONCE)
+        job["metadata"]["labels"] |= labels
+        if command is not None:
+            job["spec"]["template"]["spec"]["containers"][0]["command"] = list(command)
         self.team.api.create(self.team.path("jobs"), job)
 
         until(lambda: self.condition_of(name), lambda: f"the Job {name} ends")
