@@ -33,7 +33,12 @@ def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
     assert "\nRISK OPERATION KIND NAMESPACE NAME\n" in shown
     assert "\n create ConfigMap - shop-app\n" in shown
     assert f"\nrisky create Role - {ROLE}\n" in shown
-    assert "Create ConfigMap/shop-app\n" in shown, shown
+    assert "\n ┌ Create ConfigMap/shop-app\n" in shown
+    assert "werf.io/version" not in said, "it is in every plan"
+    assert f"with them: copyrator plan bundle {planned.name} --whole\n" in shown
+    whole = planned.types("plan --whole", code=2)
+    assert "werf.io/version" in whole
+    assert "Not shown:" not in whole
     assert NONCE not in said, "the block is for the operator"
     assert f"Release: {planned.name}, revision 1\n" in shown
     assert "Error: changes planned" not in said
