@@ -71,6 +71,8 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     after = status(stage, "shop")["plan"]
     assert after["number"] == before["number"] + 1
     assert after["id"] != before["id"], "a rejected plan's ID doesn't return"
+    stage.types(f"reject bundle {shop} --yes")
+    # Approved after all: both decisions are removed first.
     stage.types(f"approve bundle {shop} --yes")
     until(lambda: status(stage, "shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed")
 
