@@ -18,6 +18,7 @@ from tests.component.bundles.approvals import (
     waits,
 )
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
@@ -146,6 +147,20 @@ async def test_what_was_deployed_without_a_plan_is_said(shop: BundleCluster, run
         "what changed isn't known: what is deployed was deployed without a plan, or by an operator "
         "that didn't record its values"
     )
+
+
+async def test_a_plan_that_fails_and_one_of_another_version_leave_no_record(
+    shop: BundleCluster, run: Run, werf: Werf
+) -> None:
+    await run()
+    annotate(shop, **{"plan-version": "1.0.0", "plan-at": "now"})
+    await eventually(lambda: shop.status().get("preview", {}).get("outcome") == "Planned")
+    found = await waits(shop)
+    await eventually(lambda: secrets(shop, inputs=True) == {f"{found['job']}-inputs"})
+    werf.says = lambda *_: (1, "Error: no\n")
+    edit(shop)
+    await changes(shop, outcome="Failed")
+    await eventually(lambda: secrets(shop, inputs=True) == set())
 
 
 async def test_large_files_are_read_in_a_child_process_and_its_failure_names_the_file(
