@@ -19,7 +19,7 @@ from copyrator.bundles.policy.jobs.plan_script import PlanExit
 from copyrator.bundles.policy.plans.operations import Plan
 
 few = settings(
-    max_examples=settings().max_examples // 4,
+    max_examples=settings().max_examples // 10,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 OPERATIONS = ("update ::ConfigMap:cm", "update :apps:Deployment:web")
