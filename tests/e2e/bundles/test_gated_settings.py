@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.bundles.conftest import TEMPLATE, Team
+from tests.e2e.chart_repository import serving
 from tests.e2e.operator_process import until
-from tests.e2e.standin.test_fetched import serving
 
 from localcluster import Cluster
 

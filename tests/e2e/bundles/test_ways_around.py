@@ -4,10 +4,8 @@ The editor may edit Bundles and not approve. What they try by variables and by t
 in test_gated_settings.py, an outcome that is faked in test_release_consent.py.
 """
 
-import io
 import json
 import secrets
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,10 +25,10 @@ from tests.e2e.bundles.conftest import (
     stays,
 )
 from tests.e2e.bundles.test_approval import ALWAYS, RANDOM, plan
+from tests.e2e.chart_repository import ChartRepository, serving
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import apply, delete, rendered
 from tests.e2e.operator_process import until
-from tests.e2e.standin.test_fetched import serving
 from tests.e2e.vanishing import vanish
 
 from copyrator.api.windows import DAYS
@@ -59,7 +57,6 @@ metadata: {name: {{ .Release.Name }}-late}
 {{ end }}
 """
 """As a chart that reads the time: one day it renders something else."""
-SUB = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: from-sub}\ndata: {text: TEXT}\n"
 
 
 @pytest.fixture(scope="module")
@@ -281,66 +278,32 @@ def image_of(job: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+def repository(cluster: Cluster, tmp_path: Path) -> Iterator[ChartRepository]:
     """A repository of charts, whose owner changes what is in it."""
     directory = tmp_path / "site"
     directory.mkdir()
     with serving(directory) as url:
-        yield directory, url
+        yield ChartRepository(directory, url, cluster.helm)
 
 
 def test_a_chart_that_is_downloaded_at_each_run_is_neither_planned_nor_deployed(
-    people: People, site: tuple[Path, str], tmp_path: Path
+    people: People, repository: ChartRepository
 ) -> None:
     """The digest that is approved doesn't name it, so its owner could change it meanwhile."""
-    directory, url = site
-    publish_sub(directory, url, "approved")
-    chart, repo = depending(tmp_path / "app", url), f"{people.admin.namespace}/depends"
+    repository.publish("approved")
+    chart, repo = people.admin.chart("first"), f"{people.admin.namespace}/depends"
+    chart = chart.rename(chart.parent / "depends")
+    repository.lock(chart)
     push(chart, people.admin.cluster.registry, repo, "1.0.0")
     people.editor.bundle("depends", repo=repo, approval=ALWAYS)
 
     people.admin.wait_reason("depends", "DependenciesNotVendored")
 
-    publish_sub(directory, url, "another")
+    repository.publish("another")
     people.editor.annotate("depends", **{"plan-at": "now"})
     stays(3, lambda: plan(people.admin, "depends").get("outcome") != "Planned")
     assert people.admin.jobs("depends") == []
     assert people.admin.get("configmaps", "from-sub") is None
-
-
-def publish_sub(directory: Path, url: str, text: str) -> None:
-    """Set what the repository has as sub 1.0.0."""
-    files = {
-        "sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
-        "sub/templates/cm.yaml": SUB.replace("TEXT", text),
-    }
-    with tarfile.open(directory / "sub-1.0.0.tgz", "w:gz") as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content.encode()))
-    entry = {
-        "apiVersion": "v2",
-        "name": "sub",
-        "version": "1.0.0",
-        "urls": [f"{url}/sub-1.0.0.tgz"],
-    }
-    (directory / "index.yaml").write_text(
-        json.dumps({"apiVersion": "v1", "entries": {"sub": [entry]}})
-    )
-
-
-def depending(chart: Path, url: str) -> Path:
-    """A chart that names another one, and hasn't got it."""
-    (chart / "templates").mkdir(parents=True)
-    needs = f"dependencies:\n- name: sub\n  repository: {url}\n  version: 1.0.0\n"
-    about = "apiVersion: v2\nname: app\nversion: 0.1.0\n"
-    (chart / "Chart.yaml").write_text(about + needs)
-    locked = f'{needs}digest: sha256:{"0" * 64}\ngenerated: "2026-01-01T00:00:00Z"\n'
-    (chart / "Chart.lock").write_text(locked)
-    (chart / "values.yaml").write_text("{}\n")
-    (chart / "templates" / "app.yaml").write_text(TEMPLATE)
-    return chart
 
 
 # --- an author in another namespace ---
