@@ -283,7 +283,7 @@ def repository(cluster: Cluster, tmp_path: Path) -> Iterator[ChartRepository]:
     directory = tmp_path / "site"
     directory.mkdir()
     with serving(directory) as url:
-        yield ChartRepository(directory, url, cluster.helm)
+        yield ChartRepository(directory, url, cluster.bin_dir / "helm")
 
 
 def test_a_chart_that_is_downloaded_at_each_run_is_neither_planned_nor_deployed(
