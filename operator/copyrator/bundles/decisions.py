@@ -200,6 +200,7 @@ def _corrected(case: Case, moment: MomentGates) -> Case:
         case, occasion = replace(case, target=target), Occasion.EDIT
     candidate = Candidate(wanted.version, wanted.digest)
     judged = gates.judge(moment.gates, spec, candidate, moment.facts(case, occasion), now)
+    judged = (*case.resolution.correctable, *judged)
     if gates.held(candidate, judged):
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)

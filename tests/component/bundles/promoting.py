@@ -36,7 +36,8 @@ def soak_of(cluster: BundleCluster, name: str) -> list[dict[str, Any]]:
 
 
 def gate_of(cluster: BundleCluster, name: str = "production") -> dict[str, Any]:
-    return next(iter(cluster.status(name).get("gates", [])), {})
+    found = cluster.status(name).get("gates", [])
+    return next((one for one in found if one["name"] == "promotion"), {})
 
 
 async def deployed(cluster: BundleCluster, name: str, version: str) -> None:

@@ -36,6 +36,7 @@ from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.packed_charts import CHART_YAML, chart, pack
 
 GAUGES = {"Drifted": 1.0, "DriftRecurring": 0.0}
 SOON = {"limit": 2, "backoff": "1s"}
@@ -49,6 +50,12 @@ def release(cluster: BundleCluster, werf: Werf) -> Release:
 def history(cluster: BundleCluster) -> list[tuple[str, bool]]:
     found = cluster.status()["history"]
     return [(one["outcome"], one.get("correction", False)) for one in found]
+
+
+def gates_of(cluster: BundleCluster, what: str) -> dict[str, str | None]:
+    """A field of each gate's verdict, without the one on the chart, which can't be judged here."""
+    found = cluster.status().get("gates", [])
+    return {one["name"]: one.get(what) for one in found if one["name"] != "vendored"}
 
 
 async def drift(release: Release, *changed: str, value: str = "now") -> None:
@@ -260,7 +267,7 @@ async def test_a_correction_waits_for_a_window(
     operator = await run(ahead=ahead_of(MONDAY + timedelta(hours=2)))
     await drift(release, *EDITED)
     await release.judged("True", "Drifted")
-    there = lambda: {one["name"]: one["state"] for one in cluster.status().get("gates", [])}  # noqa: E731
+    there = lambda: gates_of(cluster, "state")  # noqa: E731
     await eventually(lambda: there() == gates, str(gates))
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
@@ -283,7 +290,7 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
     freeze_all(cluster, reason="incident")
     await drift(release, *EDITED)
     await release.judged("True", "Drifted")
-    there = lambda: {one["name"]: one.get("reason") for one in cluster.status().get("gates", [])}  # noqa: E731
+    there = lambda: gates_of(cluster, "reason")  # noqa: E731
     await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it")
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
@@ -323,6 +330,24 @@ async def test_an_untrusted_version_isnt_deployed_again(
     release.changed += EDITED
     operator = await run()
     await eventually(lambda: condition(cluster, "Verified")[0] in ("False", "Unknown"))
+    await check_now(cluster, release)
+    await release.judged("True", "Drifted")
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
+
+
+async def test_a_version_whose_dependencies_arent_vendored_isnt_deployed_again(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
+) -> None:
+    lacks = pack({"Chart.yaml": CHART_YAML + "dependencies: [{name: db}]"})
+    registry.put_chart("app", "1.0.0", lacks)
+    bundle()
+    operator = await run()
+    await deployed(cluster)
+    registry.put_chart("app", "1.0.1", chart("a: b"))
+    cluster.change("bundles", "shop", spec={"drift": CORRECT})
+    await eventually(lambda: "seal" in cluster.status().get("baseline", {}))
+    release.changed += EDITED
     await check_now(cluster, release)
     await release.judged("True", "Drifted")
     await idle(operator)

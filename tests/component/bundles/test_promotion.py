@@ -127,7 +127,7 @@ async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namesp
 
     def gate() -> dict[str, Any]:
         found = cluster.objects[path].get("status", {}).get("gates", [])
-        return next(iter(found), {})
+        return next((one for one in found if one["name"] == "promotion"), {})
 
     await run(timer_interval=1.0)
     await eventually(lambda: gate().get("reason") == "PromotionNotAllowed")

@@ -21,7 +21,8 @@ def promoted_from(*names: str, soak: str) -> dict[str, Any]:
 
 
 def gate(team: Team, name: str = "production") -> dict[str, Any]:
-    return next(iter(team.status(name).get("gates", [])), {})
+    found = team.status(name).get("gates", [])
+    return next((one for one in found if one["name"] == "promotion"), {})
 
 
 def since(team: Team, name: str = "staging") -> datetime:

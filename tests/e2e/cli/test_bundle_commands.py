@@ -248,7 +248,8 @@ def test_resolve_judges_by_the_gates_of_a_bundle(stage, shop):
         assert turned_down["reason"] == "NotPromoted"
         assert f"Bundle {stage.apps}/shop" in turned_down["message"]
         assert [(one["name"], one["state"]) for one in found["gates"]] == [
-            ("approval", "NotJudged")
+            ("vendored", "NotJudged"),
+            ("approval", "NotJudged"),
         ]
         assert "no tag that matches 1.* passes the gates" in stage.types(command, code=1)
         missing = stage.types(command.replace("/later", "/nobody"), code=1)

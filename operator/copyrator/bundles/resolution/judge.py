@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.drift import DriftMode
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import gates, state
@@ -112,8 +113,11 @@ class Judge:
         return any(gate.name == vendored.NAME and gate.concerns(self._spec) for gate in version)
 
     def _with_vendored(self, found: Resolution) -> Resolution:
-        """The resolution with the verdict on the chart of the waiting plan."""
-        plan = plan_due.awaited(self._entry.status)
+        """The resolution with the verdicts on the charts of the waiting plan and a correction."""
+        there, plan = self._entry.status.deployed, plan_due.awaited(self._entry.status)
+        if self._spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
+            verdict = self.vendored(there.digest)
+            found = replace(found, correctable=(Result(vendored.NAME, verdict),))
         if not plan.digest or plan.digest == found.digest or found.error is not None:
             return found
         match self.vendored(plan.digest):

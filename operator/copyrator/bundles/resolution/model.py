@@ -40,6 +40,8 @@ class Resolution:
     """The same of this version."""
     plan_refused: bool = False
     """The version of the waiting plan is no longer trusted, or no longer promoted."""
+    correctable: tuple[Result, ...] = ()
+    """The verdict on the chart of what is deployed, where a correction of drift would deploy it."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were evaluated, with the digests that their tags have now."""
     soaked: frozenset[str] = frozenset()
