@@ -50,6 +50,7 @@ from copyrator.bundles.policy.gates import (
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references.reader import References
+from copyrator.bundles.resolution.charts import Charts
 from copyrator.bundles.resolution.polling import bring_forward
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
@@ -150,7 +151,10 @@ class BundleController:
         self._redaction = redaction = Redaction(client, isolated)
         seals = Seals(context, references)
         inputs = PlanInputs(context, seals, isolated)
-        self._plan_jobs = PlanJobs(context, jobs, references, redaction, seals=seals, inputs=inputs)
+        charts = Charts(context, references, polls)
+        self._plan_jobs = PlanJobs(
+            context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts
+        )
         reviews = PermissionReviews(context, reviewer)
         self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
         plan_queue = PlanQueue(context, jobs)

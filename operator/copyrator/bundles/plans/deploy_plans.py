@@ -188,7 +188,7 @@ class Plans:
                     text = str(error)
             return self._failed(entry, spec, status, PlanFault(text))
         memory.plan_begun = plan.number
-        found = await self._plan_jobs.progress(entry, spec, job, plan.message)
+        found = await self._plan_jobs.progress(entry, spec, job, plan)
         if isinstance(found, PlanDelay):
             return plan_record.with_message(status, found.message)
         status = await self._taken(entry, spec, status, job, found)

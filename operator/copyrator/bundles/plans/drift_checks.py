@@ -155,7 +155,7 @@ class Drifts:
                 return drift_record.failed(status, BundleReason.PLAN_FAILED, text)
             return await self._made_job(entry, spec, status)
         memory.begun = check.number
-        found = await self._plan_jobs.progress(entry, spec, job, check.message)
+        found = await self._plan_jobs.progress(entry, spec, job, check)
         if isinstance(found, PlanDelay):
             return drift_record.with_message(status, found.message)
         return await self._taken(entry, spec, status, job, found)
@@ -173,7 +173,7 @@ class Drifts:
             status = drift_record.failed(status, plan.reason, plan.message)
         else:
             missing = await self._plan_jobs.missing_namespace(spec)
-            found = CheckedPlan(plan, missing, bound=not plan_record.unbound_reasons(plan, ()))
+            found = CheckedPlan(plan, missing, bound=not plan_record.unbound_reasons(plan))
             status = await self._judge.check(entry, spec, status, found)
             await self._seals.remove_values(entry, job.name)
         self._plan_jobs.count(job, succeeded=not isinstance(plan, PlanFault))

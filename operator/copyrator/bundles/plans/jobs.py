@@ -19,7 +19,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import plan_order
 from copyrator.bundles.plans.inputs import PlanInputs
-from copyrator.bundles.plans.reader import PlanDelay, PlanFault, PlanReader
+from copyrator.bundles.plans.reader import MadeOf, PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy.jobs.deploy import build_plan_job
 from copyrator.bundles.policy.jobs.manifest import JobKind
@@ -30,6 +30,7 @@ from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.releases import is_namespace_missing
+from copyrator.bundles.resolution.charts import Charts
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
@@ -57,12 +58,14 @@ class PlanJobs:
         *,
         seals: Seals,
         inputs: PlanInputs,
+        charts: Charts,
     ) -> None:
         self._context = context
         self._jobs = jobs
         self._references = references
         self._seals = seals
         self._inputs = inputs
+        self._charts = charts
         self._reader = PlanReader(context, jobs, redaction)
 
     async def create(
@@ -123,7 +126,7 @@ class PlanJobs:
         return await self._jobs.find(entry.key, entry.uid, plan.job or "")
 
     async def progress(
-        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, plan: RecordedPlan
     ) -> Plan | PlanFault | PlanDelay:
         """The result of a plan's Job, or why there is none yet.
 
@@ -131,17 +134,19 @@ class PlanJobs:
             entry: the Bundle, which is requeued when the result may have changed.
             spec: its spec.
             job: the Job as it is now.
-            known: the message about a delay in the status.
+            plan: its record in the status, with the message about a delay.
 
         Raises:
-            ApiError: its pods can't be read now.
+            ApiError: its pods, or the registry's credentials, can't be read now.
         """
         if not job.done:
-            return PlanDelay(await self._blocked_message(entry, spec, job, known))
-        account = ServiceAccount.of(spec)
-        nonce = self._nonce(entry, job.name)
-        found = self._reader.read(entry.key, job, nonce, account, spec.werf_image)
-        return found or PlanDelay(known)
+            return PlanDelay(await self._blocked_message(entry, spec, job, plan.message))
+        chart = await self._charts.of(entry, spec, plan.digest or "")
+        if chart is None:
+            return PlanDelay(plan.message)
+        made_of = MadeOf(ServiceAccount.of(spec), spec.werf_image, chart)
+        found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
+        return found or PlanDelay(plan.message)
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""

@@ -123,7 +123,7 @@ class Previews:
                 )
             return await self._made_job(entry, spec, status)
         memory.preview_begun = record.number
-        found = await self._plan_jobs.progress(entry, spec, job, record.message)
+        found = await self._plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay):
             return preview.with_message(status, found.message)
         self._plan_jobs.count(job, succeeded=isinstance(found, Plan))

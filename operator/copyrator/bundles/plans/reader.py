@@ -19,6 +19,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.blocked import secrets_of
+from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.policy.observation import (
     JobRecord,
@@ -51,6 +52,23 @@ _ERROR: Final = 4096
 
 _ENDED: Final = re.compile(r"werf bundle (plan|render) ended with exit code [0-9]{1,3}")
 """The last line that a Job's script prints after werf has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What a Job's plan is judged by, beside its log."""
+
+    account: ServiceAccount
+    image: str
+    """werf's, as the spec names it."""
+    chart: ChartFacts
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """What in the chart may render differently another time, or why that isn't known."""
+        if self.chart.unreadable is not None:
+            return (f"the chart can't be judged: {self.chart.unreadable}",)
+        return self.chart.unbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +109,11 @@ class PlanReader:
         self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
     def read(
-        self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount, image: str
+        self, key: BundleKey, job: JobRecord, nonce: str, made_of: MadeOf
     ) -> Plan | PlanFault | PlanDelay | None:
         """The plan that a finished Job printed as a block with this nonce, or why it has none.
 
-        It has the digest of ``image``, which the spec names, as the pod ran it. None while it is
-        being read; the Bundle is requeued when it was read.
+        None while it is being read; the Bundle is requeued when it was read.
 
         Raises:
             ApiError: its pods can't be read now.
@@ -105,7 +122,7 @@ class PlanReader:
         reading = readings.get(job.name)
         if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
             task = asyncio.create_task(
-                self._read_in_slot(job, nonce, account, image), name=f"plan of {job.name}"
+                self._read_in_slot(job, nonce, made_of), name=f"plan of {job.name}"
             )
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
@@ -142,20 +159,20 @@ class PlanReader:
             self._context.queue.add(key)
 
     async def _read_in_slot(
-        self, job: JobRecord, nonce: str, account: ServiceAccount, image: str
+        self, job: JobRecord, nonce: str, made_of: MadeOf
     ) -> Plan | PlanFault | PlanDelay:
         async with self._slots.slot(job.namespace):
-            return await self._read(job, nonce, account, image)
+            return await self._read(job, nonce, made_of)
 
     async def _read(
-        self, job: JobRecord, nonce: str, account: ServiceAccount, image: str
+        self, job: JobRecord, nonce: str, made_of: MadeOf
     ) -> Plan | PlanFault | PlanDelay:
-        pods = await self._jobs.pods(job)
+        pods, account = await self._jobs.pods(job), made_of.account
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
             whole = await self._cause(job, pods)
-            cause = without_template_text(whole)
+            cause = without_template_text(whole, made_of.chart.literals)
             # The API server's words: they name no values of the chart.
             denied = refused(whole if "error calling lookup: " in cause else cause, account)
             text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
@@ -171,7 +188,7 @@ class PlanReader:
             plan = BlockFault(f"its log can't be read: {error.message}")
         if isinstance(plan, BlockFault):
             return PlanFault(f"Job {job.name}: {plan.message}")
-        return replace(plan, image=pinned_image(pods, image))
+        return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.drawn)
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
         """A delay for a log that can't be read now, and a fault after LOG_PATIENCE."""

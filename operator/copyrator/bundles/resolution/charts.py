@@ -8,7 +8,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.chart.facts import ChartFacts
-from copyrator.bundles.references.reader import References
+from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.resolution.queries import PendingError, Queries
 
@@ -28,16 +28,20 @@ class Charts:
         """The facts of a digest's chart, at once where it was judged before.
 
         None while it is being read, as after a restart: the Bundle is requeued when it is there.
-        Where it can't be read, the facts have the error as the reason.
+        It isn't requested while updates of the Bundle are disabled. Where it can't be read, the
+        facts have the error as the reason.
 
         Raises:
-            MissingReferenceError: the Secret of ``spec.auth`` or the CA is missing.
-            ApiError: they can't be read now.
+            ApiError: the Secret of ``spec.auth`` or the CA can't be read now.
         """
-        access = await self._references.access(entry, spec)
+        try:
+            access = await self._references.access(entry, spec)
+        except MissingReferenceError as error:
+            return ChartFacts(unreadable=str(error))
         since = self._context.monotonic() - ERROR_SECONDS
         try:
-            answer = Queries(entry, spec, access, self._polls, since).chart(digest)
+            queries = Queries(entry, spec, access, self._polls, since)
+            answer = queries.chart(digest, known_only=entry.is_paused)
         except PendingError:
             return None
         if answer.chart is None:

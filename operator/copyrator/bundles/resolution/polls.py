@@ -168,14 +168,19 @@ class Polls:
 
     def chart(self, key: BundleKey, query: ChartQuery, not_before: float) -> Result | None:
         """The same for a chart; one that was judged isn't read again."""
-        if (known := self._known_charts.pop(query, None)) is not None:
-            self._known_charts[query] = known
+        if (known := self.known_chart(query)) is not None:
             return known
         answer = self._answers.get(query)
         if answer is not None and answer.asked_at >= not_before:
             return answer
         self._join(key, query)
         return None
+
+    def known_chart(self, query: ChartQuery) -> Result | None:
+        """A chart that was judged; None where it wasn't."""
+        if (known := self._known_charts.pop(query, None)) is not None:
+            self._known_charts[query] = known
+        return known
 
     def choose(
         self, key: BundleKey, listing: TagListQuery, criteria: Criteria, not_before: float

@@ -53,9 +53,14 @@ class Queries:
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
         return _known(self.polls.judgement(self.entry.key, query, self.since))
 
-    def chart(self, digest: str) -> Result:
-        """What the chart of a digest can do: its facts, or the error of reading it."""
+    def chart(self, digest: str, *, known_only: bool = False) -> Result:
+        """What the chart of a digest can do: its facts, or the error of reading it.
+
+        ``known_only``: the registry isn't asked.
+        """
         query = ChartQuery(self._repository, digest, self.access.credential)
+        if known_only:
+            return _known(self.polls.known_chart(query))
         return _known(self.polls.chart(self.entry.key, query, self.since))
 
     @property

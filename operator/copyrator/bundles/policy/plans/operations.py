@@ -110,6 +110,8 @@ class Plan:
     """The first of them, as ``KIND/NAME``."""
     image: str | None = None
     """werf's image by digest, as the pod ran it; None where that isn't known; not in the text."""
+    drawn: tuple[str, ...] = ()
+    """What in the chart may render differently another time, or why that isn't known; likewise."""
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ then, and carries over to a retry's plan without further operations (``operation
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -158,25 +158,19 @@ class Made:
     """The plan that was approved last; None where none was, or it can't be read."""
     baseline: Plan | None = None
     """The plan of the baseline; None likewise."""
-    drawing: tuple[str, ...] = ()
-    """What in the chart's templates may render differently each time, or why that isn't known."""
 
 
-def unbound_reasons(plan: Plan, drawing: Sequence[str]) -> tuple[str, ...]:
+def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     """Why a deploy may write something else than was planned and shown, as sentences.
 
     werf renders once more when it applies, so that equal hashes of earlier renders aren't enough.
-
-    Args:
-        plan: as its Job printed it.
-        drawing: what may render differently, in the chart's templates.
     """
     found = []
     if plan.render is None:
         found.append("two renders of the chart differed")
     if plan.image is None:
         found.append("the digest of werf's image isn't known, so another werf may deploy")
-    found += drawing
+    found += plan.drawn
     found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
     if (more := plan.hidden - len(plan.hidden_names)) > 0:
         found.append(f"{more} more objects are hidden from the diff (werf.io/sensitive)")
@@ -187,7 +181,7 @@ def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
     """A plan's operations, and the fields of its record that are derived from them."""
     operations = effects(made.plan, made.missing_namespace)
     named = risky(operations, made.baseline.operations if made.baseline else ())
-    unbound = unbound_reasons(made.plan, made.drawing)
+    unbound = unbound_reasons(made.plan)
     fields = {
         "outcome": PlanOutcome.PLANNED,
         "reason": None,
