@@ -21,6 +21,7 @@ from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import WAITING, BundleCluster
 from tests.component.copies.fake_cluster import Filter
 from tests.component.kube.fake_api import line
+from tests.component.oci.fake_registry import CHART, digest_of
 
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import format_time
@@ -179,9 +180,13 @@ class SimulatedRegistry:
         return found
 
     async def manifest_bytes(self, *_: object) -> bytes:
-        """Of a bundle whose chart can't be judged."""
         await asyncio.sleep(0)
-        return b"{}"
+        layer = {"mediaType": "application/tar+gzip", "digest": digest_of(CHART)}
+        return json.dumps({"layers": [{**layer, "size": len(CHART)}]}).encode()
+
+    async def blob(self, *_: object) -> bytes:
+        await asyncio.sleep(0)
+        return CHART
 
     async def tags(
         self,

@@ -22,6 +22,7 @@ from copyrator.bundles.charts import ChartReader
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.oci.errors import InvalidResponse, NotFound, Unreachable
 from copyrator.oci.reference import Repository
+from copyrator.workqueue.isolated import Isolated
 
 UNVENDORED = pack(
     {
@@ -36,7 +37,7 @@ HELM = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 @pytest.fixture
 async def reader() -> AsyncIterator[ChartReader]:
     client = registry_client()
-    reader = ChartReader(client)
+    reader = ChartReader(client, Isolated())
     yield reader
     await reader.close()
     await client.close()

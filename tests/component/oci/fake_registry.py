@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import re
 import ssl
+import tarfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -35,6 +37,21 @@ def registry_client(
 ) -> RegistryClient:
     """A client that may ask the tests' registries."""
     return RegistryClient(metrics=metrics or Metrics(), timeout=timeout, allowed=allowed)
+
+
+def packed(files: dict[str, str]) -> bytes:
+    """A chart as werf packs it."""
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w:gz") as archive:
+        for name, text in files.items():
+            about = tarfile.TarInfo(f"app/{name}")
+            about.size = len(text)
+            archive.addfile(about, io.BytesIO(text.encode()))
+    return found.getvalue()
+
+
+CHART = packed({"Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n"})
+"""Of all bundles that ``put`` pushes."""
 
 
 def digest_of(manifest: bytes) -> str:
@@ -100,7 +117,11 @@ class FakeRegistry:
 
     def put(self, repo: str, tag: str, content: str) -> str:
         """Push; what the tag named before can still be had by its digest."""
-        manifest = json.dumps({"schemaVersion": 2, "content": content}).encode()
+        digest = digest_of(CHART)
+        self.blobs[digest] = CHART
+        layer = {"mediaType": "application/tar+gzip", "digest": digest, "size": len(CHART)}
+        found = {"schemaVersion": 2, "content": content, "layers": [layer]}
+        manifest = json.dumps(found).encode()
         if before := self.manifests.get((repo, tag)):
             self.untagged[repo, digest_of(before)] = before
         self.manifests[repo, tag] = manifest
