@@ -257,3 +257,24 @@ async def test_a_correction_that_expires_is_planned_anew(
     await eventually(lambda: plan(cluster)["number"] > first["number"])
     await waits(cluster, outcome="Planned", version="1.0.0")
     assert len(cluster.jobs()) == 1
+
+
+async def test_a_baseline_with_objects_that_nobody_saw_corrects_nothing(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, release: Release
+) -> None:
+    """Such as of a chart that has more where ``.Release.IsUpgrade``."""
+    plan_of = werf.todo
+    werf.todo = lambda digest: [
+        *plan_of(digest),
+        *(["create ::Secret:unseen"] if werf.revision > 1 else []),
+    ]
+    werf.renders = lambda _: hash_of(f"revision {min(werf.revision, 2)}")
+    await installed(cluster, run, bundle, release)
+    assert cluster.status()["baseline"]["bound"] is False
+    before = len(werf.applied)
+
+    await drift(cluster, release, *EDITED)
+
+    await release.judged(*DIFFERS)
+    await waits(cluster, outcome="Planned")
+    assert len(werf.applied) == before

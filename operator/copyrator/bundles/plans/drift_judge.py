@@ -7,7 +7,7 @@ from dataclasses import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift_status import DriftCheck, DriftReason
-from copyrator.api.plan_status import PlanStatus
+from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.plans.seals import Seals
@@ -15,7 +15,7 @@ from copyrator.bundles.policy.drift import due as drift_due
 from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.drift.findings import Findings, findings
 from copyrator.bundles.policy.drift.record import CheckedPlan
-from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.policy.plans.operations import Plan, covers
 from copyrator.kube.errors import Forbidden
 
 
@@ -46,7 +46,10 @@ class DriftJudge:
                 return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
         if baseline is None:
             # Where its Secret was deleted, this plan, of one render, becomes the baseline.
-            found = replace(found, bound=found.bound and not drift_due.has_baseline(status))
+            is_bound = found.bound and not drift_due.has_baseline(status)
+            if is_bound and spec.approval.is_enabled:
+                is_bound = await self._follows_from_plan(entry, status, found.plan)
+            found = replace(found, bound=is_bound)
             seal = await self._seals.store_operations(entry, job, found.plan.text)
             status = drift_record.based(drift_record.made(status, found, seal, now), now)
             return drift_record.switched_off(status, spec)
@@ -57,6 +60,22 @@ class DriftJudge:
         status = drift_record.made(status, found, kept, now)
         differs = _differs(status, baseline, found)
         return self._judged(entry, spec, status, beyond, plan=check, differs=differs)
+
+    async def _follows_from_plan(
+        self, entry: BundleEntry, status: BundleStatus, baseline: Plan
+    ) -> bool:
+        """Whether a baseline has no objects beyond the plan whose deploy it was made after.
+
+        A chart that branches on the release's revision, or on ``.Release.IsUpgrade``, may have
+        some: a correction would deploy what nobody has seen.
+        """
+        plan = status.plan
+        if plan.job is None or plan.job != status.deployed.plan_job:
+            return False
+        made = await self._seals.operations(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        if made is None:
+            return False
+        return made.render == baseline.render or covers(made.operations, baseline.operations)
 
     async def plan(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, found: CheckedPlan
