@@ -48,6 +48,15 @@ metadata:
   annotations: {werf.io/sensitive: "true"}
 data: {command: TEXT}
 """
+COIN = """\
+{{ if eq (randInt 0 1000000) 0 }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-evil}
+{{ end }}
+"""
+"""Two renders of it are equal, and a third may not be."""
 LATE = """\
 {{ if lookup "v1" "ConfigMap" .Release.Namespace "it-is-late" }}
 ---
@@ -238,16 +247,18 @@ def test_drift_that_the_chart_makes_itself_is_planned_and_waits(people: People) 
 
 def test_what_a_pusher_draws_or_hides_is_said_before_an_approval(people: People) -> None:
     """Where contents can't be bound the approver knows it; nothing of it is deployed unasked."""
-    repos = {one: f"{people.admin.namespace}/{one}" for one in ("draws", "hides")}
+    repos = {one: f"{people.admin.namespace}/{one}" for one in ("draws", "hides", "tosses")}
     people.admin.publish("1.0.0", "first", repo=repos["draws"], template=f"{TEMPLATE}{RANDOM}")
     people.admin.publish("1.0.0", "evil", repo=repos["hides"], template=f"{TEMPLATE}{HIDDEN}")
+    people.admin.publish("1.0.0", "first", repo=repos["tosses"], template=f"{TEMPLATE}{COIN}")
     for name, repo in repos.items():
         people.editor.bundle(name, repo=repo, approval={"mode": "OnRisk"})
 
-    drawn, hidden = people.waits("draws"), people.waits("hides")
+    drawn, hidden, tossed = (people.waits(name) for name in repos)
 
-    assert (drawn["bound"], hidden["bound"]) == (False, False)
-    assert drawn["unbound"]
+    assert [one["bound"] for one in (drawn, hidden, tossed)] == [False] * 3
+    assert "two renders of the chart differed" in drawn["unbound"]
+    assert [one for one in tossed["unbound"] if "randInt" in one] == tossed["unbound"]
     assert hidden["hidden"] == 1
     assert any("ConfigMap/hides-hidden" in one for one in hidden["unbound"])
     for name in repos:
@@ -267,6 +278,7 @@ def test_the_program_that_planned_is_the_one_that_deploys(people: People) -> Non
     people.approve("image", found)
     people.admin.wait_deployed("image", digest)
     (planned,), (deployed,) = people.admin.jobs("image", "plan"), people.admin.jobs("image")
+    assert (found["bound"], found.get("unbound")) == (True, None)
     assert "@sha256:" in found["image"]
     assert "@" not in image_of(planned)
     assert image_of(deployed) == found["image"]

@@ -165,6 +165,8 @@ def test_an_approval_carries_over_to_the_same_contents_only(
     what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
     plan = plan_record.planned(running, what, spec(), NOW).plan
     assert (plan.decision == "Approved") is (approved == found)
+    assert (plan.message is None) is (approved == found)
+    assert plan.message is None or plan.message.startswith("the approval of plan id-0 was of other")
 
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:

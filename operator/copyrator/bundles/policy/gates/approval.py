@@ -78,7 +78,8 @@ def _undecided(plan: PlanStatus, spec: BundleSpec) -> Verdict:
             f"namespace: {why}. Change the chart, or ask an administrator to change the setting"
         )
         return Refused(BundleReason.PLAN_UNBOUND, text)
-    text = f"{_named(plan)} ({summary(plan)}) waits for approval: {_command('approve', spec)}"
+    why = f", as {plan.message}" if plan.message else ""
+    text = f"{_named(plan)} ({summary(plan)}) waits for approval{why}: {_command('approve', spec)}"
     return Waiting(BundleReason.AWAITING_APPROVAL, text, parse_time(plan.expires_at))
 
 

@@ -213,7 +213,9 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
         id=_fresh(_id(before, made.plan, operations), status),
         seal=made.seal,
     )
-    if _covers(status, made, operations):
+    if not _covers(status, made, operations):
+        plan = replace(plan, message=_why_uncovered(before, made))
+    else:
         plan = replace(
             plan,
             decision=PlanDecision.APPROVED,
@@ -221,6 +223,19 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
             at=before.approved.at,
         )
     return replace(status, plan=plan)
+
+
+def _why_uncovered(before: PlanStatus, made: Made) -> str | None:
+    """Why an approval that was given doesn't carry over to the plan; None without one."""
+    approved = made.approved
+    if approved is None:
+        return None
+    if approved.render == made.plan.render:
+        return f"the approval of plan {before.approved.id} was of other operations"
+    return (
+        f"the approval of plan {before.approved.id} was of other contents, which a chart gives "
+        "that prints the release's revision or branches on .Release.IsInstall"
+    )
 
 
 def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> bool:
