@@ -158,7 +158,16 @@ class BundleController:
         reviews = PermissionReviews(context, reviewer)
         self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
         plan_queue = PlanQueue(context, jobs)
-        runs = Runs(context, jobs, references, writer, redaction, seals=seals, freezes=freezes)
+        runs = Runs(
+            context,
+            jobs,
+            references,
+            writer,
+            redaction,
+            seals=seals,
+            freezes=freezes,
+            charts=charts,
+        )
         judge = DriftJudge(context, seals)
         planning = context, self._plan_jobs, plan_queue, writer
         self._reconciler = BundleReconciler(

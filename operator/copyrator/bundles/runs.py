@@ -45,6 +45,7 @@ from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, jud
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.releases import stored_revisions
+from copyrator.bundles.resolution.charts import Charts
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 
@@ -65,8 +66,10 @@ class Runs:
         *,
         seals: Seals,
         freezes: Freezes,
+        charts: Charts,
     ) -> None:
         self._context = context
+        self._charts = charts
         self._freezes = freezes
         self._seals = seals
         self._jobs = jobs
@@ -124,7 +127,7 @@ class Runs:
             printed = await self._jobs.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
-            ending, evidence = await self._explained(job, pods, ending, ServiceAccount.of(spec))
+            ending, evidence = await self._explained(entry, spec, job, pods, ending)
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
@@ -133,14 +136,21 @@ class Runs:
 
     async def _explained(
         self,
+        entry: BundleEntry,
+        spec: BundleSpec,
         job: JobRecord,
         pods: list[dict[str, Any]],
         ending: Ending,
-        account: ServiceAccount,
     ) -> tuple[Ending, state.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
-        log = without_template_text(await self._jobs.log_end(pods))
-        ending = replace(ending, message=without_template_text(ending.message))
+        whole = await self._jobs.log_end(pods)
+        literals: tuple[str, ...] = ()
+        if spec.is_gated and without_template_text(whole) != whole:
+            chart = await self._charts.of(entry, spec, entry.status.attempted.digest or "")
+            literals = chart.literals if chart else ()
+        log = without_template_text(whole, literals)
+        ending = replace(ending, message=without_template_text(ending.message, literals))
+        account = ServiceAccount.of(spec)
         try:
             message, log = await self._redaction.redacted(
                 job.namespace, secrets_of(pods), [ending.message, log]

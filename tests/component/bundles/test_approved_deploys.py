@@ -127,7 +127,7 @@ async def test_the_secrets_of_a_superseded_approval_go(
     werf.ends = succeed
     found = (await deployed(cluster))["plan"]
     approved = {"job": found["approved"]["job"]}
-    assert secrets(cluster) <= operations(found, approved)
+    await eventually(lambda: secrets(cluster) <= operations(found, approved))
 
 
 async def test_an_interrupted_attempt_is_made_anew_as_approved(

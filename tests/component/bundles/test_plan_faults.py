@@ -23,7 +23,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
 from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
@@ -118,6 +118,30 @@ async def test_a_job_without_a_plan_is_a_failed_plan(
     await idle(operator)
     assert (cluster.jobs(), secrets(cluster)) == ([], set())
     assert cluster.message().count("no plan could be made 1 times") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [("set replicas", "set replicas"), ("set replicas: 7", "<see the pod's log>")],
+)
+async def test_a_text_that_stands_in_the_chart_itself_is_in_the_message(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    registry: FakeRegistry,
+    said: str,
+    message: str,
+) -> None:
+    template = '{{ required "set replicas" .Values.replicas }}'
+    about = "apiVersion: v2\nname: app\nversion: 1.0.0\n"
+    registry.put_chart("app", "1.0.0", packed({"Chart.yaml": about, "templates/a.yaml": template}))
+    words = "Error: execution error at (app/templates/a.yaml:1:3): "
+    werf.says = lambda *_: (1, f"{words}{said}\n")
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    found = await waits(cluster, "PlanUnstable")
+    assert found["message"].endswith(f"{words}{message}")
 
 
 async def test_a_plan_whose_pod_was_evicted_says_so(

@@ -7,12 +7,11 @@ from tests.component.copies.conftest import HOME, by_name, counts, make_rule, re
 from tests.component.kube.fake_api import until
 from tests.steps import measured_steps
 
-from copyrator.api import names
+from copyrator.api import consent, names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
 from copyrator.copies.cache.namespaces import Namespace, Namespaces
-from copyrator.copies.policy import matching
 from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -26,13 +25,13 @@ LARGE = ",".join(f"{'x' * 40}-{number}" for number in range(4_500))
 def parsed(monkeypatch):
     """Every text of an annotation that was parsed."""
     texts = []
-    parse = matching._parse_consent
+    parse = consent._parse_consent
 
     def counting(text):
         texts.append(text)
         return parse(text)
 
-    monkeypatch.setattr(matching, "_parse_consent", counting)
+    monkeypatch.setattr(consent, "_parse_consent", counting)
     return texts
 
 

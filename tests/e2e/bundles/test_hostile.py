@@ -47,7 +47,7 @@ def test_a_failure_with_megabytes_of_secrets_is_on_record_without_a_word_of_them
 
     said = json.dumps(team.status("shop"))
     assert "hunter-two-of-eight" not in said
-    assert "<redacted>" in said or "<withheld: " in said
+    assert "<see the pod's log>" in said or "<withheld: " in said
     assert team.status("shop")["history"][0]["outcome"] == "Failed"
     assert memory(operator) < MOST_MEMORY
     assert operator.process.code is None

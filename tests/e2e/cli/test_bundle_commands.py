@@ -165,7 +165,7 @@ def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, 
     assert f"copyrator history bundle {fine} shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
-    assert "on purpose" in result.stdout
+    assert "execution error at (hello/templates/configmap.yaml:1:3): " in result.stdout
     assert "end of the log, from the status" in result.stderr
 
 
