@@ -156,6 +156,15 @@ def test_a_function_that_isnt_allowed_makes_a_chart_unbound(name: str) -> None:
         ('{{ $x := set .Values "a" .Chart }}', "set puts an object that holds pointers"),
         ('{{ $x := merge .Values (dict "a" .Chart) }}', "merge puts an object"),
         ('{{ $x := merge (dict "v" .Values) (dict "v" (dict "a" $)) }}', "merge puts an object"),
+        (
+            (
+                '{{ $m := dict }}{{ $a := dict "x" $m "y" $m }}'
+                '{{ $x := merge $a (dict "x" (dict "k" "1") "y" (dict "k" "2")) }}{{ $m.k }}'
+            ),
+            "merge goes over keys in an order that is drawn",
+        ),
+        ("{{ $x := mergeOverwrite (dict) .a .b }}", "mergeOverwrite goes over keys"),
+        ("{{ $x := .b | mustMerge (dict) .a }}", "mustMerge goes over keys"),
         ("{{ range .Capabilities.APIVersions }}{{ end }}", "reads .Capabilities.APIVersions"),
         ("{{ first .Capabilities.APIVersions }}", "reads .Capabilities.APIVersions"),
         ("{{ with .Capabilities }}{{ .APIVersions }}{{ end }}", "reads .Capabilities.APIVersions"),
@@ -200,6 +209,8 @@ def test_a_template_that_may_render_differently_is_unbound(text: str, why: str) 
             '{{ define "a" }}{{ .component }}{{ .Values.x }}{{ end }}'
             '{{ include "a" (merge (dict "component" "web") .) }}'
         ),
+        "{{ $x := merge (deepCopy .Values.a) (deepCopy .Values.b) .Values.c }}",
+        '{{ $x := .Values.a | mergeOverwrite (dict "a" (dict "b" 1)) }}',
         '{{ tpl "{{ .Values.a }}" . }}{{ tpl "a" $ }}',
         '{{ printf "%s 100%% %-5d%v" .a 1 .b }}',
         '{{ required "set a" .Values.a }}{{ if .b }}{{ fail "no" }}{{ end }}',

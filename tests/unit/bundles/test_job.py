@@ -172,6 +172,14 @@ def test_the_login_trusts_the_registrys_ca_as_well() -> None:
         assert {"name": "SSL_CERT_FILE", "value": "/run/copyrator/ca/ca.crt"} in container["env"]
 
 
+def test_no_container_of_a_planned_deploy_runs_the_image_by_its_tag() -> None:
+    made = replace(APPROVALS["image"], spec=replace(SPEC, auth="creds"), login=Login.PASSWORD)
+    pod = build_deploy_job(made)["spec"]["template"]["spec"]
+
+    images = {one["name"]: one["image"] for one in (*pod["initContainers"], *pod["containers"])}
+    assert images == dict.fromkeys(("login", "werf"), made.image)
+
+
 @pytest.mark.parametrize(("timeout", "deadline"), [(0.5, 301), (0.0, 300), (600.0, 900)])
 def test_a_job_may_take_a_little_longer_than_werf(timeout: float, deadline: int) -> None:
     found = build_deploy_job(order(timeout=timeout))

@@ -309,7 +309,20 @@ class _Flow:
         if result != into and not is_own:
             what = f"{called.name} puts an object that holds pointers into a dictionary"
             self._report(scope, called.line, what)
+        if called.name != "set":
+            self._require_own(scope, called)
         return result
+
+    def _require_own(self, scope: _Scope, called: _Called) -> None:
+        """Report a ``merge`` into what may hold one dictionary at two places.
+
+        It goes over keys in an order that is drawn, and changes such a dictionary twice. What it
+        merges first becomes part of what it merges the rest into.
+        """
+        into = called.operands[: len(called.values) - 1]
+        if not all(_is_new(one, is_deep=True) for one in into):
+            what = "goes over keys in an order that is drawn; all but the last have to be deepCopy"
+            self._report(scope, called.line, f"{called.name} {what} or dict of literals")
 
     def _pass_on(self, name: Operand | None, value: Value) -> None:
         """Pass a value to the templates that ``include`` or ``template`` may name."""
@@ -390,7 +403,9 @@ def _is_new(operand: Operand | None, *, is_deep: bool) -> bool:
         case (Call(name), *_) if name in _COPIES:
             return True
         case (Call("dict"), *operands):
-            return not is_deep or all(isinstance(one, Literal) for one in operands)
+            return not is_deep or all(
+                isinstance(one, Literal) or _is_new(one, is_deep=True) for one in operands
+            )
     return operand == Call("dict")
 
 

@@ -46,8 +46,6 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
-    if order.image is not None:
-        main["image"] = order.image
     job = _owned_job(order, JobKind.DEPLOY, order.job, main)
     job["metadata"]["annotations"] |= {
         names.ANN_ATTEMPT: str(order.attempt),
@@ -103,6 +101,9 @@ def _owned_job(
     if inits:
         pod_spec["initContainers"] = inits
     pod_spec["containers"] = [main]
+    if order.image is not None:
+        for one in (*inits, main):  # another program may not run beside the one that planned
+            one["image"] = order.image
     job = base_job(spec, kind, name, order.uid, pod_spec)
     job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
     return job
