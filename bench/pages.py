@@ -72,6 +72,7 @@ def pages(rig: Rig, size: int) -> Iterator[Run]:
                 page.goto(url)
                 figures["open_seconds"] = time.monotonic() - start
                 base = url.partition("/?")[0]
+                page.wait_for_url(f"{base}/")
                 until(lambda: _is_complete(page, base), "all copies are listed", 120)
                 figures["complete_seconds"] = time.monotonic() - start
                 for name, path in (("overview", "/"), ("matrix", "/matrix?namespaces=pages-")):

@@ -3,8 +3,12 @@
 import asyncio
 import html
 import re
+import stat
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
@@ -12,10 +16,11 @@ from aiohttp import web
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
+from copyrator.cli import decisions
 from copyrator.cli.cluster import Target
 from copyrator.cli.overview import overview
 from copyrator.cli.seen import Copies
-from copyrator.cli.ui import actions, server
+from copyrator.cli.ui import actions, command, server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
 from copyrator.kube import errors
@@ -123,16 +128,123 @@ async def test_nobody_is_answered_without_the_token(page):
     assert status == 403
 
 
-async def test_the_token_opens_a_session_and_leaves_the_address_line(opened):
-    async with opened.session.get(
-        f"{opened.base}/?token={opened.server.token}", allow_redirects=False
-    ) as answer:
+async def test_the_token_opens_a_session_and_leaves_the_address_line(page):
+    async with page.session.get(page.server.url) as answer:
         cookie = answer.headers["Set-Cookie"]
-        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        text = await answer.text()
+    assert '<meta http-equiv="refresh" content="0; url=/">' in text
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert opened.server.token not in cookie
-    assert (await opened.get("/"))[0] == 200
+    assert page.server.token not in cookie + text
+    assert "infra" not in text
+    assert "infra" in (await page.get("/"))[1]
+
+
+async def test_the_token_is_spent_at_its_first_use(opened):
+    path = f"/?token={opened.server.token}"
+    assert (await opened.get(path))[0] == 200  # the same browser
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as other:
+        for _ in range(2):
+            status, text, headers = await Page(opened.server, other).get(path)
+            assert (status, "has been opened" in text) == (403, True)
+            assert "Set-Cookie" not in headers
+        assert (await Page(opened.server, other).get("/"))[0] == 403
+
+
+async def test_a_refused_request_doesnt_spend_the_token(page):
+    path = f"/?token={page.server.token}"
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+        assert (await page.get(path, headers=headers))[0] == 403
+    for other in ("/?token=x", f"/matrix?token={page.server.token}"):
+        assert (await page.get(other))[0] == 403
+    assert (await page.post(path, {}))[0] == 403
+    assert (await page.get(path))[0] == 200
+
+
+async def test_the_token_counts_on_no_other_path(page):
+    for path in ("/matrix", "/rules/infra/broken", "/do/suspend/rules/infra/broken", "/events"):
+        status, text, headers = await page.get(f"{path}?token={page.server.token}")
+        assert (status, "infra" in text, "Set-Cookie" in headers) == (403, False, False), path
+
+
+async def test_a_write_without_an_origin_is_refused(opened, monkeypatch):
+    done = []
+
+    async def act(_client, *what):
+        done.append(what)
+        return "It is done."
+
+    monkeypatch.setattr(actions, "act", act)
+    path = "/do/suspend/rules/infra/broken"
+    data = {"token": await form_token(opened, path)}
+    async with opened.session.post(f"{opened.base}{path}", data=data) as answer:
+        assert (answer.status, done) == (403, [])
+    assert (await opened.post(path, data))[0] == 200
+    assert done
+
+
+async def test_an_approval_is_of_the_plan_that_the_page_showed(opened, monkeypatch):
+    approved = []
+
+    async def decide(_client, _decision, _body, plan):
+        approved.append(plan)
+
+    async def one(_client, what, namespace, name):
+        assert (what, namespace, name) == ("bundles", "infra", "waits")
+        return bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
+
+    monkeypatch.setattr(decisions, "decide", decide)
+    monkeypatch.setattr(actions, "one", one)
+    path = "/do/approve/bundles/infra/waits"
+    _, text, _ = await opened.get(path)
+    assert f"copyrator approve bundle infra/waits {'a' * 32}" in text
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', text))
+    opened.server.live.now = seen(
+        bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
+    )
+    await opened.post(path, fields)
+    assert approved == ["a" * 32]
+
+
+async def test_the_browser_is_led_to_the_page_by_a_file_that_only_its_user_can_read(
+    page, monkeypatch, tmp_path
+):
+    found = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def browser(url):
+        file = Path(unquote(urlsplit(url).path))
+        modes = [stat.S_IMODE(one.stat().st_mode) for one in (file, file.parent)]
+        loop.call_soon_threadsafe(found.put_nowait, (url, modes, file.read_text()))
+        return True
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command.webbrowser, "open", browser)
+    stopped = asyncio.Event()
+    browsing = asyncio.create_task(command._browse(page.server, stopped))
+    url, modes, text = await asyncio.wait_for(found.get(), 30)
+    assert url.startswith("file://")
+    assert page.server.token not in url
+    assert modes == [0o600, 0o700]
+    leads_to = html.unescape(re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', text)[1])
+    assert leads_to == page.server.url
+    async with page.session.get(leads_to) as answer:
+        assert answer.status == 200
+    await asyncio.wait_for(browsing, 30)
+    assert list(tmp_path.iterdir()) == []
+    assert not stopped.is_set()
+
+
+async def test_the_file_is_removed_when_the_command_ends_without_a_browser(
+    page, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command.webbrowser, "open", lambda _url: False)
+    stopped = asyncio.Event()
+    stopped.set()
+    await asyncio.wait_for(command._browse(page.server, stopped), 30)
+    assert list(tmp_path.iterdir()) == []
+    assert "open the URL yourself" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:1"])

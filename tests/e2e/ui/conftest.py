@@ -89,4 +89,5 @@ async def opened(context: BrowserContext, url: str) -> Tab:
     await page.goto(url)
     match = re.match(r"http://[^/]+", url)
     assert match is not None
+    await page.wait_for_url(f"{match[0]}/")
     return Tab(page, match[0], url, faults)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import signal
 import socket
 import webbrowser
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from aiohttp import web
@@ -35,8 +39,8 @@ def ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
     """Show rules, copies and Bundles on a local web page, until Ctrl-C.
 
     It uses your own permissions and needs nothing in the cluster. It listens on 127.0.0.1; the
-    printed URL has a token: who has it can act as you while the command runs. All namespaces are
-    shown as far as you may list them; -n shows one.
+    printed URL opens one session: whoever opens it first can act as you while the command runs.
+    All namespaces are shown as far as you may list them; -n shows one.
     """
     run(_ui(target, home, port, browse=browse))
 
@@ -66,6 +70,7 @@ def _listener(port: int) -> socket.socket:
 
 
 async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> None:
+    stopped = _interrupted()
     runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -73,18 +78,48 @@ async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> No
         server.port = runner.addresses[0][1]
         click.echo(f"Serving on {server.url} until Ctrl-C.")
         if browse:
-            await asyncio.to_thread(webbrowser.open, server.url)
-        await _interrupted()
+            await _browse(server, stopped)
+        await stopped.wait()
     finally:
         server.stop()
         await runner.cleanup()
 
 
-async def _interrupted() -> None:
-    """Return at SIGINT or SIGTERM."""
+async def _browse(server: Server, stopped: asyncio.Event) -> None:
+    """Open the URL in the browser, and return when its token is spent."""
+    with _file_that_opens(server.url) as file:
+        if not await asyncio.to_thread(webbrowser.open, file.as_uri()):
+            click.echo("No browser can be opened here: open the URL yourself.", err=True)
+        ends = [asyncio.ensure_future(event.wait()) for event in (server.opened, stopped)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+
+
+@contextmanager
+def _file_that_opens(url: str) -> Iterator[Path]:
+    """A file that leads a browser to a URL and that only its user can read, until the block ends.
+
+    Every local user can read the arguments of a process, and so a URL there.
+    """
+    with TemporaryDirectory(prefix="copyrator-ui-") as folder:  # of mode 0700
+        file = Path(folder, "open.html")
+        shown = html.escape(url)
+        text = (
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0; url={shown}">'
+            f'<title>Copyrator</title><p><a href="{shown}">Continue</a></p>'
+        )
+        file.touch(0o600, exist_ok=False)
+        file.write_text(text, encoding="utf-8")
+        yield file
+
+
+def _interrupted() -> asyncio.Event:
+    """Set at SIGINT or SIGTERM."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+    return stopped

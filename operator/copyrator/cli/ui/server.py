@@ -1,7 +1,7 @@
 """The local web server of `copyrator ui`.
 
 It listens on loopback, and any local program or foreign web page may send requests to it. So each
-request needs the session's cookie, which the URL with the token sets, and the address of this
+request needs the session's cookie, which the URL with the token sets once, and the address of this
 server as its host (a foreign page may give its own name our address); a write needs the page's own
 token as well, and must come from this server's pages.
 """
@@ -60,6 +60,13 @@ _HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 
+_OPENED: Final = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/">'
+    '<title>Copyrator</title><p><a href="/">Continue</a></p>'
+)
+"""The answer to the token: a page, because a browser that came from a file or another site doesn't
+send a SameSite=Strict cookie when it follows a redirect."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -75,14 +82,16 @@ class Server:
     home: str | None
     port: int = 0
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """In the URL that opens the session."""
+    """In the URL that opens the session, once."""
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the token is spent."""
     _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _stopping: bool = False
 
     @property
     def url(self) -> str:
-        """What the user opens; it lets its holder act as the user while the server runs."""
+        """What the user opens; whoever opens it first can act as the user while the server runs."""
         return f"http://{ADDRESS}:{self.port}/?token={self.token}"
 
     def app(self) -> web.Application:
@@ -115,7 +124,9 @@ class Server:
         if refusal := self._refusal(request):
             return web.Response(status=403, text=f"{refusal}\n")
         if "token" in request.query and request.path == "/":
-            answer = web.Response(status=303, headers={"Location": "/"})
+            answer = _html(_OPENED)
+            if self._is_token_of(request):
+                self.opened.set()
             answer.set_cookie(
                 self._cookie, self._session, httponly=True, samesite="Strict", path="/"
             )
@@ -146,11 +157,22 @@ class Server:
         foreign = origin is not None and origin not in {f"http://{host}" for host in hosts}
         if foreign or (request.method == "POST" and origin is None):
             return "This request doesn't come from a page of this server."
-        given = request.query.get("token", "") if request.path == "/" else ""
         known = _same(request.cookies.get(self._cookie, ""), self._session)
-        if not known and not _same(given, self.token):
-            return "Open the URL that copyrator ui printed: it has the token that is missing here."
-        return ""
+        if known or self._is_token_of(request):
+            return ""
+        if self.opened.is_set():
+            return (
+                "The URL that copyrator ui printed opens one session, and has been opened. "
+                "For another, end copyrator ui with Ctrl-C and start it again; "
+                "do so too if it wasn't you who opened it."
+            )
+        return "Open the URL that copyrator ui printed: it has the token that is missing here."
+
+    def _is_token_of(self, request: web.Request) -> bool:
+        """Whether a request opens the session: it has the token, which isn't spent."""
+        if self.opened.is_set() or (request.method, request.path) != ("GET", "/"):
+            return False
+        return _same(request.query.get("token", ""), self.token)
 
     async def _overview(self, request: web.Request) -> web.Response:
         seen = self.live.now
