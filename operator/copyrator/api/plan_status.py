@@ -100,7 +100,8 @@ class PlanSummary(Record):
     risky_operations: int | None = None
     bound: bool | None = None
     """True: what a deploy writes can't differ from what was planned, as its contents are bound by
-    the hash of a render; None: a plan that was made before this was judged.
+    the hash of a render; None: a plan that was made before this was judged, or a preview, which is
+    never found to be bound, as it renders once.
     """
     unbound: tuple[str, ...] = ()
     """Why it isn't bound, at most MAX_UNBOUND sentences."""

@@ -34,7 +34,7 @@ from copyrator.cli.output import (
     printable,
     prose,
 )
-from copyrator.cli.plan_first import first_lines, hidden_secrets
+from copyrator.cli.plan_first import first_lines, hidden_secrets, is_judged
 from copyrator.cli.plan_fold import fold
 from copyrator.cli.plan_log import DIFF_BYTES, PlanLog, read_plan_log, release_namespace
 from copyrator.cli.plan_preview import ONLY_SHOWN, preview_of, previewed
@@ -334,6 +334,6 @@ def document(found: Shown) -> dict[str, Any]:
 def _hidden(found: Shown) -> dict[str, Any]:
     """What isn't in the diff, where the operator has judged that."""
     operations = found.log.operations
-    if found.summary.bound is None or operations is None:
+    if not is_judged(found.summary) or operations is None:
         return {}
     return {"hiddenSecrets": hidden_secrets(operations)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from copyrator.api.counts import count
-from copyrator.api.plan_status import MAX_UNBOUND, PlanStatus, PlanSummary
+from copyrator.api.plan_status import MAX_UNBOUND, PlanStatus, PlanSummary, PreviewPlan
 from copyrator.bundles.policy.plans.operations import Operation
 from copyrator.cli.plan_log import PlanLog
 from copyrator.cli.plan_state import MAY_DIFFER, said
@@ -32,9 +32,9 @@ def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
 
 
 def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
-    if plan.bound is None:
+    if not is_judged(plan):
         return
-    if not plan.bound:
+    if plan.bound is False:
         reasons = [f"  {said(one)}" for one in plan.unbound]
         yield f"Contents aren't bound: {MAY_DIFFER}{', because' if reasons else ''}"
         yield from reasons
@@ -45,6 +45,11 @@ def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
     if plan.hidden:
         objects = count(plan.hidden, "object")
         yield f"Hidden from the diff by the chart: contents of {objects}"
+
+
+def is_judged(plan: PlanSummary) -> bool:
+    """Whether what isn't bound or shown is known; of a preview some of it always is."""
+    return plan.bound is not None or isinstance(plan, PreviewPlan)
 
 
 def hidden_secrets(operations: Iterable[Operation]) -> int:

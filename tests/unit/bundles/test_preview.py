@@ -87,6 +87,21 @@ def test_a_preview_says_what_it_does_for_a_day() -> None:
     assert preview.expired(status, end).preview == PreviewPlan(number=1)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "bound"),
+    [((), None), (("templates/app.yaml, line 3: lookup",), False)],
+    ids=["nothing known", "the templates say so"],
+)
+def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would_be_bound(
+    drawn: tuple[str, ...], bound: bool | None
+) -> None:
+    plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0", drawn=drawn)
+
+    found = preview.made(begun(), Made(plan, None), NOW).preview
+
+    assert (found.bound, found.unbound) == (bound, drawn)
+
+
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
     status = preview.refused(begun(), replace(REQUEST, version="x" * 300), "Reason", "no", NOW)
     assert status.preview == PreviewPlan(

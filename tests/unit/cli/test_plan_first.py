@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.plan_status import PlanStatus
+from copyrator.api.plan_status import PlanStatus, PreviewPlan
 from copyrator.bundles.policy.plans.operations import Operation, OperationType
 from copyrator.cli.plan_bundle import Shown, document, show
 from copyrator.cli.plan_first import first_lines
@@ -98,6 +98,13 @@ NOTHING: dict[str, Any] = {}
 )
 def test_what_is_said_first_of_a_plan(plan, operations, lines):
     assert list(first_lines(PlanStatus.parse(plan), PlanLog(operations))) == lines
+
+
+def test_of_a_preview_secrets_are_counted_where_it_isnt_judged_whether_it_is_bound():
+    lines = ["Hidden from the diff: the contents of 2 Secrets"]
+    assert list(first_lines(PreviewPlan.parse(NOTHING), PlanLog(SECRETS))) == lines
+    found = document(Shown(bundle(preview=PLAN), PlanLog(SECRETS), NOW, is_preview=True))
+    assert (found["hiddenSecrets"], found["plan"].get("bound")) == (2, None)
 
 
 def bundle(**status: Any) -> dict[str, Any]:

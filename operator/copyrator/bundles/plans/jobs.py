@@ -79,7 +79,7 @@ class PlanJobs:
     ) -> bool:
         """Create the Job of a recorded plan; False where the values have changed since.
 
-        ``renders``: how often it renders the chart; twice finds whether it is bound.
+        ``renders``: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
             RefusedError: the Job can't be created without a change of the spec or the cluster.

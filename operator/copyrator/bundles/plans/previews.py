@@ -177,7 +177,7 @@ class Previews:
     ) -> BundleStatus:
         """The status once the recorded preview's Job is created, or with the reason why not."""
         try:
-            if await self._plan_jobs.create(entry, spec, status.preview):
+            if await self._plan_jobs.create(entry, spec, status.preview, renders=1):
                 self._context.memory(entry.key).preview_begun = status.preview.number
                 return status
         except RefusedError as error:

@@ -78,7 +78,8 @@ def plan_command(
         nonce: 32 random hexadecimal digits of this Job.
         salt: of the hash of renders, the same in all Jobs of the Bundle.
         values: all values files; werf's variables name their copies.
-        renders: 2 to find whether the chart renders differently each time; 1 if that is known.
+        renders: 2 to find whether the chart renders differently each time; 1 if that is known,
+            or doesn't matter.
         directory: in memory; no part of a render is stored elsewhere.
     """
     first = ("plan", directory, salt.copy, nonce, str(renders))

@@ -103,8 +103,12 @@ def failed(status: BundleStatus, reason: str, message: str, now: datetime) -> Bu
 
 
 def made(status: BundleStatus, what: Made, now: datetime) -> BundleStatus:
-    """The status with the operations that the preview's Job found."""
+    """The status with the operations that the preview's Job found.
+
+    One render tells why the plan of a deploy would be unbound, but never that it would be bound.
+    """
     _, fields = found_by(what)
+    fields["bound"] = False if fields["unbound"] else None
     preview = replace(status.preview, **fields, made_at=format_time(now), expires_at=_end(now))
     return replace(status, preview=preview)
 
