@@ -20,8 +20,15 @@ from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.settings.limits import CREDENTIAL_BYTES, DOCKER_CONFIG_BYTES, REGISTRY_HEADER_BYTES
 
 DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
-_SCHEME = re.compile(r"(?:^|,)\s*(Bearer|Basic)\b", re.IGNORECASE)
-_PARAMETER = re.compile(r'(?<![\w-])([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_SCHEME: Final = re.compile(rf"({_NAME})(?:[ \t]++|(?=,|\Z))")
+_TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]++=*+(?=[ \t]*+(?:,|\Z))")
+_PARAMETER: Final = re.compile(
+    rf"""({_NAME})[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"=][^\s,"]*+))(?=[ \t,]|\Z)"""
+)
+"""A value without quotes may have characters that RFC 9110 wants in quotes, as those of URLs."""
+_GAP: Final = re.compile(r"[ \t,]*+")
+_COMMA: Final = re.compile(r"[ \t]*+(?:,[ \t,]*+|\Z)")
 
 
 class UnusableSecretError(Exception):
@@ -153,26 +160,48 @@ def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | N
 
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
-    """Parse WWW-Authenticate headers; unsupported schemes are left out."""
+    """Parse WWW-Authenticate headers, each by itself; unsupported schemes are left out."""
     found: list[Challenge] = []
     room = REGISTRY_HEADER_BYTES
     for header in headers:
         room -= len(header)
         if room < 0:
             break
-        starts = list(_SCHEME.finditer(header))
-        ends = [start.start() for start in starts[1:]] + [len(header)]
-        for start, end in zip(starts, ends, strict=False):  # without a start, one end too many
-            values = {
-                name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare
-                for name, quoted, bare in _PARAMETER.findall(header[start.end() : end])
-            }
-            found.append(
-                Challenge(
-                    scheme=sys.intern(start[1].lower()),  # shared by all repositories of a registry
+        for scheme, values in _read_challenges(header):
+            if scheme in ("basic", "bearer"):
+                challenge = Challenge(
+                    scheme=sys.intern(scheme),  # shared by all repositories of a registry
                     realm=sys.intern(values.get("realm", "")),
                     service=sys.intern(values.get("service", "")),
                     scope=values.get("scope", ""),
                 )
-            )
+                found.append(challenge)
+    return found
+
+
+def _read_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Schemes and their parameters in one header, names in lower case.
+
+    Nothing after a fault is read, because it may be the inside of a quoted string.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    gap = _GAP.match(header)
+    while gap is not None and gap.end() < len(header):
+        at = gap.end()
+        parameter = _PARAMETER.match(header, at)
+        if parameter is None:
+            scheme = _SCHEME.match(header, at)
+            if scheme is None:
+                break
+            found.append((scheme[1].lower(), {}))
+            at = (_TOKEN68.match(header, scheme.end()) or scheme).end()
+            parameter = _PARAMETER.match(header, at)
+        if parameter is not None:
+            if not found:
+                break
+            name, quoted, bare = parameter.groups()
+            value = bare or re.sub(r"\\(.)", r"\1", quoted)
+            found[-1][1].setdefault(name.lower(), value)
+            at = parameter.end()
+        gap = _COMMA.match(header, at)
     return found

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from multidict import MultiMapping
+from yarl import URL
 
 Sink = Callable[[bytes], Awaitable[None]]
 """Takes an answer's body in chunks; the next one is read when it has returned."""
@@ -48,3 +49,8 @@ class Response:
     challenges: tuple[str, ...]
     body: bytes
     url: str
+
+
+def is_same_origin(one: URL, other: URL) -> bool:
+    """Whether scheme, host and port are the same (RFC 6454), also where one names its port."""
+    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

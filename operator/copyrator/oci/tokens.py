@@ -19,7 +19,7 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, Response, Trust
+from copyrator.oci.exchange import Request, Response, Trust, is_same_origin
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import Transport
 from copyrator.settings.limits import (
@@ -102,9 +102,11 @@ class Tokens:
         """The header for the second request, after a 401 to one with the header ``used``.
 
         Raises:
-            AuthenticationFailed: the credential was refused, or there is none.
+            AuthenticationFailed: the credential was refused, or there is none, or not the registry
+                but the target of its redirect requires one.
             InvalidResponse: the registry requires an unsupported scheme.
         """
+        _refuse_foreign(repository, answer)
         key = _key(repository, credential)
         grant = self._grants.setdefault(key, _Grant())
         self._use(key, grant)
@@ -201,6 +203,17 @@ def _key(repository: Repository, credential: Credential | None) -> TokenKey:
     return TokenKey(
         repository.origin, repository.path, credential.fingerprint if credential else ""
     )
+
+
+def _refuse_foreign(repository: Repository, answer: Response) -> None:
+    """Refuse a challenge that a redirect's target sent: its realm would get our credentials."""
+    sender = URL(answer.url)
+    if not is_same_origin(sender, URL(repository.origin)):
+        raise AuthenticationFailed(
+            f"{repository.host} redirects to {sender.scheme}://{sender.host}:{sender.port}, which "
+            f"requires credentials; none is sent for a redirect's target. If it is the registry of "
+            f"{repository.name}, set spec.registry to it"
+        )
 
 
 def _choose(repository: Repository, credential: Credential | None, answer: Response) -> Challenge:

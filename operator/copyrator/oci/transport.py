@@ -22,7 +22,7 @@ from copyrator.connections import Connector
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Request, Response, Sink, Trust
+from copyrator.oci.exchange import Request, Response, Sink, Trust, is_same_origin
 from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
@@ -264,7 +264,8 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
     """The request to the redirect's target, without credentials and CA for another host."""
     try:
         target = URL(request.url).join(URL(location))
-        target_origin = target.origin() if target.scheme in ("http", "https") else None
+        if target.scheme in ("http", "https"):
+            target.origin()
     except ValueError:
         raise InvalidResponse(f"{origin.host} redirects to something that isn't a URL") from None
     if target.scheme not in ("http", "https") or (
@@ -275,7 +276,7 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
         raise InvalidResponse(f"{origin.host} redirects a token request")
     headers = dict(request.headers or {})
     trust = request.trust
-    same = target_origin == origin
+    same = is_same_origin(target, origin)
     if not same:
         headers.pop("Authorization", None)
         trust = Trust()

@@ -5,6 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copyrator.oci import auth as auth_module
 from copyrator.oci.auth import (
@@ -15,7 +17,7 @@ from copyrator.oci.auth import (
     parse_challenges,
 )
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import CREDENTIAL_BYTES
+from copyrator.settings.limits import CREDENTIAL_BYTES, REGISTRY_HEADER_BYTES
 
 
 def encoded(text: str) -> str:
@@ -119,10 +121,90 @@ def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], 
         ([""], []),
         ([], []),
         (["Bearer"], [Challenge("bearer")]),
+        (
+            ['Basic realm="the shop, Bearer realm=https://other.example/token, x"'],
+            [Challenge("basic", "the shop, Bearer realm=https://other.example/token, x")],
+        ),
+        (
+            ['Digest realm="a\\", Bearer realm=\\"https://o/t", Basic realm="b"'],
+            [Challenge("basic", "b")],
+        ),
+        (
+            ['Basic realm="a\\\\", Bearer realm="https://a/t"'],
+            [Challenge("basic", "a\\"), Challenge("bearer", "https://a/t")],
+        ),
+        (
+            [' ,, Bearer\t realm = "https://a/t" ,\t, service\t=s , scope="", Basic,'],
+            [Challenge("bearer", "https://a/t", "s"), Challenge("basic")],
+        ),
+        (
+            ['Negotiate YII/bearer+abc==, Bearer realm="https://a/t", NTLM, Basic realm=b'],
+            [Challenge("bearer", "https://a/t"), Challenge("basic", "b")],
+        ),
+        (["Basic Bearer, Negotiate Basic"], [Challenge("basic")]),
+        (
+            ['Bearer realm="https://a/t", REALM="https://b/t", X-Bearer="c"'],
+            [Challenge("bearer", "https://a/t")],
+        ),
+        # Nothing after a fault is read.
+        (['Basic realm="the shop, Bearer realm=https://other.example/token'], [Challenge("basic")]),
+        (['Basic realm="a"b", Bearer realm="https://other.example/token"'], [Challenge("basic")]),
+        (['Bearer realm="https://a/t" service="s"'], [Challenge("bearer", "https://a/t")]),
+        (["Basic Bearer realm=https://other.example/token"], [Challenge("basic")]),
+        (['realm="a", Bearer realm="https://other.example/token"'], []),
+        (
+            ['Basic realm="a', 'Bearer realm="https://a/t"'],
+            [Challenge("basic"), Challenge("bearer", "https://a/t")],
+        ),
+        (["Bearer:realm=https://a/t"], []),
+        (["Bearer realm=https://a/" + "t" * REGISTRY_HEADER_BYTES], []),
     ],
 )
 def test_reads_what_a_registry_asks_for(headers: list[str], expected: list[Challenge]) -> None:
     assert parse_challenges(headers) == expected
+
+
+SPACES = st.text(" \t", max_size=3)
+TOKENS = st.text("!#$%&'*+.^_`|~-09azAZ", min_size=1, max_size=6)
+TEXTS = st.lists(
+    st.sampled_from([",", "Bearer ", "Basic", "realm=", '"', "\\", "=", " "]) | st.text(max_size=4)
+).map(lambda parts: "".join(parts).replace("\n", ""))
+
+
+@st.composite
+def challenges(draw: st.DrawFn) -> tuple[str, list[Challenge]]:
+    """A header as RFC 9110 allows it, and what it says."""
+    parts, expected = [], []
+    for _ in range(draw(st.integers(1, 4))):
+        scheme = draw(st.sampled_from(["Basic", "BEARER", "bearer", "Negotiate", "X-Bearer"]))
+        values = draw(st.dictionaries(st.sampled_from(["realm", "service", "scope", "x"]), TEXTS))
+        named = []
+        for name, value in values.items():
+            every = draw(st.booleans())
+            quoted = "".join(f"\\{c}" if every or c in '"\\' else c for c in value)
+            named.append(f'{name}{draw(SPACES)}={draw(SPACES)}"{quoted}"')
+        comma = f"{draw(SPACES)},{draw(SPACES)}"
+        parts.append(f"{scheme} {draw(SPACES)}{comma.join(named)}")
+        values.pop("x", None)
+        if scheme.lower() in ("basic", "bearer"):
+            expected.append(Challenge(scheme.lower(), **values))
+    return ", ".join(parts), expected
+
+
+@given(challenges())
+def test_any_header_is_read_as_it_was_meant(header: tuple[str, list[Challenge]]) -> None:
+    assert parse_challenges([header[0]]) == header[1]
+
+
+@given(TEXTS, TOKENS)
+def test_nothing_in_quotes_is_read_as_a_scheme(text: str, scheme: str) -> None:
+    """Whether or not the quotes are escaped as they should be, the first one that isn't ends it."""
+    inside = text.replace("\\", "").replace('"', '\\"')
+    closed = parse_challenges([f'{scheme} realm="{inside}"'])
+    open_ended = parse_challenges([f'{scheme} realm="{inside}'])
+    assert [one.scheme for one in closed] == [one.scheme for one in open_ended]
+    assert {one.scheme for one in closed} <= {scheme.lower()}
+    assert all(one.realm == text.replace("\\", "") for one in closed)
 
 
 @pytest.mark.parametrize(
