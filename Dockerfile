@@ -3,11 +3,12 @@
 #   buildah bud --tag copyrator .          docker build --tag copyrator .
 #
 # Both bases can be replaced; they must have the same minor version of Python. `make image` builds on
-# Debian packages alone (hack/images), which is how the image is tested.
+# Debian packages alone (hack/images), which is how the image is tested. They are pinned by the digests
+# of their indexes of all platforms; to update one: docker buildx imagetools inspect NAME:TAG.
 #
 # With --build-arg VARIANT=-keyless the image has sigstore-python too, for keyless signatures.
-ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie
-ARG BASE_IMAGE=gcr.io/distroless/python3-debian13:nonroot
+ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie@sha256:7e3a6aca9d74f93cca21a91d86a8dad8c34749afd5b4a98ee481c9c47b9f5ed4
+ARG BASE_IMAGE=gcr.io/distroless/python3-debian13:nonroot@sha256:6bfc400d0a6d89f50f5bbc0a4b4ff57214ae5c01647c3a74c2a0c8d830b4cc00
 
 FROM ${BUILD_IMAGE} AS build
 # How this machine reaches PyPI, where that isn't the ordinary way; pip reads them as variables.

@@ -1,14 +1,21 @@
 """The public forge's workflow files, read as the forge does, and run what a person runs."""
 
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from localcluster.build import Programs
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
+RELEASE = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
+_COMMIT = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +43,68 @@ def test_it_finds_an_output_that_no_step_makes(actionlint: Path, tmp_path: Path)
     broken = tmp_path / "release.yaml"
     broken.write_text(text.replace("steps.build.outputs.digest", "steps.built.outputs.digest"))
     assert 'property "built" is not defined' in lint(actionlint, broken).stdout
+
+
+def floating(text: str) -> Iterator[str]:
+    """What a workflow runs that may be another thing tomorrow, or that keeps or shows its token."""
+    used = re.findall(r"^[\s-]*uses: *(.*)$", text, re.MULTILINE)
+    yield from (f"uses {one}" for one in used if not _COMMIT.fullmatch(one))
+    steps = 0
+    for name, job in yaml.safe_load(text)["jobs"].items():
+        container = job.get("container", {})
+        images = [container] if isinstance(container, str) else [container.get("image")]
+        images += [one.get("image") for one in job.get("services", {}).values()]
+        yield from (f"image {one}" for one in images if one and not _DIGEST.fullmatch(one))
+        steps += "uses" in job
+        for step in job.get("steps", ()):
+            steps += "uses" in step
+            yield from (f"{name}: {fault}" for fault in faults_of_token(step))
+    if steps != len(used):
+        yield f"{steps} steps use an action, and {len(used)} lines say so"
+
+
+def faults_of_token(step: dict[str, Any]) -> Iterator[str]:
+    """Where a step leaves its token in .git/config or in a script's text."""
+    if step.get("uses", "").startswith("actions/checkout@"):
+        kept = step.get("with", {}).get("persist-credentials", True)
+        if kept is not False:
+            yield "checkout keeps its token"
+    if re.search(r"\{\{[^}]*(secrets|token)", step.get("run", "")):
+        yield "a script has the token in its text"
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_actions_and_images_are_pinned_and_no_checkout_keeps_its_token(file: Path) -> None:
+    assert list(floating(file.read_text())) == []
+
+
+_SHA = "uses: actions/checkout@11d5960a326750d5838078e36cf38b85af677262"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (f"{_SHA} # v4.4.0", "uses: actions/checkout@v4", "uses actions/checkout@v4"),
+        (f"{_SHA} # v4.4.0", f"{_SHA}", "uses actions/checkout@11d5"),
+        (f"- {_SHA} # v4.4.0", '- "uses": actions/checkout@v4', "lines say so"),
+        (
+            "    runs-on: ubuntu-24.04",
+            "    container: debian:12\n    runs-on: x",
+            "image debian:12",
+        ),
+        ("persist-credentials: false", "fetch-depth: 1", "artifacts: checkout keeps its token"),
+        ("- run: make release", "- run: x ${{ github.token }}; make release", "in its text"),
+    ],
+)
+def test_what_floats_or_keeps_its_token_is_found(old: str, new: str, fault: str) -> None:
+    assert old in RELEASE
+    assert fault in "\n".join(floating(RELEASE.replace(old, new, 1)))
+
+
+def test_base_images_are_pinned_by_digest() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    images = dict(re.findall(r"^ARG (\w+_IMAGE)=(.*)$", text, re.MULTILINE))
+    assert set(images) == {"BUILD_IMAGE", "BASE_IMAGE"}
+    assert all(_DIGEST.fullmatch(one) for one in images.values()), images
+    stages = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert stages == ["${BUILD_IMAGE}", "${BASE_IMAGE}"]
