@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ from copyrator.bundles.policy.jobs.plan_script import (
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
+
+FACTS = Path(__file__).parents[3] / "docs" / "facts"
 
 few = settings(
     max_examples=settings().max_examples // 10,
@@ -505,8 +508,21 @@ def test_a_hidden_object_without_a_name_counts(pod: Pod) -> None:
     assert (found.hidden, found.hidden_names) == (1, ("?/?",))
 
 
-def test_lengths_and_hashes_of_secrets_values_are_not_printed(pod: Pod) -> None:
-    output = "+ a: <hidden 20 sensitive bytes, hash 2abf060f3c62>\n"
+@pytest.mark.parametrize("plan", ["plan-first", "plan-update", "plan-nothing"])
+def test_no_length_or_hash_of_a_secrets_value_in_a_recorded_plan_is_printed(
+    pod: Pod, plan: str
+) -> None:
+    output = (FACTS / "werf-output" / "3.2.0" / f"{plan}.txt").read_text()
+    hidden = re.compile(r"<hidden \d+ sensitive bytes, hash [0-9a-f]{12}>")
+    assert hidden.search(output), "it has what is to be replaced"
+
+    ended = pod.run(pod.plan_command(), graph([]), output=output)
+
+    assert ended.log.startswith(hidden.sub("<hidden>", output)), "and nothing else is"
+
+
+def test_of_lists_and_maps_that_a_chart_hides_neither_number_nor_hash_is_printed(pod: Pod) -> None:
+    output = "+ a: <hidden 2 sensitive entries, hash 2abf060f3c62>\n"
 
     ended = pod.run(pod.plan_command(), graph([]), output=output)
 

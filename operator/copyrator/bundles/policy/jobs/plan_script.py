@@ -303,7 +303,7 @@ require_plan
 """
     + READ_GRAPH
     + f"""\
-sed 's/<hidden [0-9]* sensitive bytes, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
+sed 's/<hidden [0-9]* sensitive [a-z]*, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
 sed -n '1,{MAX_HIDDEN}p' "$work.hidden" >"$work.first" || broken
 sed '' "$work.list" "$work.first" >"$work.block" || broken
 printf '%s %s\\n' "$rendered" "$hidden" >"$work.bound" || broken
