@@ -255,16 +255,19 @@ class Deploys:
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
             return entry.request is None
+        request = entry.request
+        is_unplannable = entry.plan_request is not None and not resolution.tag
+        if is_unplannable:  # what refuses or lacks a version is in the conditions
+            status = replace(status, last_handled_plan=entry.plan_request)
         if spec.suspend or case.is_delayed:
             await self._rest(case, status, verdict)
-            return False
-        request = entry.request
+            return is_unplannable and request is None
         if request is not None:
             status = acknowledged(status, request)
         written = await self._rest(case, status, verdict)
         if request is not None and request.force_update:
             await self._writer.reset_force(written)
-        return request is not None
+        return request is not None or is_unplannable
 
     async def _planned(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> bool:
         """Begin a plan where the approval gate or a user requires one; True where it has begun."""

@@ -13,7 +13,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, JobSpec
 from copyrator.api.bundle_status import parse_status
-from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary
@@ -152,8 +152,13 @@ async def _refreshed(
     body: dict[str, Any],
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
-    """Request that the plan is made again, and wait until that has ended."""
+    """Request that the plan is made again, and wait until that has ended.
+
+    Raises:
+        Fault: nothing can be planned, so that the request is answered without a plan.
+    """
     check_updates_are_on(WHAT, body)
+    former = plan_of(body)
     token, body = await annotated(
         client, WHAT, body, names.ANN_PLAN_AT, {names.ANN_PLAN_VERSION: None}
     )
@@ -165,7 +170,20 @@ async def _refreshed(
     def busy(seen: Body) -> bool:
         return plan_of(seen).outcome == PlanOutcome.RUNNING
 
-    return await wait(client, WHAT, body, timeout, handled, busy=busy)
+    body = await wait(client, WHAT, body, timeout, handled, busy=busy)
+    now = plan_of(body)
+    if timeout and (now.number, now.id) == (former.number, former.id):
+        raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{_obstacle(body)}")
+    return body
+
+
+def _obstacle(body: Body) -> str:
+    """The end of a sentence: what the version to deploy waits for, or why there is none."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    pending = conditions.get(ConditionType.UPDATE_PENDING, {})
+    if pending.get("status") != ConditionStatus.TRUE:
+        return result(body)
+    return f"; {said(pending.get('reason'))}: {said(pending.get('message'), 2000)}"
 
 
 def unfinished(body: Body, now: datetime) -> str:

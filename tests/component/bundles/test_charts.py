@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.approvals import ALWAYS, deployed, idle, waits
+from tests.component.bundles.approvals import ALWAYS, deployed, idle, refresh, waits
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -172,6 +172,8 @@ async def test_a_gated_bundle_isnt_planned_with_dependencies_that_arent_vendored
     assert _gate(cluster)["state"] == "Refused"
     assert "lacks db ~1.0 in charts/" in _gate(cluster)["message"]
     assert "werf helm dependency build" in _gate(cluster)["message"]
+    refresh(cluster)
+    await eventually(lambda: cluster.status().get("lastHandledPlan") == "now")
     await idle(operator)
     assert cluster.jobs("plan") == cluster.jobs() == []
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import condition
+from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -87,6 +87,24 @@ async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_not
     if not restart:
         assert len(registry.asked) == asked, "the registry isn't asked for it"
     await deployed(cluster, "production", "1.0.0")
+
+
+async def test_a_requested_plan_is_answered_while_promotion_holds_a_first_install_back(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging", suspend=True)
+    bundle("production", promoteFrom=promoted_from("staging"))
+    operator = await run(timer_interval=3600.0)
+    await waits(cluster, "NotPromoted")
+
+    annotate(cluster, "production", plan_at="now")
+
+    await eventually(lambda: cluster.status("production").get("lastHandledPlan") == "now")
+    await idle(operator)
+    assert cluster.runs == []
+    assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")
+    annotate(cluster, "production", plan_at="later")
+    await eventually(lambda: cluster.status("production").get("lastHandledPlan") == "later")
 
 
 async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_waits(

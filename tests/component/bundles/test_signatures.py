@@ -18,6 +18,7 @@ from tests.component.bundles.approvals import (
     deployed,
     idle,
     plan,
+    refresh,
     waits,
 )
 from tests.component.bundles.fake_cluster import BundleCluster
@@ -106,6 +107,9 @@ async def test_while_signatures_cannot_be_read_nothing_is_deployed(
     await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
     assert condition(cluster, "UpdatePending") == ("True", "VerificationUnavailable")
     assert "shop" not in str(cluster.jobs())
+    refresh(cluster)
+    await eventually(lambda: cluster.status().get("lastHandledPlan") == "now", "it is answered")
+    assert "shop" not in str(cluster.runs)
 
     registry.fault = None
 

@@ -184,6 +184,18 @@ def test_refresh_waits_until_the_new_plan_is_made(planned):
     assert "didn't finish within 5 s; its status is AwaitingApproval" in said
 
 
+def test_refresh_says_why_nothing_can_be_planned_and_shows_no_older_plan(planned):
+    def answer():
+        planned.write_status(
+            planned.plan(), waits=True, lastHandledPlan=planned.annotations["plan-at"]
+        )
+
+    with planned.operator(lambda found: "plan-at" in found, answer):
+        said = planned.types("plan --refresh", code=1)
+    assert "nothing can be planned now; status AwaitingApproval: the plan waits" in said
+    assert "Plan:" not in said
+
+
 def test_refresh_of_a_bundle_whose_updates_are_off_isnt_waited_for(planned):
     planned.team.annotate("shop", **{"disable-autoupdate": ""})
     said = planned.types("plan --refresh", code=1)
