@@ -57,6 +57,8 @@ class Approval:
     """Seconds that a plan waits for a decision; then it expires and is made again."""
     must_be_bound: bool = False
     """Whether the operator's settings refuse plans that aren't bound."""
+    is_required: bool = False
+    """Whether the operator's settings require a mode other than Never."""
 
     @property
     def is_enabled(self) -> bool:

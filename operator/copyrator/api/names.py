@@ -117,6 +117,8 @@ ANN_PROMOTE_TO: Final = "operator.werf.dev/promote-to"
 """On a Bundle: comma-separated globs of namespaces whose Bundles may be promoted from it."""
 ANN_ACCEPT_FROM: Final = "operator.werf.dev/accept-from"
 """On a Namespace: comma-separated globs of namespaces whose Bundles may deploy releases into it."""
+ANN_REGISTRY: Final = "operator.werf.dev/registry"
+"""On a Secret with username and password: the registry that these may be sent to."""
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
 """On a Job: the Bundle's name (an annotation, as the original wrote it)."""
 

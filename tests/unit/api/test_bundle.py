@@ -360,7 +360,8 @@ def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_it
     body["metadata"]["namespace"] = namespace
     spec = parse_bundle(body, BundleDefaults(require_approval=floors))
     assert isinstance(spec, BundleSpec)
-    assert spec.approval == Approval(mode=mode, expires=86400.0)
+    is_required = {namespace, release} & {"prod", "test-1"} != set()
+    assert spec.approval == Approval(mode=mode, expires=86400.0, is_required=is_required)
 
 
 def test_health_is_off_unless_it_is_asked_for() -> None:

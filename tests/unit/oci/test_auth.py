@@ -47,6 +47,7 @@ ALICE = Credential("alice", "s3cret")
         (docker({"https://index.docker.io/v1/": PAIR}), "docker.io", ALICE),
         (docker({"docker.io": PAIR}), "registry-1.docker.io", ALICE),
         (docker({"other": {}, "r": PAIR}), "r", ALICE),
+        (docker({"other": {"auth": encoded("bob:x")}, "r": PAIR, "r:5000": {}}), "r", ALICE),
         (docker({"r": {"identitytoken": "t"}}), "r", Credential(identity_token="t")),
         (docker({"r": {"registrytoken": "t"}}), "r", Credential(registry_token="t")),
     ],

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from copyrator.api import names
 from copyrator.api.bundle_spec import (
     BundleSpec,
     ObjectRef,
@@ -41,6 +42,7 @@ from copyrator.oci.auth import (
     decoded_size,
     is_docker_config,
 )
+from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 from copyrator.settings import limits
 from copyrator.signatures.model import Requirement
 
@@ -316,7 +318,8 @@ def _version(body: Mapping[str, Any] | None) -> str:
 
 def _shape(spec: BundleSpec) -> str:
     """The other fields of a spec by which Secrets are interpreted."""
-    return f"{spec.registry} {spec.auth} {spec.ca_secret}"
+    bound = spec.approval.is_required
+    return f"{spec.registry} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
 
 
 def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
@@ -329,6 +332,8 @@ def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> A
             text = f"Secret {spec.namespace}/{spec.auth} of spec.auth {error}"
             raise MissingReferenceError(text) from None
         login = Login.DOCKER_CONFIG if is_docker_config(secret) else Login.PASSWORD
+        if spec.approval.is_required and login is Login.PASSWORD:
+            _check_registry(spec, secret)
     if spec.ca_secret:
         where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"
         try:
@@ -340,3 +345,27 @@ def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> A
         except (KeyError, binascii.Error, ValueError):
             raise MissingReferenceError(f"{where} has no key {CA_KEY}") from None
     return Access(credential, login, ca)
+
+
+def _check_registry(spec: BundleSpec, secret: Mapping[str, Any]) -> None:
+    """Raise unless a Secret's annotation names the Bundle's registry.
+
+    Else whoever edits the Bundle would have username and password sent to a host of theirs. A
+    dockerconfigjson Secret names its hosts itself.
+    """
+    named = (secret["metadata"].get("annotations") or {}).get(names.ANN_REGISTRY) or ""
+    if _normal_host(named, spec) == _normal_host(spec.registry, spec):
+        return
+    name = f"{spec.namespace}/{spec.auth}"
+    raise MissingReferenceError(
+        f"Secret {name} of spec.auth isn't sent to {spec.registry}: bundles.requireApproval "
+        f"applies to this Bundle, and the Secret's annotation {names.ANN_REGISTRY} doesn't name "
+        f"that host. Who owns the Secret allows it by: kubectl annotate secret -n "
+        f"{spec.namespace} {spec.auth} {names.ANN_REGISTRY}={spec.registry}"
+    )
+
+
+def _normal_host(registry: str, spec: BundleSpec) -> str:
+    """A registry's ``host[:port]`` for comparison; the names of Docker Hub are one."""
+    host = registry.strip().lower().removesuffix(":80" if spec.insecure else ":443")
+    return DOCKER_HUB_HOST if host in DOCKER_HUB_NAMES else host
