@@ -85,16 +85,54 @@ def test_all_entries_that_match_are_asked() -> None:
     ]
 
 
-@pytest.mark.parametrize("glob", ["r.example.com/*", "r.example.com:80/*", "R.example.com:080/*"])
-@pytest.mark.parametrize("registry", ["r.example.com", "r.example.com:80", "r.example.com:00080"])
-def test_plain_http_has_another_default_port(glob: str, registry: str) -> None:
-    assert policy(glob).matching(spec(registry, "a", insecure=True))
+@pytest.mark.parametrize("insecure", [False, True])
+@pytest.mark.parametrize("registry", ["", ":80", ":00080", ":443", ":0443"])
+@pytest.mark.parametrize("glob", ["", ":80", ":080", ":443", ":*"])
+def test_the_ports_of_http_and_https_are_one_registry(
+    glob: str, registry: str, insecure: bool
+) -> None:
+    """Else an unsigned bundle would pass `default: Allow` by port 80, which redirects to 443."""
+    asked = spec(f"R.example.com{registry}", "team/app", insecure=insecure)
+    for default in ("Allow", "Deny"):
+        found = policy(f"r.example.com{glob}/team/*", default=default)
+        assert len(found.matching(asked)) == 1
+        assert found.concerns(asked)
+        assert found.blocked(asked) is None
 
 
-def test_the_port_of_plain_http_is_no_default_with_tls() -> None:
-    assert names_of("r:80", "a", insecure=False) == ("r:80/a",)
-    assert names_of("r:443", "a", insecure=True) == ("r:443/a",)
-    assert not policy("r/*").matching(spec("r:80", "a"))
+@pytest.mark.parametrize("insecure", [False, True])
+@pytest.mark.parametrize("registry", ["docker.io", "Index.Docker.io", "registry.hub.docker.com"])
+@pytest.mark.parametrize("port", ["", ":80", ":443"])
+def test_so_are_docker_hubs_names(registry: str, port: str, insecure: bool) -> None:
+    asked = spec(f"{registry}{port}", "nginx", insecure=insecure)
+    for glob in ("docker.io/nginx", "registry-1.docker.io:443/library/*", "docker.io:80/nginx"):
+        assert policy(glob).matching(asked)
+    assert not policy("docker.io/acme/*").matching(asked)
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+@pytest.mark.parametrize(
+    ("glob", "port"),
+    [
+        ("r.example.com/*", ":5000"),
+        ("r.example.com/*", ":8080"),
+        ("r.example.com:80/*", ":8080"),
+        ("r.example.com:443/*", ":44"),
+        ("r.example.com:5000/*", ""),
+        ("r.example.com:5000/*", ":80"),
+        ("*:443/*", ":5000"),
+    ],
+)
+def test_another_port_is_another_registry(glob: str, port: str, insecure: bool) -> None:
+    asked = spec(f"r.example.com{port}", "team/app", insecure=insecure)
+    assert policy(glob).matching(asked) == ()
+    assert policy(glob, default="Deny").blocked(asked) is not None
+
+
+def test_a_repository_has_one_set_of_names() -> None:
+    names = ("r/a", "r:443/a", "r:80/a")
+    assert names_of("r", "a") == names_of("R:080", "a") == names_of("r:443", "a") == names
+    assert names_of("r:5000", "a") == ("r:5000/a",)
 
 
 def test_the_default_may_deny_what_no_entry_names() -> None:

@@ -35,6 +35,7 @@ CONFIG_MAP: Final = "copyrator-signature-policy"
 POLICY_KEY: Final = "policy.yaml"
 _HUB: Final = "docker.io"
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
+_WEB_PORTS: Final = (443, 80)
 
 
 class Default(StrEnum):
@@ -65,7 +66,7 @@ class SignaturePolicy:
 
     def matching(self, spec: BundleSpec) -> tuple[PolicyEntry, ...]:
         """The entries that a Bundle has to satisfy."""
-        names = names_of(spec.registry, spec.repo, insecure=spec.insecure)
+        names = names_of(spec.registry, spec.repo)
         return tuple(entry for entry in self.entries if any(map(entry.repositories.matches, names)))
 
     def concerns(self, spec: BundleSpec) -> bool:
@@ -149,20 +150,21 @@ def _pattern(value: str) -> str | None:
     return None
 
 
-def names_of(registry: str, repo: str, *, insecure: bool) -> tuple[str, ...]:
-    """``host:port/path``, and ``host/path`` where that is the default port.
+def names_of(registry: str, repo: str) -> tuple[str, ...]:
+    """``host:port/path``; for the ports of HTTP and HTTPS ``host/path`` and both of them.
 
-    Equal for all spellings of a repository: in upper case, or with leading zeros in the port.
+    These count as one registry, because most redirect from one to the other. Equal for all
+    spellings of a repository: in upper case, or with leading zeros in the port.
     """
     found = _PORT.search(registry)
     host = registry[: found.start()] if found else registry
     host = _host(host)
     if host == _HUB and "/" not in repo:
         repo = f"library/{repo}"
-    default = 80 if insecure else 443
-    port = int(found[1]) if found else default
-    named = f"{host}:{port}/{repo}"
-    return (named, f"{host}/{repo}") if port == default else (named,)
+    port = int(found[1]) if found else _WEB_PORTS[0]
+    if port not in _WEB_PORTS:
+        return (f"{host}:{port}/{repo}",)
+    return (f"{host}/{repo}", *(f"{host}:{one}/{repo}" for one in _WEB_PORTS))
 
 
 def _host(name: str) -> str:
