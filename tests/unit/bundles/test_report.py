@@ -187,6 +187,8 @@ INNER = 'error calling include: template: shop/templates/_h.tpl:1:2: executing "
         ("Error: execution error at (shop/templates/a.yaml:3:4): ", "hunter2"),
         (f"{HEAD}<.Values.pw>: range can't iterate over ", "hunter2"),
         ("Error: yaml: unmarshal errors: line 1: cannot unmarshal !!str ", "`hunter2` into int"),
+        ("Error: yaml: cannot decode !!str ", "`hunter2` as a !!int"),
+        ("Error: shop/templates/a.yaml: yaml: unknown anchor ", "'hunter2' referenced"),
         ("Error: yaml: line 2: mapping key ", '"hunter2" already defined at line 1'),
         (
             "Error: values don't meet the specifications of the schema(s)",

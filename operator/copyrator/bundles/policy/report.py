@@ -30,6 +30,8 @@ _TEMPLATE_TEXT: Final = re.compile(
     r"|execution error at \([^()\n]{1,400}\): "
     r"|range can't iterate over "
     r"|cannot unmarshal !![a-z]{1,20} "
+    r"|cannot decode !![a-z]{1,20} "
+    r"|unknown anchor "
     r"|mapping key "
     r"|don't meet the specifications of the schema\(s\)"
 )
