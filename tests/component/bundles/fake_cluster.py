@@ -68,6 +68,7 @@ class BundleCluster(FakeCluster):
     Attributes:
         ends: called with a new Job's body, gives exit code and termination message; None, its own
             or its answer, leaves the Job running until `end_job`.
+        werf_image: the digest of werf's image, as the kubelet reports it.
         pods: what becomes of a new Job's pod until it ends: RUNNING, WAITING, or None for no pod.
         runs: names of the Jobs that were made, in order: each made one run of werf.
         by_name_only: kinds that may be listed and watched by an object's name and in no other way,
@@ -91,6 +92,7 @@ class BundleCluster(FakeCluster):
         super().__init__()
         self.ends: Callable[[dict[str, Any]], tuple[int, str] | None] | None = succeed
         self.pods: dict[str, Any] | None = RUNNING
+        self.werf_image = WERF_IMAGE
         self.runs: list[str] = []
         self.logs: dict[str, str] = {}
         self.reviews = 0
@@ -216,7 +218,7 @@ class BundleCluster(FakeCluster):
             },
             "spec": job["spec"]["template"]["spec"],
             "status": {
-                "containerStatuses": [{"name": "werf", "state": state, "imageID": WERF_IMAGE}]
+                "containerStatuses": [{"name": "werf", "state": state, "imageID": self.werf_image}]
             },
         }
         self.write(path_of("pods", name, namespace), pod)

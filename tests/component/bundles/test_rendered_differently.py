@@ -5,6 +5,7 @@ What a chart renders may differ between the deploy and a check: it reads the tim
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.drifting import CORRECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fake_werf import DELETE, Werf, hash_of
+from tests.component.bundles.fake_werf import DELETE, Werf, container, hash_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_drift_corrections import check_now, history
@@ -146,6 +147,41 @@ async def test_drift_alone_corrects_whatever_the_chart_renders(
     await release.in_sync()
     assert history(cluster)[0] == ("Succeeded", True)
     assert not cluster.jobs("plan")
+
+
+async def test_drift_alone_corrects_a_chart_that_draws(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    """A Job that renders once gives it a hash that no other render has."""
+    drawn = count()
+
+    def draw(job: dict[str, Any]) -> str:
+        command = container(job)["command"]
+        renders_twice = command[3] == "plan" and command[7] == "2"
+        return "none" if renders_twice else hash_of(str(next(drawn)))
+
+    werf.renders = draw
+    await installed(cluster, run, bundle, release, approval={"mode": "Never"})
+
+    await drift(cluster, release, *EDITED)
+
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
+    await release.in_sync()
+
+
+async def test_where_another_werf_may_correct_it_waits_for_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    """The image's digest, which the baseline had, isn't reported any more."""
+    operator = await installed(cluster, run, bundle, release)
+    cluster.werf_image = ""
+
+    await drift(cluster, release, *EDITED)
+
+    await release.judged(*DIFFERS)
+    await waits(cluster, outcome="Planned", bound=False)
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
 
 
 async def test_a_later_check_doesnt_replace_what_was_approved(

@@ -228,7 +228,9 @@ class Drifts:
             reason = BundleReason.SERVICE_ACCOUNT_MISSING
             return drift_record.failed(status, reason, missing)
         try:
-            renders = 1 if drift_due.has_baseline(status) else 2
+            # A chart that draws gets no hash, with which its correction would never be equal.
+            is_bound = drift_due.has_baseline(status) and status.baseline.bound
+            renders = 1 if is_bound else 2
             if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT, renders=renders):
                 self._memory(entry).begun = check.number
                 return status

@@ -111,5 +111,7 @@ class DriftJudge:
 
 
 def _differs(status: BundleStatus, baseline: Plan, found: CheckedPlan) -> bool:
-    """Whether a correction may write something else than was deployed."""
-    return not status.baseline.bound or found.plan.render != baseline.render
+    """Whether a correction may write something else than was deployed, also by another werf."""
+    if not status.baseline.bound or found.plan.image is None:
+        return True
+    return found.plan.render != baseline.render
