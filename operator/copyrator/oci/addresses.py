@@ -35,18 +35,29 @@ Network = IPv4Network | IPv6Network
 ANYWHERE: Final[tuple[Network, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 """For the command line: its user may send requests to any address."""
 
-_METADATA: Final = frozenset(
-    ip_address(address)
-    for address in (
-        "fd00:ec2::254",  # AWS; its IPv4 address is link-local, as most clouds'
+_METADATA: Final = tuple(
+    ip_network(network)
+    for network in (
+        "fd00:ec2::/32",  # AWS and its EKS; their IPv4 addresses are link-local, as most clouds'
+        "fd20:ce::254",  # Google
         "100.100.100.200",  # Alibaba
+        "fd00:100::100:200",  # Alibaba
         "168.63.129.16",  # Azure
         "192.0.0.192",  # Oracle
+        "fd00:c1::a9fe:a9fe",  # Oracle
+        "fd00:a9fe:a9fe::1",  # Akamai
+        "fd00:42::42",  # Scaleway
     )
 )
 _THIS_NETWORK: Final = ip_network("0.0.0.0/8")  # RFC 1122: "this host on this network"
 _BROADCAST: Final = ip_address("255.255.255.255")
-_NAT64: Final = ip_network("64:ff9b::/96")  # RFC 6052
+_IPV4_AT_THE_END: Final = (
+    ip_network("64:ff9b::/96"),  # RFC 6052: NAT64
+    ip_network("::ffff:0:0:0/96"),  # RFC 2765: translated
+    ip_network("::/96"),  # RFC 4291: compatible
+)
+_LOCAL_NAT64: Final = ip_network("64:ff9b:1::/48")  # RFC 8215
+_ISATAP: Final = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")  # RFC 5214
 
 
 class AddressRules:
@@ -61,9 +72,11 @@ class AddressRules:
         Raises:
             AddressRefused: a registry must not have it.
         """
-        meant = _unwrapped(address)
-        what = _objection(address) or _objection(meant)
-        if what is None or self._allows(address) or self._allows(meant):
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        judged = (mapped,) if mapped else (address, *_embedded(address))
+        objections = (_objection(one) for one in judged if not self._allows(one))
+        what = next(filter(None, objections), None)
+        if what is None:
             return
         name = host if host == str(address) else f"{host}, which is {address},"
         raise AddressRefused(
@@ -165,13 +178,18 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one embeds, if it does."""
+def _embedded(address: Address) -> list[IPv4Address]:
+    """The IPv4 addresses that a packet to an IPv6 one may be sent to."""
     if isinstance(address, IPv4Address):
-        return address
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address
+        return []
+    packed = address.packed
+    if address in _LOCAL_NAT64:  # RFC 6052, for prefixes of 48, 56, 64 and 96 bits
+        forms = (packed[6:8] + packed[9:11], packed[7:8] + packed[9:12], packed[9:13], packed[12:])
+        found = map(IPv4Address, forms)
+        return [one for one in found if one not in _THIS_NETWORK]  # zeros of a longer prefix
+    is_last = packed[8:12] in _ISATAP or any(address in network for network in _IPV4_AT_THE_END)
+    last = IPv4Address(packed[12:]) if is_last else None
+    return list(filter(None, (last, address.sixtofour, *(address.teredo or ()))))
 
 
 def _objection(address: Address) -> str | None:
@@ -179,7 +197,11 @@ def _objection(address: Address) -> str | None:
     kinds = (
         (address.is_loopback, "loopback addresses are the operator's own machine"),
         (address.is_link_local, "link-local addresses are the node's and the cloud's services"),
-        (address in _METADATA, "it is a cloud's metadata service"),
+        (
+            any(address in network for network in _METADATA),
+            "it is a cloud's metadata service",
+        ),
+        (address in _LOCAL_NAT64, "NAT64 of the local network leads to any IPv4 address"),
         (
             address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK),
             "it isn't the address of a host",

@@ -35,8 +35,44 @@ REFUSED = [
     "64:ff9b::7f00:1",
     "64:ff9b::a9fe:a9fe",
     "2002:7f00:1::",
+    # Metadata services' IPv6 addresses.
+    "fd00:ec2::23",
+    "fd00:ec2::253",
+    "fd20:ce::254",
+    "fd00:c1::a9fe:a9fe",
+    "fd00:a9fe:a9fe::1",
+    "fd00:42::42",
+    "fd00:100::100:200",
+    # Further forms of refused IPv4 addresses: mapped, NAT64, 6to4, Teredo (server, client),
+    # ISATAP, translated, compatible.
+    "::ffff:100.100.100.200",
+    "::ffff:168.63.129.16",
+    "64:ff9b::6464:64c8",
+    "64:ff9b::a83f:8110",
+    "64:ff9b::c000:c0",
+    "2002:a9fe:a9fe::1",
+    "2002:6464:64c8::1",
+    "2001:0:808:808::5601:5601",
+    "2001:0:a9fe:a9fe::f7f7:f7f7",
+    "2001:db8::5efe:a9fe:a9fe",
+    "2001:db8::200:5efe:7f00:1",
+    "::ffff:0:a9fe:a9fe",
+    "::a9fe:a9fe",
+    "::127.0.0.1",
+    # NAT64 of the local network: prefixes of 48, 56, 64 and 96 bits, and whatever is behind them.
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "64:ff9b:1:a9:fe:a9fe::",
+    "64:ff9b:1:0:a9:fea9:fe00:0",
+    "64:ff9b:1::a9fe:a9fe",
+    "64:ff9b:1::808:808",
+    "64:ff9b:1:ffff:ffff:ffff:ffff:ffff",
 ]
-USUAL = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd00::1", "2001:db8::1"]
+USUAL = [
+    "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd00::1", "2001:db8::1",
+    "fd00:ec3::254", "fd20:ce::253", "100.100.100.201", "::ffff:10.0.0.1", "::ffff:8.8.8.8",
+    "64:ff9b::808:808", "64:ff9b::a00:1", "64:ff9b:2::a9fe:a9fe", "2002:808:808::a9fe:a9fe",
+    "2001:0:808:808::f7f7:f7f7", "2001:db8::5efe:808:808", "2001:db8::a9fe:a9fe",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", REFUSED)
@@ -63,6 +99,34 @@ def test_only_what_is_allowed_is_allowed() -> None:
     rules.check("a", ip_address("::ffff:127.0.0.1"))
     with pytest.raises(AddressRefused):
         rules.check("a", ip_address("127.0.0.2"))
+
+
+@pytest.mark.parametrize(
+    ("network", "passes"),
+    [
+        ("64:ff9b:1::/48", "64:ff9b:1::808:808"),
+        ("64:ff9b::/96", "64:ff9b::808:808"),
+        ("2002::/16", "2002:808:808::1"),
+        ("2001::/32", "2001:0:808:808::f7f7:f7f7"),
+    ],
+)
+def test_an_allowed_network_doesnt_allow_the_ipv4_addresses_behind_it(
+    network: str, passes: str
+) -> None:
+    rules = AddressRules([ip_network(network)])
+    rules.check("a", ip_address(passes))
+    refused = {one for one in REFUSED if ip_address(one) in ip_network(network)} - {passes}
+    assert refused
+    for address in refused:
+        with pytest.raises(AddressRefused):
+            rules.check("a", ip_address(address))
+
+
+def test_both_can_be_allowed() -> None:
+    rules = AddressRules([ip_network("64:ff9b:1::/48"), ip_network("169.254.169.254/32")])
+    rules.check("a", ip_address("64:ff9b:1::a9fe:a9fe"))
+    with pytest.raises(AddressRefused):
+        rules.check("a", ip_address("64:ff9b:1::7f00:1"))
 
 
 @pytest.mark.parametrize("proxied", [True, False])
