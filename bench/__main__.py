@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import copying, failures, fleet, growth, hostile, pages, polling, report
+from bench import copying, failures, fleet, growth, hostile, pages, plans, polling, report
 from bench.choices import checks, clients, kopf_way, lease, oras_pusher
 from bench.process import BenchError
 from bench.rig import REST, Rig, verbs
@@ -31,6 +31,7 @@ MODULES = (
     growth,
     hostile,
     failures,
+    plans,
     pages,
     kopf_way,
     clients,
