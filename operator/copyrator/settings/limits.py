@@ -236,7 +236,8 @@ CERTIFICATE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of one source that are searched for certificates: more than an object may have."""
 
 CERTIFICATES_READ: Final = 1000
-"""Certificates of one source that are read, some 20 us each; the bundles of browsers have 150."""
+"""Certificates of one source that are read, some 20 us each, and blocks of PEM that turn out to be
+none; the bundles of browsers have 150 certificates."""
 
 CERTIFICATE_PEM: Final = 16 * 1024
 """Characters of one certificate in PEM; longer ones are skipped."""
@@ -565,6 +566,22 @@ SIGNATURE_ROOT_BYTES: Final = 256 * 1024
 
 SIGNATURE_CHAIN: Final = 10
 """Certificates in a signature's chain."""
+
+SIGNATURE_CHECK: Final = 64 * 1024
+"""Work of one check of a signature by one key, beside its bytes: up to a millisecond."""
+
+SIGNATURE_WORK: Final = 128 * 1024 * 1024
+"""Work of judging one digest, over all requirements: the bytes of each signature and
+SIGNATURE_CHECK for each key that it is tried with, four times as much for a certificate. 1,000
+checks of usual signatures take 75 MB. What is beyond isn't accepted, which depends on no clock."""
+
+SIGNATURES_INLINE: Final = 64 * 1024
+"""Bytes of the signatures of one digest that are judged in a thread; more are judged in the child
+process: parsers hold up the other threads."""
+
+SIGNATURE_REFUSALS: Final = 500
+"""Refusals that are kept, some 10 KB each at most, so that the same signatures aren't judged again
+at each poll."""
 
 SIGNATURE_FAILURES: Final = 20
 """Reasons that are kept for one digest."""

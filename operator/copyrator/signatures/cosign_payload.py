@@ -14,7 +14,7 @@ import msgspec
 from cryptography import x509
 
 from copyrator.signatures import keys
-from copyrator.signatures.model import Artifact, CosignKeys, Invalid, Signature
+from copyrator.signatures.model import Artifact, CosignKeys, Invalid, NotYet, Signature
 from copyrator.signatures.strict_json import decode, decode_base64
 
 MEDIA_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -55,8 +55,8 @@ def verify(
     text = signature.annotations.get(SIGNATURE)
     if text is None:
         raise Invalid(f"the layer has no annotation {SIGNATURE}")
-    keys.signer(entry.keys, decode_base64(f"the annotation {SIGNATURE}", text), signature.blob)
-    payload = decode("the payload", signature.blob, _Payload)
+    keys.signer(entry.keys, signature.once(_read_signature, text), signature.blob)
+    payload = signature.once(_read_payload, signature.blob)
     if payload.critical.type != TYPE:
         raise Invalid(f"the payload's critical.type is not {TYPE!r}")
     claimed = payload.critical.image.docker_manifest_digest
@@ -66,6 +66,14 @@ def verify(
     return None if not certificate else _end_of(certificate, now)
 
 
+def _read_signature(text: str) -> bytes:
+    return decode_base64(f"the annotation {SIGNATURE}", text)
+
+
+def _read_payload(blob: bytes) -> _Payload:
+    return decode("the payload", blob, _Payload)
+
+
 def _end_of(pem: str, now: datetime) -> datetime:
     try:
         certificate = x509.load_pem_x509_certificate(pem.encode())
@@ -73,5 +81,6 @@ def _end_of(pem: str, now: datetime) -> datetime:
         raise Invalid(f"the annotation {CERTIFICATE} is not a certificate") from None
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not start <= now <= end:
-        raise Invalid(f"the certificate beside the signature is valid from {start} to {end} only")
+        reason = f"the certificate beside the signature is valid from {start} to {end} only"
+        raise NotYet(reason, start) if now < start else Invalid(reason)
     return end

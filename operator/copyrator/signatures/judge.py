@@ -20,7 +20,9 @@ from copyrator.signatures.model import (
     Invalid,
     Judgement,
     NotationTrust,
+    NotYet,
     Requirement,
+    Signature,
 )
 
 _MODULES: dict[tuple[type[Entry], Format], ModuleType] = {
@@ -31,6 +33,13 @@ _MODULES: dict[tuple[type[Entry], Format], ModuleType] = {
 }
 """The module whose ``verify(artifact, signature, entry, now)`` is called, by entry and format;
 other combinations are refused."""
+
+BEYOND = (
+    "not judged, since judging the signatures of a digest is limited: remove other signatures of "
+    "it from the registry"
+)
+_CERTIFICATE_CHECKS = 4
+"""Keys that a check of certificates counts as."""
 
 
 def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> Judgement:
@@ -43,11 +52,12 @@ def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> J
         requirements: All of them have to hold.
         now: With a time zone.
     """
+    work = _Work()
     holds: list[Holds] = []
     failed: list[str] = []
     failures: list[list[Failure]] = []
     for requirement in requirements:
-        held, refusals = _judge(found, requirement, now)
+        held, refusals = _judge(found, requirement, now, work)
         if held is not None:
             holds.append(held)
         else:
@@ -59,11 +69,32 @@ def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> J
         failures=tuple(islice(_in_turn(failures), limits.SIGNATURE_FAILURES)),
         signatures=len(found.signatures),
         skipped=found.skipped,
+        refused_until=work.refused_until if failed else None,
     )
 
 
+class _Work:
+    """What judging one digest has taken, and when a refusal may end."""
+
+    def __init__(self) -> None:
+        self._left = limits.SIGNATURE_WORK
+        self.refused_until: datetime | None = None
+
+    def admits(self, signature: Signature, entry: Entry) -> bool:
+        """Whether this check is within the limit; counts it."""
+        keys = len(entry.keys) if isinstance(entry, CosignKeys) else _CERTIFICATE_CHECKS
+        self._left -= (limits.SIGNATURE_CHECK + len(signature.blob)) * keys
+        return self._left >= 0
+
+    def note(self, refusal: Invalid) -> None:
+        """Take the end of a refusal into account."""
+        if isinstance(refusal, NotYet):
+            known = self.refused_until
+            self.refused_until = refusal.since if known is None else min(known, refusal.since)
+
+
 def _judge(
-    found: Found, requirement: Requirement, now: datetime
+    found: Found, requirement: Requirement, now: datetime, work: _Work
 ) -> tuple[Holds | None, list[Failure]]:
     """The signature that satisfies a requirement, or why each entry refused each signature.
 
@@ -79,9 +110,13 @@ def _judge(
                     Failure(entry.name, signature.digest, _of_other_format(entry, signature.format))
                 )
                 continue
+            if not work.admits(signature, entry):
+                refused.append(Failure(entry.name, signature.digest, BEYOND))
+                return None, refused + other_format
             try:
                 until = module.verify(found.artifact, signature, entry, now)
             except Invalid as error:
+                work.note(error)
                 refused.append(Failure(entry.name, signature.digest, str(error)))
             else:
                 return Holds(requirement.name, entry.name, signature.digest, until), []

@@ -21,6 +21,7 @@ from copyrator.signatures.sigstore_bundle import PAYLOAD_TYPE, check_statement, 
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from sigstore.models import Bundle
     from sigstore.verify import Verifier
 
 _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
@@ -47,7 +48,7 @@ def verify(
             sigstore-python isn't installed.
     """
     del now
-    envelope = read_envelope(signature.blob)
+    envelope = signature.once(read_envelope, signature.blob)
     if not envelope.has_certificate:
         raise Invalid("it is signed with a key, not with a certificate (keyless)")
     try:
@@ -59,8 +60,8 @@ def verify(
     except TrustError as error:
         raise Invalid(str(error)) from None
     identity = _Identity(entry.issuer, entry.subject_pattern, pattern.matches)
-    payload = _verified(verifier, signature.blob, identity)
-    check_statement(payload, artifact)
+    payload = _verified(verifier, signature, identity)
+    signature.once(check_statement, payload, artifact)
     return None
 
 
@@ -103,23 +104,35 @@ def _fault(error: ValidationError) -> str:
     return f"{'.'.join(map(str, place)) or 'the document'}: {first['type'].replace('_', ' ')}"
 
 
-def _verified(verifier: Verifier, blob: bytes, identity: _Identity) -> bytes:
+def _verified(verifier: Verifier, signature: Signature, identity: _Identity) -> bytes:
     """The payload, verified by sigstore-python.
 
     For hostile bytes it may raise other errors than its own, so every error is a refusal.
     """
-    from sigstore.models import Bundle  # noqa: PLC0415
-
+    bundle = signature.once(_read_bundle, signature.blob)
     try:
-        kind, payload = verifier.verify_dsse(Bundle.from_json(blob), identity)
+        kind, payload = verifier.verify_dsse(bundle, identity)
     except Invalid:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise Invalid(f"keyless verification failed: {reason}") from None
+        raise _failed(error) from None
     if kind != PAYLOAD_TYPE:
         raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
     return payload
+
+
+def _read_bundle(blob: bytes) -> Bundle:
+    from sigstore.models import Bundle  # noqa: PLC0415
+
+    try:
+        return Bundle.from_json(blob)
+    except Exception as error:
+        raise _failed(error) from None
+
+
+def _failed(error: Exception) -> Invalid:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return Invalid(f"keyless verification failed: {reason}")
 
 
 class _Identity:

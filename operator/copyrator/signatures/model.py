@@ -6,10 +6,13 @@ or from the operator's administrator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -45,6 +48,26 @@ class Signature:
     """The payload, the bundle or the envelope. The finder has checked its digest."""
     annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
     """COSIGN_PAYLOAD: the layer's. NOTATION: the manifest's. SIGSTORE_BUNDLE: the manifest's."""
+    _read: dict[tuple[Any, ...], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Results by function and arguments, or why there is none."""
+
+    def once(self, read: Callable[..., T], *args: object) -> T:
+        """A function's result for these arguments; it is called once, whatever entries ask.
+
+        Raises:
+            Invalid: as the function did.
+        """
+        key = (read, *args)
+        if key not in self._read:
+            try:
+                self._read[key] = read(*args)
+            except Invalid as error:
+                self._read[key] = _Refusal(str(error))
+        if isinstance(found := self._read[key], _Refusal):
+            raise Invalid(found.reason)
+        return cast("T", found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +175,8 @@ class Judgement:
     """The number of signatures that were judged."""
     skipped: tuple[str, ...] = ()
     """As in Found."""
+    refused_until: datetime | None = None
+    """When a refusal may end with the same signatures, as something is valid only then."""
 
     @property
     def is_trusted(self) -> bool:
@@ -160,8 +185,9 @@ class Judgement:
 
     @property
     def until(self) -> datetime | None:
-        """When the verdict ends; None: no end."""
-        return min((one.until for one in self.holds if one.until is not None), default=None)
+        """When another verdict on the same signatures is possible; None: never."""
+        ends = (self.refused_until, *(one.until for one in self.holds))
+        return min((one for one in ends if one is not None), default=None)
 
 
 class TrustError(ValueError):
@@ -182,3 +208,16 @@ class Invalid(ValueError):  # noqa: N818 - a verdict, not a fault
         """Shorten the reason, and replace unprintable characters, as Failure.reason requires."""
         shown = "".join(each if each.isprintable() else "?" for each in reason[:301])
         super().__init__(shown if len(shown) <= 300 else shown[:297] + "...")
+
+
+class NotYet(Invalid):
+    """A refusal that may end as time passes: something is valid only from ``since``."""
+
+    def __init__(self, reason: str, since: datetime) -> None:
+        super().__init__(reason)
+        self.since = since
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    reason: str

@@ -33,7 +33,14 @@ from copyrator.signatures.jws_envelope import (
     read_envelope,
     verify_signature,
 )
-from copyrator.signatures.model import Artifact, Invalid, NotationTrust, Signature, TrustError
+from copyrator.signatures.model import (
+    Artifact,
+    Invalid,
+    NotationTrust,
+    NotYet,
+    Signature,
+    TrustError,
+)
 from copyrator.signatures.trusted_roots import load_roots, read_roots
 from copyrator.signatures.x509_chain import Purpose, verify_chain
 
@@ -61,9 +68,7 @@ def verify(
         Invalid: it isn't valid, with the reason.
     """
     try:
-        envelope = read_envelope(signature.blob)
-        verify_signature(envelope)
-        check_target(envelope, artifact)
+        envelope = signature.once(_read, signature.blob, artifact)
         end = _verify_trust(envelope, entry, now)
         check_subject(envelope.chain[0], read_subjects(entry.subjects))
     except TrustError as fault:
@@ -71,6 +76,14 @@ def verify(
     if envelope.expiry is not None and now >= envelope.expiry:
         raise Invalid(f"it expired at {envelope.expiry:%Y-%m-%dT%H:%M:%SZ}")
     return min((one for one in (end, envelope.expiry) if one is not None), default=None)
+
+
+def _read(blob: bytes, artifact: Artifact) -> Envelope:
+    """The envelope after all checks that are the same for every entry."""
+    envelope = read_envelope(blob)
+    verify_signature(envelope)
+    check_target(envelope, artifact)
+    return envelope
 
 
 def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> datetime | None:
@@ -88,15 +101,21 @@ def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> da
         if not envelope.time_stamp:
             raise
         if not entry.tsa:
-            raise Invalid(f"{fault}; the entry trusts no time stamp authority") from None
+            raise _both(fault, Invalid("the entry trusts no time stamp authority")) from None
         try:
             _verify_time_stamp(envelope, roots, entry.tsa, now)
         except Invalid as stamp_fault:
-            raise Invalid(f"{fault}; {stamp_fault}") from None
+            raise _both(fault, stamp_fault) from None
         return None
     if entry.tsa and envelope.time_stamp and _has_time_stamp(envelope, roots, entry.tsa, now):
         return None
     return min(certificate.not_valid_after_utc for certificate in envelope.chain)
+
+
+def _both(first: Invalid, second: Invalid) -> Invalid:
+    since = [one.since for one in (first, second) if isinstance(one, NotYet)]
+    reason = f"{first}; {second}"
+    return NotYet(reason, min(since)) if since else Invalid(reason)
 
 
 def _has_time_stamp(
@@ -115,6 +134,6 @@ def _verify_time_stamp(
     tsa_roots = load_roots("the time stamp authorities' file", tsa)
     span = timestamps.read_time(envelope.time_stamp, envelope.signature, tsa_roots)
     if span.latest > now:
-        raise Invalid("its time stamp is in the future")
+        raise NotYet("its time stamp is in the future", span.latest)
     for moment in {span.earliest, span.latest}:
         verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, moment)

@@ -91,11 +91,11 @@ def verify(
         Invalid: the signature isn't accepted.
     """
     del now
-    envelope = read_envelope(signature.blob)
+    envelope = signature.once(read_envelope, signature.blob)
     if envelope.has_certificate:
         raise Invalid("it is signed with a certificate (keyless), not with a key")
     keys.signer(entry.keys, envelope.signature, envelope.signed)
-    check_statement(envelope.payload, artifact)
+    signature.once(check_statement, envelope.payload, artifact)
     return None
 
 

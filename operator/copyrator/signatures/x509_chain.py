@@ -33,7 +33,7 @@ from copyrator.signatures.certificates import (
     is_ca,
     is_issued_by,
 )
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import Invalid, NotYet
 
 _OTHER_PURPOSES: Final = {
     ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
@@ -138,9 +138,8 @@ def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
 def _check_validity(certificate: x509.Certificate, moment: datetime) -> None:
     name = f"certificate {describe(certificate)}"
     if moment < certificate.not_valid_before_utc:
-        raise Invalid(
-            f"{name} is valid only from {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        since = certificate.not_valid_before_utc
+        raise NotYet(f"{name} is valid only from {since:%Y-%m-%dT%H:%M:%SZ}", since)
     if moment > certificate.not_valid_after_utc:
         raise Invalid(f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
 

@@ -155,6 +155,24 @@ def test_the_work_is_bounded(monkeypatch):
     assert found({"data": {"k": A}}) == []
 
 
+def test_blocks_that_are_no_certificate_count_as_one_each(monkeypatch):
+    parsed = []
+    load = x509.load_der_x509_certificate
+
+    def loading(der: bytes):
+        parsed.append(der)
+        return load(der)
+
+    monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
+    junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    most = limits.CERTIFICATES_READ
+    assert found({"data": {"k": junk * (most - 1) + A + B}}) == [("a", "k", 10)]
+    assert len(parsed) == most
+    parsed.clear()
+    assert found({"data": {"k": junk * (1_400_000 // len(junk)), "l": junk * 10, "m": A}}) == []
+    assert len(parsed) == most
+
+
 def test_of_several_keys_so_many_bytes_are_read(monkeypatch):
     for most, names in ((len(A) + len(B), ["a", "b"]), (len(A) + len(B) - 1, ["a"])):
         monkeypatch.setattr(limits, "CERTIFICATE_BYTES", most)
@@ -183,6 +201,9 @@ def worst() -> dict[str, dict[str, str]]:
         "beginnings with text": {"k": (begin + body) * (most // (len(begin) + len(body)))},
         "a long block": {"k": begin + "A" * most + "\n-----END CERTIFICATE-----"},
         "blanks": {"k": (begin + " " * 15_000) * (most // 15_027)},
+        "blocks of junk": {
+            "k": (begin + "AAAA\n-----END CERTIFICATE-----\n") * (most // (len(begin) + 31))
+        },
         "garbage": {
             "k": (begin + "MIIB" * 4000 + "\n-----END CERTIFICATE-----\n") * (most // 16_100)
         },

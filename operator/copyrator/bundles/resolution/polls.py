@@ -7,9 +7,8 @@ answer arrives. So a registry that stalls delays only its own Bundles and blocks
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
@@ -18,17 +17,19 @@ from copyrator.bundles.context import Clock, cancel_all
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.criteria import Criteria
-from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
 from copyrator.bundles.resolution.choices import add_all
 from copyrator.bundles.resolution.permits import PollPermits
+from copyrator.bundles.resolution.signature_verdicts import (
+    KEEP_VERDICTS,
+    SignatureQuery,
+    SignatureVerdicts,
+)
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
-from copyrator.oci.signatures import SignatureFinder
-from copyrator.settings import limits
-from copyrator.signatures.model import Found, Judgement, Requirement
-from copyrator.workqueue.fairness import FairLimit
+from copyrator.signatures.model import Judgement
+from copyrator.workqueue.isolated import Isolated
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
-KEEP_TRUSTED: Final = 24 * 3600.0
-"""The same for a digest with a trusted signature, which isn't read again before."""
 KEPT_CHARTS: Final = 500
 """Digests whose charts' facts are kept, some 20 KB each at most: they never change."""
 GATHER: Final = 0.1
@@ -63,16 +62,6 @@ class TagListQuery:
     """The tags of this repository, with this credential."""
 
     repository: Repository
-    credential: Credential | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SignatureQuery:
-    """Whether this digest's signatures satisfy the requirements; read with this credential."""
-
-    repository: Repository
-    digest: str
-    asked: Asked
     credential: Credential | None = None
 
 
@@ -122,13 +111,12 @@ class Polls:
         metrics: Metrics,
     ) -> None:
         self._oci = oci
-        self._signatures = SignatureFinder(oci)
-        self._charts = ChartReader(oci)
+        self._isolated = Isolated()
+        self._signatures = SignatureVerdicts(oci, self._isolated, monotonic, clock)
+        self._charts = ChartReader(oci, self._isolated)
         self._known_charts: dict[ChartQuery, Result] = {}
         """The charts that were read, the least recently used first."""
         self._clock = clock
-        self._finds = FairLimit(each=limits.TENANT_SIGNATURES, together=limits.TENANTS_SIGNATURES)
-        self._checks = FairLimit(each=1, together=limits.SIGNATURE_CHECKS)
         self._metrics = metrics
         self._answered = answered
         self._monotonic = monotonic
@@ -218,7 +206,7 @@ class Polls:
     async def close(self) -> None:
         """Cancel requests in flight."""
         await cancel_all(self._tasks)
-        await self._charts.close()
+        await self._isolated.close()
 
     async def _ask(
         self,
@@ -269,7 +257,11 @@ class Polls:
             return Result(pending.asked_at, choices=await self._read(query))
         repository, credential = query.repository, query.credential
         if isinstance(query, SignatureQuery):
-            return Result(pending.asked_at, judgement=await self._judge(query, namespace))
+            judged = await self._signatures.judge(query, namespace)
+            self._metrics.signature_checks.labels(
+                "Trusted" if judged.is_trusted else "NotTrusted"
+            ).inc()
+            return Result(pending.asked_at, judgement=judged)
         if isinstance(query, ChartQuery):
             chart = await self._charts.read(repository, query.digest, credential, namespace)
             return Result(pending.asked_at, chart=chart)
@@ -278,17 +270,6 @@ class Polls:
             return Result(pending.asked_at, digest, config_digest(manifest))
         digest = await self._oci.digest(repository, query.tag, credential)
         return Result(pending.asked_at, digest)
-
-    async def _judge(self, query: SignatureQuery, namespace: str) -> Judgement:
-        """Read the signatures, and judge them in a thread: hostile ones take much time."""
-        asked = query.asked.requirements
-        async with self._finds.slot(namespace):
-            found = await self._signatures.find(query.repository, query.digest, query.credential)
-            async with self._checks.slot(namespace):
-                judged = await asyncio.to_thread(_judged, found, asked, self._clock())
-        result = "Trusted" if judged.is_trusted else "NotTrusted"
-        self._metrics.signature_checks.labels(result).inc()
-        return judged
 
     async def _read(self, listing: TagListQuery) -> dict[Criteria, Choice]:
         """Add every tag of a list to all selections; a partial list raises, without a choice."""
@@ -317,7 +298,7 @@ class Polls:
         old = [
             query
             for query, answer in self._answers.items()
-            if answer.asked_at < now - (KEEP_TRUSTED if _is_trusted(answer) else KEEP)
+            if answer.asked_at < now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
         ]
         for query in old:
             del self._answers[query]
@@ -331,10 +312,3 @@ class Polls:
 
 def _is_trusted(answer: Result) -> bool:
     return answer.judgement is not None and answer.judgement.is_trusted
-
-
-def _judged(found: Found, asked: Sequence[Requirement], now: datetime) -> Judgement:
-    """Judge signatures; loads cryptography (13 MB), which isn't needed without signatures."""
-    from copyrator.signatures.judge import judge  # noqa: PLC0415
-
-    return judge(found, asked, now)

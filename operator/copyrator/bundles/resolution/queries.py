@@ -13,10 +13,10 @@ from copyrator.bundles.resolution.polls import (
     ChartQuery,
     Polls,
     Result,
-    SignatureQuery,
     TagListQuery,
     TagQuery,
 )
+from copyrator.bundles.resolution.signature_verdicts import SignatureQuery
 from copyrator.oci.reference import Repository
 
 

@@ -2,6 +2,7 @@
 
 Only blocks of PEM that are marked as certificates are parsed: private keys and everything else are
 skipped. Blocks that can't be parsed are skipped, too: the text between the markers may be anything.
+They count as certificates do, as parsing them takes as long.
 """
 
 from __future__ import annotations
@@ -53,8 +54,7 @@ def certificates_in(
 
     ``copied``: whether a key of the object is copied.
     """
-    found = islice(_all(kind, payload, copied), limits.CERTIFICATES_READ)
-    first = sorted(found, key=lambda one: one[0])
+    first = sorted(_all(kind, payload, copied), key=lambda one: one[0])
     kept: dict[Certificate, None] = {}
     for ends, begins, certificate, key in first:  # names are read only of those that are kept
         one = Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], _name(certificate), begins)
@@ -65,7 +65,7 @@ def certificates_in(
 
 
 def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -> Iterator[_Found]:
-    left = limits.CERTIFICATE_BYTES
+    left, blocks = limits.CERTIFICATE_BYTES, limits.CERTIFICATES_READ
     for key, value in _values(kind, payload):
         left -= len(value)
         if left < 0:
@@ -73,6 +73,9 @@ def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -
         if _BEGIN not in value or not copied(key):
             continue
         for block in _BLOCK.finditer(value):
+            blocks -= 1
+            if blocks < 0:
+                return
             certificate = _read(block[1])
             if certificate is not None:
                 yield *certificate, key

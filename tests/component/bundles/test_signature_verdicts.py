@@ -1,0 +1,321 @@
+"""What judging signatures costs: parsed once a digest, refused once, and never on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.steps import measured_steps
+from tests.unit.signatures.making import (
+    ARTIFACT,
+    NOW,
+    bundle,
+    bundle_signature,
+    entry,
+    key,
+    payload_signature,
+)
+
+from copyrator.bundles.policy import trust
+from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.resolution import signature_verdicts
+from copyrator.bundles.resolution.signature_verdicts import (
+    KEEP_VERDICTS,
+    SignatureQuery,
+    SignatureVerdicts,
+    judge_found,
+)
+from copyrator.oci.errors import Unreachable
+from copyrator.oci.reference import Repository
+from copyrator.settings import limits
+from copyrator.signatures import keys, sigstore_bundle
+from copyrator.signatures.judge import BEYOND
+from copyrator.signatures.model import Artifact, Found, Judgement, Requirement, Signature
+from copyrator.workqueue.isolated import Isolated
+from localcluster.certificates import self_signed
+
+REPOSITORY = Repository("registry.example.com", "app")
+MINE, YOURS = key("P-256"), key("P-256 second")
+MINE_ASKED = trust.asked([Requirement("spec.verify", (entry(MINE),))])
+YOURS_ASKED = trust.asked([Requirement("spec.verify", (entry(YOURS),))])
+BOTH_ASKED = trust.asked([*MINE_ASKED.requirements, *YOURS_ASKED.requirements])
+
+
+class Finder:
+    """Finds what a test puts into the registry."""
+
+    def __init__(self) -> None:
+        self.signatures: tuple[Signature, ...] = ()
+
+    async def find(self, _repository: object, digest: str, _credential: object) -> Found:
+        return Found(Artifact(digest, ARTIFACT.media_type, ARTIFACT.size), self.signatures)
+
+
+class World:
+    """Verdicts at times that a test chooses."""
+
+    def __init__(self, isolated: Isolated) -> None:
+        self.seconds = 0.0
+        self.finder = Finder()
+        self.verdicts = SignatureVerdicts(
+            cast("Any", None), isolated, lambda: self.seconds, lambda: self.now
+        )
+        self.verdicts._finder = cast("Any", self.finder)
+
+    @property
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds)
+
+    async def judge(self, asked: Asked = MINE_ASKED, digest: str = ARTIFACT.digest) -> Judgement:
+        return await self.verdicts.judge(SignatureQuery(REPOSITORY, digest, asked), "team")
+
+
+@pytest.fixture
+async def isolated() -> AsyncIterator[Isolated]:
+    child = Isolated()
+    yield child
+    await child.close()
+
+
+@pytest.fixture
+def world(isolated: Isolated) -> World:
+    return World(isolated)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
+    """What is judged, in this process."""
+    seen: list[Found] = []
+
+    def counting(found: Found, asked: Any, now: datetime) -> Judgement:
+        seen.append(found)
+        return judge_found(found, asked, now)
+
+    monkeypatch.setattr(signature_verdicts, "judge_found", counting)
+    return seen
+
+
+async def test_what_was_refused_is_not_judged_again_until_something_else_is_found(
+    world: World, judged: list[Found]
+) -> None:
+    world.finder.signatures = (payload_signature(YOURS),)
+    first = await world.judge()
+    assert not first.is_trusted
+    world.seconds = 60.0
+    assert await world.judge() == first
+    assert len(judged) == 1
+
+    world.finder.signatures += (payload_signature(MINE),)
+
+    assert (await world.judge()).is_trusted
+    assert len(judged) == 2
+
+
+async def test_the_absence_of_signatures_is_judged_once_and_the_first_one_counts(
+    world: World, judged: list[Found]
+) -> None:
+    for _ in range(3):
+        assert not (await world.judge()).is_trusted
+    assert len(judged) == 1
+    world.finder.signatures = (payload_signature(MINE),)
+    assert (await world.judge()).is_trusted
+
+
+async def test_another_policy_and_another_digest_are_judged_for_themselves(
+    world: World, judged: list[Found]
+) -> None:
+    world.finder.signatures = (payload_signature(YOURS),)
+    assert not (await world.judge()).is_trusted
+    assert (await world.judge(YOURS_ASKED)).is_trusted
+    assert not (await world.judge(YOURS_ASKED, "sha256:" + "0" * 64)).is_trusted
+    assert len(judged) == 3
+
+
+async def test_the_same_payload_with_another_signature_beside_it_is_judged_anew(
+    world: World,
+) -> None:
+    """A layer's digest isn't that of the annotation with the signature."""
+    refused = payload_signature(YOURS)
+    world.finder.signatures = (refused,)
+    assert not (await world.judge()).is_trusted
+    signed = payload_signature(MINE)
+    assert (signed.digest, signed.blob) == (refused.digest, refused.blob)
+    world.finder.signatures = (signed,)
+    assert (await world.judge()).is_trusted
+
+
+async def test_a_trusted_verdict_is_not_kept_as_a_refusal(world: World) -> None:
+    world.finder.signatures = (payload_signature(MINE),)
+    await world.judge()
+    assert world.verdicts._refusals == {}
+
+
+async def test_refusals_are_bounded_and_those_in_use_stay(
+    world: World, judged: list[Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SIGNATURE_REFUSALS", 2)
+    for digest in ("sha256:a", "sha256:b", "sha256:a", "sha256:c", "sha256:a"):
+        await world.judge(digest=digest)
+    assert len(world.verdicts._refusals) == 2
+    assert [found.artifact.digest for found in judged] == ["sha256:a", "sha256:b", "sha256:c"]
+
+
+async def test_after_a_day_a_refusal_is_judged_again(world: World, judged: list[Found]) -> None:
+    await world.judge()
+    world.seconds = KEEP_VERDICTS
+    await world.judge()
+    assert len(judged) == 1
+    world.seconds = KEEP_VERDICTS + 1
+    await world.judge()
+    assert len(judged) == 2
+
+
+def dense(kind: str = "P-256 second", size: int = 80_000) -> bytes:
+    """A bundle by that key, of nothing but members that cost much to parse."""
+    document = bundle(key(kind))
+    document["verificationMaterial"]["tlogEntries"] = [{"a": ""}] * (size // 9)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def hostile() -> tuple[Signature, ...]:
+    blob = dense()
+    return tuple(
+        replace(bundle_signature(blob), digest=f"sha256:{number}")
+        for number in range(limits.SIGNATURES)
+    )
+
+
+TEN = Requirement("r", tuple(replace(entry(MINE), name=f"entry {n}") for n in range(10)))
+
+
+def test_a_bundle_is_parsed_once_for_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: Counter[str] = Counter()
+    decode: Callable[..., Any] = sigstore_bundle.decode
+
+    def counting(what: str, raw: bytes, kind: Any) -> Any:
+        parsed[what] += 1
+        return decode(what, raw, kind)
+
+    monkeypatch.setattr(sigstore_bundle, "decode", counting)
+    twice = [TEN, replace(TEN, name="s")]
+    found = Found(ARTIFACT, (bundle_signature(dense()), bundle_signature(b"{}")))
+    assert not judge_found(found, twice, NOW).is_trusted
+    assert parsed == {"the bundle": 2}
+
+
+def test_checks_are_bounded_by_their_number_and_bytes_and_what_is_beyond_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the clock says: the same signatures have the same verdict everywhere."""
+    checks: list[str] = []
+    signer = keys.signer
+
+    def counting(entries: Any, signature: bytes, message: bytes) -> str:
+        checks.append("")
+        return signer(entries, signature, message)
+
+    monkeypatch.setattr(keys, "signer", counting)
+    found = Found(ARTIFACT, (*hostile()[:3], payload_signature(MINE)))
+    assert judge_found(found, [TEN], NOW).is_trusted
+    assert len(checks) == 3 * 10 + 1
+    checks.clear()
+    each = limits.SIGNATURE_CHECK + len(found.signatures[0].blob)
+    monkeypatch.setattr(limits, "SIGNATURE_WORK", 12 * each)
+    judged = judge_found(found, [TEN, replace(TEN, name="s")], NOW)
+    assert len(checks) == 12
+    assert judged.failed == ("r", "s")
+    assert judged.failures[1].reason == BEYOND
+
+
+def test_what_a_tenant_may_ask_for_of_usual_signatures_is_within_the_limit_of_work() -> None:
+    usual = 10_000
+    each = (limits.SIGNATURE_CHECK + usual) * limits.SIGNATURE_KEYS
+    assert each * limits.SIGNATURES < limits.SIGNATURE_WORK
+
+
+async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 bundles of 80 KB and ten entries."""
+    world.finder.signatures = hostile()
+    asked = trust.asked([TEN])
+    calls: list[object] = []
+    call = world.verdicts._isolated.call
+
+    async def counting(*args: Any) -> Any:
+        calls.append(args[0])
+        return await call(*args)
+
+    monkeypatch.setattr(world.verdicts._isolated, "call", counting)
+    with measured_steps() as steps:
+        first = await world.judge(asked)
+        again = [await world.judge(asked) for _ in range(3)]
+    assert (first.is_trusted, first.signatures) == (False, limits.SIGNATURES)
+    assert again == [first] * 3
+    assert calls == [judge_found]
+    assert steps.longest < limits.STEP_SECONDS, steps.where
+
+
+async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.finder.signatures = hostile()
+    monkeypatch.setattr(world.verdicts, "_isolated", isolated := Isolated(memory=1))
+    with pytest.raises(Unreachable, match=r"the signatures of sha256:.* can't be judged"):
+        await world.judge()
+    await isolated.close()
+    assert world.verdicts._refusals == {}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 599, 600, 3600, KEEP_VERDICTS]),
+        st.frozensets(st.sampled_from(["yours", "mine later", "mine a while", "junk"])),
+        st.sampled_from([MINE_ASKED, YOURS_ASKED, BOTH_ASKED]),
+    ),
+    max_size=12,
+)
+
+
+@cache
+def signatures() -> dict[str, Signature]:
+    """By either key; two with certificates beside them that are valid from, or until, a time."""
+    minutes = timedelta(minutes=1)
+    later = self_signed("x", begins=NOW + 10 * minutes, ends=NOW + timedelta(days=3))
+    a_while = self_signed("x", begins=NOW - minutes, ends=NOW + 10 * minutes)
+    return {
+        "yours": payload_signature(YOURS),
+        "mine later": payload_signature(MINE, certificate=later),
+        "mine a while": payload_signature(MINE, certificate=a_while),
+        "junk": bundle_signature(b"{"),
+    }
+
+
+LATER, A_WHILE = frozenset({"mine later"}), frozenset({"mine a while"})
+
+
+@settings(deadline=None)
+@example([(0, LATER, MINE_ASKED), (599, LATER, MINE_ASKED), (1, LATER, MINE_ASKED)])
+@example([(0, A_WHILE, BOTH_ASKED), (601, A_WHILE, BOTH_ASKED)])
+@given(STEPS)
+def test_keeping_refusals_changes_no_verdict(steps: list[tuple[float, frozenset[str], Asked]]):
+    """Whatever is found when: nor a reason, and never what is trusted."""
+
+    async def run() -> None:
+        world = World(cast("Any", None))
+        for seconds, names, asked in steps:
+            world.seconds += seconds
+            world.finder.signatures = tuple(signatures()[name] for name in sorted(names))
+            found = Found(ARTIFACT, world.finder.signatures)
+            assert await world.judge(asked) == judge_found(found, asked.requirements, world.now)
+
+    asyncio.run(run())
