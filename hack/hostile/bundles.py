@@ -29,6 +29,7 @@ def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
 KINDS_OF_REPOSITORY = (
     *("pages", "endless", "many", "digits", "deep", "zipped", "huge", "slow", "stalls"),
     *("hosts", "circle", "astray", "realm", "loopback", "tokens", "later", "headers", "junk"),
+    *("moved", "quoted"),
 )
 """What registry.py does, by the first part of a repository's path."""
 

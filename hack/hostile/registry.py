@@ -20,6 +20,9 @@ from hostile import texts
 MANIFEST = json.dumps({"schemaVersion": 2, "config": {"digest": "sha256:" + "0" * 64}}).encode()
 MEGABYTE = 2**20
 
+STRAYED = "strayed"
+"""Requests that answer the challenge of a redirect's target, or one in quotes."""
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -53,6 +56,8 @@ class Registry:
 
     def __init__(self) -> None:
         self.host = ""
+        self.other = ""
+        """Another origin, which nothing but the redirects of `moved` leads to."""
         self.asked: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._kinds: dict[str, Answer] = {
@@ -66,6 +71,8 @@ class Registry:
         parts = request.path.split("/")
         kind = parts[2] if len(parts) > 2 and parts[1] == "v2" else "token"
         self.asked[kind] += 1
+        if request.host == self.other and (kind != "moved" or "Authorization" in request.headers):
+            self.asked[STRAYED] += 1
         try:
             return await self._kinds.get(kind, self._serve_good)(request)
         except ConnectionError:  # the client has seen enough
@@ -178,8 +185,21 @@ class Registry:
                 "[fe80::1]",
             ),
             *("100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "x" * 200, "a@b:1", "%"),
+            *("[fd20:ce::254]", "[fd00:ec2::23]", "[64:ff9b:1::a9fe:a9fe]"),
         )
         return hosts[next(self._numbers) % len(hosts)]
+
+    async def _serve_moved(self, request: web.Request) -> web.StreamResponse:
+        """To another origin, which wants credentials for a token server of its own."""
+        if request.host != self.other:
+            raise web.HTTPTemporaryRedirect(f"http://{self.other}{request.path}")
+        return _challenged(f'Bearer realm="http://{self.other}/token",service="s"')
+
+    async def _serve_quoted(self, _: web.Request) -> web.StreamResponse:
+        """A challenge within the quotes of another one."""
+        ends = ('"', "", '\\\\"x"')
+        end = ends[next(self._numbers) % len(ends)]
+        return _challenged(f'Basic realm="the shop, Bearer realm=http://{self.other}/token, x{end}')
 
     async def _serve_realm(self, _: web.Request) -> web.StreamResponse:
         realms = (
@@ -218,7 +238,7 @@ def _challenged(challenge: str) -> web.Response:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Registry]:
-    """Serve on a port of loopback."""
+    """Serve on two ports of loopback."""
     registry = Registry()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", registry.serve)
@@ -228,10 +248,9 @@ async def serving() -> AsyncIterator[Registry]:
     runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        (host, port, *_) = runner.addresses[0]
-        registry.host = f"{host}:{port}"
+        for _ in range(2):
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+        registry.host, registry.other = (f"{host}:{port}" for host, port, *_ in runner.addresses)
         yield registry
     finally:
         await runner.cleanup()

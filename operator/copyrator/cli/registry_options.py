@@ -29,6 +29,7 @@ _IN_PLACE = (
     ("(spec.insecure: true; --insecure)", "(--insecure)"),
     ("caSecret: the key ca.crt", "--ca-file: the file"),
     ("see caSecret and skipTLSVerify", "see --ca-file and --skip-tls-verify"),
+    ("set spec.registry to it", "name it"),
     ("set spec.version to", "name"),
     ("spec.prerelease: true admits", "--prerelease admits"),
     ("expression in spec.tagFilter", "--tag-filter"),

@@ -16,6 +16,7 @@ from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, Registry
 from copyrator.oci.exchange import Request, Trust, is_same_origin
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import _redirected
+from hostile.registry import STRAYED, serving
 
 ALICE = Credential("alice", "s3cret")
 CREDENTIALS = {
@@ -183,6 +184,21 @@ async def test_a_token_servers_redirect_takes_no_credentials_along(
 
     assert registry.asked[-1][1].startswith("/token")
     assert_got_nothing(other)
+
+
+@pytest.mark.parametrize("credential", [ALICE, None])
+@pytest.mark.parametrize("kind", ["moved", "quoted"])
+async def test_a_hostile_neighbours_registry_gets_nothing_elsewhere(
+    client: RegistryClient, kind: str, credential: Credential | None
+) -> None:
+    async with serving() as hostile:
+        where = Repository(hostile.host, f"{kind}/app", plain_http=True)
+        for _ in range(3):
+            with pytest.raises(AuthenticationFailed):
+                await client.digest(where, "1.0.0", credential)
+
+    assert hostile.asked[kind] >= 3
+    assert not hostile.asked[STRAYED]
 
 
 @pytest.mark.parametrize(

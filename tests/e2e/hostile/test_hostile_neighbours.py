@@ -28,6 +28,7 @@ from tests.long import LONG
 from hostile.categories import CATEGORIES
 from hostile.neighbours import Done, neighbours
 from hostile.newcomers import percentile
+from hostile.registry import STRAYED
 from localcluster import Cluster
 
 QUIET, HOSTILE = (60.0, 300.0) if LONG else (5.0, 6.0)
@@ -116,6 +117,7 @@ def test_they_neither_stop_nor_slow_down_a_trusted_rule(
         assert running.done is not None
         tell(quiet, hostile, seen, running.done)
     assert running.done.accepted, "the API server took some"
+    assert not running.done.asked[STRAYED], "credentials are for the registry's own challenges"
     for log in (first, second):
         assert complaints(log.read_text(errors="replace")) == []
     assert first.read_text(errors="replace").count("Started:") == 1

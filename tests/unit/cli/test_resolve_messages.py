@@ -19,6 +19,10 @@ REPOSITORY = Repository("r.example.com", "team/app")
         (_refused(REPOSITORY, object()).message, "credentials of --auth-file"),
         ("refuses access (403); check the Secret of spec.auth", "check --auth-file"),
         ("refuses access (403); spec.auth names no Secret", "set --auth-file"),
+        (
+            "If it is the registry of team/app, set spec.registry to it",
+            "If it is the registry of team/app, name it",
+        ),
         (_untrusted("r.example.com", ValueError()), "--ca-file and --skip-tls-verify"),
     ],
 )
