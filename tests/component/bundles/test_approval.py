@@ -417,3 +417,17 @@ async def test_a_bundle_that_is_deleted_leaves_nothing(
         secret = cluster.look("secrets", name) or {}
         assert {one["uid"] for one in secret["metadata"]["ownerReferences"]} == owned
         assert secret["immutable"] is True
+
+
+async def test_a_deletion_uninstalls_without_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """docs/trust.md says so."""
+    bundle(approval=ALWAYS)
+    await run(require_approval=(("*", "Always"),))
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+
+    cluster.drop(path_of("bundles", "shop"))
+
+    await eventually(lambda: cluster.jobs("uninstall"))

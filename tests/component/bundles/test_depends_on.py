@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -40,6 +40,26 @@ async def test_a_bundle_waits_for_another_that_comes_later(
     await eventually(lambda: cluster.reason("db") == "Deployed")
     await eventually(lambda: cluster.reason("shop") == "Deployed")
     assert len(registry.asked) == asked, "the registry isn't polled for it"
+
+
+async def test_of_a_bundle_of_another_namespace_only_whether_it_is_ready_is_said(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Nor whether it exists: what it waits for, or why it failed, is its own team's."""
+    cluster.namespace("other")
+    elsewhere = [{"namespace": "other", "name": name} for name in ("broken", "missing")]
+    spec = {**bundle("shop", dependsOn=elsewhere)["spec"], "registry": "http://no"}
+    path = path_of("bundles", "broken", "other")
+    metadata = {"name": "broken", "namespace": "other"}
+    cluster.write(path, {"metadata": metadata, "spec": {**spec, "dependsOn": []}})
+
+    await run()
+
+    await eventually(lambda: "InvalidSpec" in str(cluster.objects[path].get("status")))
+    await eventually(lambda: cluster.reason("shop") == "DependencyNotReady")
+    said = "isn't Ready (or not Healthy, where that is watched), or doesn't exist"
+    ends = f"Bundle other/broken {said}; Bundle other/missing {said}"
+    assert cluster.message("shop").endswith(ends)
 
 
 async def test_only_a_new_version_waits(

@@ -1,12 +1,15 @@
-"""The tables of what a tenant can cost and what an approval promises: the tests they name exist."""
+"""What docs promise of trust and security: the tests that they name exist."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 HEADING = "## What one tenant can cost\n"
+PROMISES = "\n## Tests of these promises\n"
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -32,8 +35,26 @@ def test_each_row_says_what_bounds_it_what_is_seen_and_which_test_shows_it() -> 
         assert TEST.search(row[3]), row
 
 
+@pytest.mark.parametrize("name", ["security.md", "trust.md"])
+def test_each_section_has_promises_that_name_their_tests(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text()
+    text, _, table = text.partition(PROMISES)
+    table = table.split("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    for line in lines:
+        promise, tests = line.strip("| ").split(" | ")
+        assert promise, line
+        assert TEST.search(tests), line
+        assert all(map(TEST.fullmatch, tests.split(", "))), line
+    sections = {title.lower() for title in re.findall(r"^##+ (.+)$", text, re.MULTILINE)}
+    anchors = {re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in sections}
+    assert anchors - set(re.findall(r"\(#([\w-]+)\)", table)) == set()
+
+
 def test_each_test_that_is_named_exists() -> None:
-    documents = [(ROOT / "docs" / name).read_text() for name in ("security.md", "approval.md")]
+    documents = [
+        (ROOT / "docs" / name).read_text() for name in ("security.md", "approval.md", "trust.md")
+    ]
     named = [found for text in documents for found in TEST.findall(text)]
     assert len(named) > 20
     missing = [
