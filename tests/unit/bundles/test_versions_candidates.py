@@ -150,6 +150,14 @@ def test_a_better_match_that_failed_too_often_is_not_replaced_by_a_lower_one() -
     assert reasons(choice) == [("1.3.0", "Quarantined")]
 
 
+def test_a_version_that_failed_too_often_is_still_among_those_that_gates_judge() -> None:
+    tags = ["1.1.0", "1.2.0", "1.3.0", "2.0.0"]
+    choice = chosen("1.*", tags, quarantined={"1.3.0"}, deployed="1.2.0", depth=5)
+    assert choice.fitting == ("1.3.0", "1.2.0")
+    choice = chosen("1.*", tags, quarantined={"1.2.0"}, deployed="1.2.0", depth=5)
+    assert (choice.verdict, choice.fitting) == (Selection.CHOSEN, ("1.3.0", "1.2.0"))
+
+
 def test_a_higher_version_ends_the_wait_behind_a_quarantined_one() -> None:
     choice = chosen("1.*", ["1.2.0", "1.3.0", "1.4.0"], quarantined={"1.3.0"}, deployed="1.2.0")
 

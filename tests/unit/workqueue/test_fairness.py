@@ -47,6 +47,25 @@ async def test_a_key_that_wants_many_turns_delays_another_by_one() -> None:
     assert visits.begun.index("b") == 1
 
 
+async def test_keys_take_turns_one_by_one_however_many_each_may_have() -> None:
+    limit, served = FairLimit(each=3, together=2), []
+    await limit.acquire("x")
+    await limit.acquire("y")
+
+    async def wait(key: str) -> None:
+        await limit.acquire(key)
+        served.append(key)
+
+    waiting = [asyncio.create_task(wait(key)) for key in "aaabbb"]
+    await asyncio.sleep(0)
+    for held in "xyabab":
+        limit.release(held)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert served == list("ababab")
+    await asyncio.gather(*waiting)
+
+
 async def test_a_key_with_all_its_turns_lets_others_pass() -> None:
     limit = FairLimit(each=1, together=2)
     async with limit.slot("a"):

@@ -1,0 +1,77 @@
+"""Of which container's log a plan is read: only of one that ended well, of a complete Job."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.bundles.test_plan_block import NONCE, block
+
+from copyrator.bundles.plans.reader import MadeOf, PlanDelay, PlanFault, PlanReader
+from copyrator.bundles.policy.chart.facts import ChartFacts
+from copyrator.bundles.policy.jobs.manifest import JobKind
+from copyrator.bundles.policy.observation import DEPLOY_CONTAINER, JobRecord
+from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.plans.operations import Plan
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
+MADE_OF = MadeOf(ServiceAccount("apps", "werf"), "werf:2", ChartFacts())
+
+
+class FakeJobs:
+    """One pod whose log ends with a plan."""
+
+    def __init__(self, code: int | None) -> None:
+        ended = {} if code is None else {"terminated": {"exitCode": code}}
+        self.pod = {
+            "status": {"containerStatuses": [{"name": DEPLOY_CONTAINER, "state": ended}]},
+        }
+
+    async def pods(self, _job: JobRecord) -> list[dict[str, Any]]:
+        return [self.pod]
+
+    async def log_tail(self, _pod: Any, lines: int, _bytes: int) -> str:
+        return "".join(block().splitlines(keepends=True)[-lines:])
+
+    async def log_end(self, _pods: Any) -> str:
+        return f"Error: it failed\n{block()}"
+
+
+class NothingSecret:
+    async def redacted(self, _namespace: str, _secrets: Any, texts: list[str]) -> list[str]:
+        return texts
+
+
+def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
+    async def reading() -> Plan | PlanFault | PlanDelay:
+        context: Any = SimpleNamespace(clock=lambda: NOW)
+        jobs: Any = FakeJobs(code)
+        redaction: Any = NothingSecret()
+        return await PlanReader(context, jobs, redaction)._read(job, NONCE, MADE_OF)
+
+    return asyncio.run(reading())
+
+
+def test_the_log_of_a_container_that_ended_well_has_the_plan() -> None:
+    found = read(DONE, 0)
+    assert isinstance(found, Plan)
+    assert found.revision == 2
+
+
+@pytest.mark.parametrize("code", [1, 12, 137, None])
+def test_the_log_of_a_container_that_failed_is_no_plan_whatever_its_job_says(
+    code: int | None,
+) -> None:
+    found = read(DONE, code)
+    assert isinstance(found, PlanFault)
+    assert "it failed" in found.message
+
+
+def test_the_log_of_a_job_that_failed_is_no_plan_whatever_its_container_says() -> None:
+    failed = replace(DONE, complete=False, failed="DeadlineExceeded")
+    assert isinstance(read(failed, 0), PlanFault)

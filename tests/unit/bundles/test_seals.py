@@ -1,0 +1,112 @@
+"""What is read back of a sealed plan, and that salts and nonces come from the operator's key."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.plans.seals import Seals
+from copyrator.bundles.policy.jobs import seal
+from copyrator.kube.errors import AlreadyExists, NotFound
+
+KEY = b"the operator's hash key"
+TEXT = "revision 2\nrender none\ncreate ::ConfigMap:a\n"
+OTHER = TEXT.replace("ConfigMap", "Secret")
+ENTRY: Any = SimpleNamespace(key=BundleKey("apps", "shop"), uid="uid-1")
+
+
+class Client:
+    """Secrets of one namespace."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, dict[str, Any]] = {}
+
+    async def create(self, _resource: Any, _namespace: str, body: dict[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        if name in self.secrets:
+            raise AlreadyExists("exists")
+        self.secrets[name] = body
+
+    async def get(self, _resource: Any, _namespace: str, name: str) -> dict[str, Any]:
+        if name not in self.secrets:
+            raise NotFound("secrets")
+        return self.secrets[name]
+
+
+def seals(client: Client | None = None, key: bytes = KEY) -> Seals:
+    context: Any = SimpleNamespace(hasher=lambda: hashlib.blake2b(key=key), client=client)
+    references: Any = None
+    return Seals(context, references)
+
+
+def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
+    client = Client()
+    sealed = asyncio.run(seals(client).store_operations(ENTRY, "job-1", text))
+    return client, ApprovedPlan(job="job-1", seal=sealed)
+
+
+def read(client: Client, kept: ApprovedPlan | Baseline) -> str | None:
+    found = asyncio.run(seals(client).read_operations(ENTRY, kept))
+    return found.text if found else None
+
+
+def change(client: Client, key: str, text: str | None) -> None:
+    data = client.secrets[seal.operations_secret("job-1")]["data"]
+    if text is None:
+        del data[key]
+    else:
+        data[key] = base64.b64encode(text.encode()).decode()
+
+
+def test_what_was_stored_is_read_back_after_a_restart() -> None:
+    client, kept = stored()
+    assert read(client, kept) == TEXT
+    assert read(client, Baseline(job="job-1", seal=kept.seal)) == TEXT
+
+
+@pytest.mark.parametrize("text", [OTHER, TEXT + "create ::Secret:b\n", "", None, "no plan"])
+def test_operations_that_were_changed_are_none(text: str | None) -> None:
+    client, kept = stored()
+    change(client, seal.OPERATIONS, text)
+    assert read(client, kept) is None
+
+
+def test_a_salt_in_the_secret_means_nothing() -> None:
+    client, kept = stored()
+    salt = "f" * 32
+    change(client, seal.OPERATIONS, OTHER)
+    change(client, seal.SALT, salt)
+    forged = replace(kept, seal=seal.seal_of(salt, OTHER.encode()))
+    assert read(client, forged) is None
+    assert read(client, kept) is None
+
+
+def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
+    client, kept = stored()
+    assert read(client, replace(kept, seal=None)) is None
+    assert read(client, replace(kept, job=None)) is None
+    assert read(client, replace(kept, job="job-2")) is None
+    client.secrets[seal.operations_secret("job-2")] = client.secrets[
+        seal.operations_secret("job-1")
+    ]
+    assert read(client, replace(kept, job="job-2")) is None
+
+
+def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
+    def derived(key: bytes = KEY, uid: str = "uid-1", job: str = "j", purpose: str = "salt") -> str:
+        entry: Any = SimpleNamespace(key=ENTRY.key, uid=uid)
+        return seals(key=key).derived(entry, job, purpose)
+
+    one = derived()
+    assert derived() == one
+    assert len(bytes.fromhex(one)) == 16
+    others = derived(b"other"), derived(uid="u"), derived(job="k"), derived(purpose="nonce")
+    assert len({one, *others}) == 5
