@@ -92,3 +92,4 @@ def test_the_notes_say_where_the_api_server_cant_have_it(cluster, api):
     notes = cluster.helm("install", "copyrator", str(CHART), *options).partition("NOTES:")[2]
     why = "because this API server doesn't serve ValidatingAdmissionPolicy v1"
     assert (why in notes) is (int(api.get("/version")["minor"]) < 30)
+    assert 'need the annotation "operator.werf.dev/registry"' in notes
