@@ -53,4 +53,18 @@ class Response:
 
 def is_same_origin(one: URL, other: URL) -> bool:
     """Whether scheme, host and port are the same (RFC 6454), also where one names its port."""
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+    return (one.scheme, one.raw_host, one.port) == (other.scheme, other.raw_host, other.port)
+
+
+def parse_url(text: str) -> URL:
+    """Parse a URL, absolute or not, that a server sent.
+
+    Raises:
+        ValueError: it isn't one, or its host can't be decoded (``xn--a``).
+    """
+    try:
+        url = URL(text)
+        _ = url.authority
+    except IndexError:  # yarl's, for some, such as //]@
+        raise ValueError(text) from None
+    return url

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from yarl import URL
 
 from copyrator.oci.errors import InvalidResponse
-from copyrator.oci.exchange import Response, is_same_origin
+from copyrator.oci.exchange import Response, is_same_origin, parse_url
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
@@ -34,7 +34,7 @@ def next_page(answer: Response, repository: Repository, what: str) -> str | None
     try:
         if not target:
             raise ValueError(target)
-        url = URL(answer.url).join(URL(target))
+        url = URL(answer.url).join(parse_url(target))
         same = bool(url.origin()) and is_same_origin(url, URL(repository.origin))
     except ValueError:
         raise InvalidResponse(f"{repository.host} has a next page that isn't a URL") from None

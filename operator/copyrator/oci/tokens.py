@@ -19,7 +19,7 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, Response, Trust, is_same_origin
+from copyrator.oci.exchange import Request, Response, Trust, is_same_origin, parse_url
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import Transport
 from copyrator.settings.limits import (
@@ -231,7 +231,7 @@ def _choose(repository: Repository, credential: Credential | None, answer: Respo
 
 def _realm(challenge: Challenge, repository: Repository) -> URL:
     try:
-        realm = URL(challenge.realm)
+        realm = parse_url(challenge.realm)
         realm.origin()
         usable = realm.scheme in ("http", "https") and bool(realm.host)
     except ValueError:

@@ -22,7 +22,7 @@ from copyrator.connections import Connector
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Request, Response, Sink, Trust, is_same_origin
+from copyrator.oci.exchange import Request, Response, Sink, Trust, is_same_origin, parse_url
 from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
@@ -253,7 +253,7 @@ def _too_long(where: str, limit: int) -> InvalidResponse:
 
 def _parsed(url: str) -> URL:
     try:
-        parsed = URL(url)
+        parsed = parse_url(url)
         parsed.origin()
     except ValueError:
         raise InvalidResponse("the registry's host isn't valid in a URL") from None
@@ -263,7 +263,7 @@ def _parsed(url: str) -> URL:
 def _redirected(request: Request, origin: URL, location: str) -> Request:
     """The request to the redirect's target, without credentials and CA for another host."""
     try:
-        target = URL(request.url).join(URL(location))
+        target = URL(request.url).join(parse_url(location))
         if target.scheme in ("http", "https"):
             target.origin()
     except ValueError:

@@ -333,13 +333,45 @@ async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
     await client.close()
 
 
-@pytest.mark.parametrize("location", ["http://[", "http://a:99999999/", "http://\udcff/", "//"])
+NO_URLS = ["http://[", "http://a:99999999/", "http://\udcff/", "//", "http://[]@/", "http://xn--a/"]
+
+
+@pytest.mark.parametrize("location", NO_URLS)
 async def test_a_redirect_to_no_url_is_an_answer_of_no_use(
     registry: FakeRegistry, client: RegistryClient, location: str
 ) -> None:
     registry.fault = answering(307, Location=location.encode("ascii", "replace").decode())
     with pytest.raises(RegistryError):
         await client.digest(repository(registry), "1.0.0", None)
+
+
+@pytest.mark.parametrize("realm", NO_URLS)
+async def test_nor_is_a_token_server_that_has_none(
+    registry: FakeRegistry, client: RegistryClient, realm: str
+) -> None:
+    written = f'Bearer realm="{realm.encode("ascii", "replace").decode()}"'
+    registry.fault = answering(401, WWW_Authenticate=written)
+    with pytest.raises(RegistryError):
+        await client.digest(repository(registry), "1.0.0", ALICE)
+
+
+@pytest.mark.parametrize("page", NO_URLS)
+async def test_nor_is_a_next_page_that_has_none(
+    registry: FakeRegistry, client: RegistryClient, page: str
+) -> None:
+    link = f'<{page.encode("ascii", "replace").decode()}>; rel="next"'
+    registry.fault = answering(200, '{"tags": []}', Link=link, Content_Type="application/json")
+
+    async def take(_: list[str]) -> None:
+        pass
+
+    with pytest.raises(RegistryError):
+        await client.tags(repository(registry), None, take)
+
+
+async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(client: RegistryClient) -> None:
+    with pytest.raises(RegistryError):
+        await client.digest(Repository("xn--a", "team/app"), "1.0.0", None)
 
 
 async def test_the_tokens_that_are_remembered_are_bounded(
