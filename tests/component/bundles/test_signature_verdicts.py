@@ -10,14 +10,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.component.bundles.waiting import eventually
 from tests.steps import measured_steps
 from tests.unit.signatures.making import (
     ARTIFACT,
     NOW,
+    SIGNATURE_DIGEST,
     bundle,
     bundle_signature,
     entry,
@@ -25,21 +28,24 @@ from tests.unit.signatures.making import (
     payload_signature,
 )
 
+from copyrator.api.keys import BundleKey
 from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.resolution import signature_verdicts
+from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.resolution.signature_verdicts import (
     KEEP_VERDICTS,
     SignatureQuery,
     SignatureVerdicts,
     judge_found,
 )
+from copyrator.metrics import Metrics
 from copyrator.oci.errors import Unreachable
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
 from copyrator.signatures import keys, sigstore_bundle
 from copyrator.signatures.judge import BEYOND
-from copyrator.signatures.model import Artifact, Found, Judgement, Requirement, Signature
+from copyrator.signatures.model import Artifact, Found, Holds, Judgement, Requirement, Signature
 from copyrator.workqueue.isolated import Isolated
 from localcluster.certificates import self_signed
 
@@ -177,6 +183,36 @@ async def test_after_a_day_a_refusal_is_judged_again(world: World, judged: list[
     world.seconds = KEEP_VERDICTS + 1
     await world.judge()
     assert len(judged) == 2
+
+
+async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> None:
+    """Before that the registry isn't asked, however long ago it answered."""
+    moments = {"seconds": 0.0}
+    ends = NOW + timedelta(hours=1)
+    answered: list[BundleKey] = []
+    polls = Polls(
+        cast("Any", None),
+        answered.append,
+        lambda: moments["seconds"],
+        lambda: NOW + timedelta(seconds=moments["seconds"]),
+        Metrics(),
+    )
+    holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)
+    judge = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
+    polls._signatures = cast("Any", Mock(judge=judge))
+    me, query = BundleKey("team", "shop"), SignatureQuery(REPOSITORY, ARTIFACT.digest, MINE_ASKED)
+    assert polls.judgement(me, query, 0.0) is None
+    await eventually(lambda: answered == [me])
+    for moments["seconds"] in (1.0, 3599.0):
+        assert polls.judgement(me, query, moments["seconds"]) is not None
+    assert judge.call_count == 1
+
+    moments["seconds"] = 3600.0
+
+    assert polls.judgement(me, query, 3600.0) is None
+    await eventually(lambda: answered == [me, me])
+    assert judge.call_count == 2
+    await polls.close()
 
 
 def dense(kind: str = "P-256 second", size: int = 80_000) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -21,7 +22,7 @@ from tests.component.bundles.approvals import (
     refresh,
     waits,
 )
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -30,11 +31,14 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.signature_layout import digest_of, encoded, fallback_tag, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
+from copyrator.bundles import trust as trust_module
+from copyrator.kube.errors import Forbidden
 from copyrator.oci.notifications import Push
 from copyrator.signatures.model import Artifact
 
 VERIFY = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
 SIGNATURES = ".sig"
+POLICY = "copyrator-signature-policy"
 
 
 @dataclass
@@ -160,6 +164,82 @@ async def test_keys_that_changed_while_no_operator_ran_are_judged_at_its_start(
     await eventually(lambda: condition(cluster, "Verified") == ("False", "SignatureInvalid"))
     assert cluster.reason() == "Deployed"
     assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
+    assert len(cluster.jobs()) == 1
+
+
+async def test_the_gauge_counts_what_runs_and_is_not_trusted(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, trust: Callable[..., None]
+) -> None:
+    """It is what the alert CopyratorBundleUntrusted fires by."""
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    bundle(verify=VERIFY)
+    operator = await run(timer_interval=3600.0)
+    await deployed(cluster)
+
+    def untrusted() -> float | None:
+        operator.controller.publish()
+        return operator.metrics.registry.get_sample_value("copyrator_bundles_untrusted")
+
+    assert untrusted() == 0
+    trust("P-256 second")
+    await eventually(lambda: condition(cluster, "Verified")[0] == "False")
+    await eventually(lambda: untrusted() == 1, "it is counted")
+    trust("P-256")
+    await eventually(lambda: condition(cluster, "Verified")[0] == "True")
+    await eventually(lambda: untrusted() == 0, "it is counted no longer")
+
+
+def put_policy(cluster: BundleCluster, text: str) -> None:
+    """Write the operator's signature policy."""
+    cluster.write(
+        path_of("configmaps", POLICY, "default"),
+        {"metadata": {"name": POLICY, "namespace": "default"}, "data": {"policy.yaml": text}},
+    )
+
+
+@pytest.mark.parametrize("fault", ["not a policy", "forbidden", "an error of ours"])
+async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
+    cluster: BundleCluster,
+    registry: Signed,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+) -> None:
+    """A Bundle that asks for no signature isn't deployed until it is known what the policy asks."""
+    put_policy(cluster, "entries: 7" if fault == "not a policy" else "default: Allow")
+    errors = {"forbidden": Forbidden("configmaps: you may not"), "an error of ours": KeyError()}
+    if fault in errors:
+        monkeypatch.setattr(trust_module, "policy_in", Mock(side_effect=errors[fault]))
+    registry.put("app", "1.0.0", "one")
+    bundle()
+    operator = await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
+    await idle(operator)
+    assert cluster.jobs() == []
+    why = {"forbidden": "you may not", "an error of ours": "internal error"}.get(fault, "entries")
+    assert why in cluster.message()
+
+    monkeypatch.undo()
+    put_policy(cluster, "default: Allow  # now")
+
+    await deployed(cluster)
+
+
+async def test_a_policy_that_cannot_be_read_any_more_stops_what_is_new(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
+) -> None:
+    put_policy(cluster, "default: Allow")
+    registry.put("app", "1.0.0", "one")
+    bundle(version="1.0.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster)
+    put_policy(cluster, "entries: 7")
+    await eventually(
+        lambda: condition(cluster, "Verified") == ("Unknown", "VerificationUnavailable")
+    )
+    registry.put("app", "1.0.1", "two")
+    await eventually(lambda: condition(cluster, "UpdatePending")[1] == "VerificationUnavailable")
     assert len(cluster.jobs()) == 1
 
 
