@@ -30,6 +30,8 @@ async def find_blocked(
 ) -> Blocked | None:
     """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""
     pods = await jobs.pods(job)
+    if has_started(pods):
+        jobs.record_start(job)
     if blocked := blocked_by(pods):
         return blocked
     if has_started(pods):

@@ -22,6 +22,7 @@ class BundleCache:
         self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
         self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
         self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
+        self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -52,6 +53,8 @@ class BundleCache:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
+        if entry.plan_jobs:
+            self._planning[entry.key] = None
         for source in entry.promoted_from:
             self._promoted.setdefault(source, {})[entry.key] = None
         for release in entry.releases:
@@ -105,7 +108,13 @@ class BundleCache:
         """The Bundles that name this one in ``spec.promoteFrom``; it needn't exist, or allow it."""
         return self._promoted.get(key, _NO_KEYS)
 
+    @property
+    def planning(self) -> list[BundleEntry]:
+        """The Bundles whose status names Jobs of plans without an outcome."""
+        return [self._entries[key] for key in self._planning]
+
     def _unlink(self, entry: BundleEntry) -> None:
+        self._planning.pop(entry.key, None)
         for source in entry.promoted_from:
             keys_of = self._promoted[source]
             keys_of.pop(entry.key, None)

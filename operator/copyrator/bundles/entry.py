@@ -76,6 +76,10 @@ class BundleEntry:
     """A gate keeps a version from being deployed."""
     is_planning: bool
     """A plan is recorded that has no outcome yet."""
+    plan_jobs: tuple[str, ...]
+    """The Jobs of all plans that are recorded without an outcome: of the next deploy, previews,
+    checks for drift.
+    """
     is_decided: bool
     """The annotations decide about its plan, and the status doesn't have that yet."""
     awaits_approval_since: datetime | None

@@ -86,6 +86,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         judge_at=plan_due.next_check(status),
         is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
+        plan_jobs=_plan_jobs(status),
         is_decided=plan_decision.is_new(status, ours),
         awaits_approval_since=_awaits_approval_since(status),
         is_unreviewed=_awaits_approval_since(status) is not None
@@ -112,6 +113,11 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
     )
+
+
+def _plan_jobs(status: BundleStatus) -> tuple[str, ...]:
+    plans = status.plan, status.preview, status.drift.check
+    return tuple(one.job for one in plans if one.outcome == PlanOutcome.RUNNING and one.job)
 
 
 def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec | InvalidSpec:

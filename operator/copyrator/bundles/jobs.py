@@ -83,23 +83,24 @@ class Jobs:
         found = self._by_bundle.get(key, {}).values()
         return [job for job in found if job.bundle_uid == uid]
 
-    @property
-    def plans_running(self) -> int:
-        """The number of unfinished Jobs that plan, checks for drift included."""
-        return sum(
-            job.kind in _PLANS and not job.done
-            for jobs in self._by_bundle.values()
-            for job in jobs.values()
-        )
+    def plans(self) -> list[JobRecord]:
+        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
 
-    @property
-    def checks_running(self) -> int:
-        """The number of them that are checks for drift."""
-        return sum(
-            job.kind is JobKind.DRIFT and not job.done
-            for jobs in self._by_bundle.values()
-            for job in jobs.values()
-        )
+        Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
+        """
+        found = []
+        for entry in self._context.bundles.planning:
+            known = self._by_bundle.get(entry.key, {})
+            jobs = (known.get(name) for name in entry.plan_jobs)
+            found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
+        return found
+
+    def record_start(self, job: JobRecord) -> None:
+        """Record that a Job's pod has started: its own status may not tell, or not any more."""
+        jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
+        known = jobs.get(job.name)
+        if known is not None and known.uid == job.uid:
+            jobs[job.name] = replace(known, started=True)
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
         """A Job by its name, requested where the watch doesn't have it; None where none exists."""
@@ -242,7 +243,9 @@ class Jobs:
             if not jobs:
                 del self._by_bundle[key]
         else:
-            jobs[new.name] = new
+            known = jobs.get(new.name)
+            had_started = known is not None and known.uid == new.uid and known.started
+            jobs[new.name] = replace(new, started=new.started or had_started)
         if record.kind in _PLANS and self.plan_changed is not None:
             self.plan_changed(key, record.name, new is None or new.done)
         self._context.queue.add(key, Priority.URGENT)

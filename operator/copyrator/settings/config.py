@@ -105,7 +105,7 @@ class Settings:
     """Nothing is deployed without the ConfigMap of the signature policy."""
 
     max_plan_jobs: int = 4
-    """Jobs that may plan deploys at the same time."""
+    """Jobs that may plan deploys at the same time; one namespace may have half of them."""
 
     leader_election: bool = True
     """Whether only one of several replicas works while the others are on standby."""

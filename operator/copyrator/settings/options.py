@@ -256,7 +256,7 @@ def _bundle_options() -> list[click.Parameter]:
         _option(
             "--max-plan-jobs",
             "COPYRATOR_MAX_PLAN_JOBS",
-            "Jobs that may plan deploys at the same time.",
+            "Jobs that may plan deploys at the same time; one namespace may have half of them.",
             type=click.IntRange(min=1, max=100),
             default=4,
         ),

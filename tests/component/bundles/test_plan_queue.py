@@ -28,7 +28,9 @@ from tests.long import LONG
 
 pytestmark = pytest.mark.usefixtures("registry")
 
+PLACES = 8
 MOST = 4
+"""As many of them as one namespace may have."""
 NAMES = [f"shop{number:02}" for number in range(20 if LONG else 12)]
 WAITING = 200 if LONG else 18
 
@@ -57,7 +59,7 @@ async def test_so_many_plans_run_at_once_and_all_get_their_turn(
     werf.holds_plans = True
     for name in NAMES:
         bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=MOST)
+    operator = await run(max_plan_jobs=PLACES)
     await eventually(lambda: len(running(cluster)) == MOST)
     await idle(operator)
     assert len(running(cluster)) == MOST
@@ -73,7 +75,7 @@ async def test_plans_that_end_quickly_are_no_more_at_once_either(
 ) -> None:
     for name in NAMES:
         bundle(name, approval=ALWAYS)
-    await run(max_plan_jobs=2)
+    await run(max_plan_jobs=4)
     for name in NAMES:
         await waits(cluster, name=name)
     assert cluster.most_running("plan") <= 2
@@ -86,10 +88,10 @@ async def test_a_restart_begins_no_more_of_them(
     werf.holds_plans = True
     for name in NAMES:
         bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=MOST)
+    operator = await run(max_plan_jobs=PLACES)
     await eventually(lambda: len(running(cluster)) == MOST)
     await operator.stop(0.0)
-    operator = await run(max_plan_jobs=MOST)
+    operator = await run(max_plan_jobs=PLACES)
     await finish_all(cluster, werf, NAMES)
     assert cluster.most_running("plan") == MOST
 
@@ -159,7 +161,7 @@ async def test_plans_whose_jobs_are_lost_or_refused_hold_up_no_other(
     for name in NAMES[:6]:
         bundle(name, approval=ALWAYS, retry=PATIENT)
     refused = cluster.refuse("create", "/jobs", 403, "exceeded quota")
-    operator = await run(max_plan_jobs=2)
+    operator = await run(max_plan_jobs=4)
     await eventually(lambda: all(plan(cluster, name).get("failures") for name in NAMES[:6]))
     refused.clear()
     await eventually(lambda: len(running(cluster)) == 2)

@@ -275,7 +275,7 @@ async def test_a_preview_waits_its_turn(
     bundle("first", approval=ALWAYS)
     bundle("second", approval=ALWAYS)
     bundle("shop", suspend=True)
-    operator = await run(max_plan_jobs=2)
+    operator = await run(max_plan_jobs=4)
     await eventually(lambda: len(cluster.jobs("plan")) == 2)
     ask(cluster, "1.*")
     await idle(operator)

@@ -18,6 +18,9 @@ SERVER_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields
 class FakeCluster(FakeApi):
     """Namespaces, rules and namespaced objects of any kind."""
 
+    created = "2026-01-01T00:00:00Z"
+    """When an object is created."""
+
     # --- the test's side -------------------------------------------------------------------------
 
     def namespace(
@@ -63,7 +66,7 @@ class FakeCluster(FakeApi):
         for key in SERVER_METADATA:
             metadata.pop(key, None)
         metadata["uid"] = before.get("uid") or str(uuid.uuid4())
-        metadata["creationTimestamp"] = before.get("creationTimestamp") or "2026-01-01T00:00:00Z"
+        metadata["creationTimestamp"] = before.get("creationTimestamp") or self.created
         for key in ("generation", "deletionTimestamp"):
             if key in before:
                 metadata[key] = before[key]

@@ -63,6 +63,8 @@ class JobRecord:
     message: str = ""
     ttl: int | None = None
     deleting: bool = False
+    started: bool = False
+    """A pod of it is ready, or was seen to have started."""
     given_up: bool = False
     """The operator ended it before it had started: the spec had changed, or it was ``unsealed`` or
     ``frozen``.
@@ -115,6 +117,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         message=str(ended.get("message") or "")[:512],
         ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
         deleting="deletionTimestamp" in metadata,
+        started=bool(status.get("ready")),
         given_up=names.ANN_GIVEN_UP in annotations,
         unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
         frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
