@@ -52,7 +52,7 @@ def prepare(progress: Progress) -> None:
     """
     if os.geteuid() != 0:
         raise UnsuitableMachineError("Containers need root here, and this isn't.", "Run as root.")
-    install({PACKAGES[name] for name in PACKAGES if find(name) is None}, progress)
+    install({PACKAGES[name] for name in PACKAGES if _is_missing(name)}, progress)
 
 
 def install(packages: Collection[str], progress: Progress) -> None:
@@ -94,6 +94,15 @@ def _apt_get(*arguments: str) -> None:
             f"apt-get {' '.join(arguments)} failed:\n{end}",
             "Install these packages by hand, then start again.",
         )
+
+
+def _is_missing(name: str) -> bool:
+    """Whether a program isn't there, or is a busybox that needs libraries.
+
+    That runs alone in the pause image; Debian's package busybox is the other one.
+    """
+    found = find(name)
+    return found is None or (name == "busybox" and b"/ld-linux" in Path(found).read_bytes()[:4096])
 
 
 def find(name: str) -> str | None:
