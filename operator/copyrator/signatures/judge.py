@@ -86,9 +86,9 @@ class _Work:
         self._left -= (limits.SIGNATURE_CHECK + len(signature.blob)) * keys
         return self._left >= 0
 
-    def note(self, refusal: Invalid) -> None:
-        """Take the end of a refusal into account."""
-        if isinstance(refusal, NotYet):
+    def note(self, refusal: Invalid, now: datetime) -> None:
+        """Take the end of a refusal into account; one in the past is of the time that it claims."""
+        if isinstance(refusal, NotYet) and refusal.since > now:
             known = self.refused_until
             self.refused_until = refusal.since if known is None else min(known, refusal.since)
 
@@ -116,7 +116,7 @@ def _judge(
             try:
                 until = module.verify(found.artifact, signature, entry, now)
             except Invalid as error:
-                work.note(error)
+                work.note(error, now)
                 refused.append(Failure(entry.name, signature.digest, str(error)))
             else:
                 return Holds(requirement.name, entry.name, signature.digest, until), []

@@ -30,7 +30,8 @@ from tests.unit.signatures.notary import (
 )
 from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.judge import judge as judge_all
+from copyrator.signatures.model import Found, Invalid, Requirement
 from copyrator.signatures.notation import verify
 from copyrator.signatures.timestamps import Span, read_time
 from copyrator.signatures.trusted_roots import load_roots
@@ -293,3 +294,28 @@ def test_parts_of_a_second_of_the_accuracy_are_counted(accuracy: bytes, margin: 
     token = make_time_stamp(b"message", make_tsa(), accuracy=accuracy)
     moment = NOW - DAY
     assert read_time(token, b"message", ROOTS) == Span(moment - margin, moment + margin)
+
+
+@pytest.mark.parametrize(
+    ("moment", "until"),
+    [
+        (LATER + DAY, LATER + DAY + timedelta(seconds=1)),  # give or take 1 s
+        (NOW - 11 * DAY, None),  # before the certificate, whatever time it is
+        (NOW + 11 * DAY, None),
+    ],
+)
+def test_only_a_refusal_that_time_can_end_has_an_end(
+    moment: datetime, until: datetime | None
+) -> None:
+    stamp = partial(make_time_stamp, chain=make_tsa(), moment=moment)
+    found = Found(ARTIFACT, (as_signature(make_envelope(stamp=stamp)),))
+    judged = judge_all(found, [Requirement("r", (make_trust(tsa=ROOT.pem),))], LATER)
+    assert not judged.is_trusted
+    assert judged.until == until
+
+
+def test_a_signer_whose_certificate_begins_later_is_refused_until_then() -> None:
+    found = Found(ARTIFACT, (as_signature(make_envelope()),))
+    judged = judge_all(found, [Requirement("r", (make_trust(),))], NOW - 30 * DAY)
+    assert (judged.is_trusted, judged.until) == (False, NOW - 10 * DAY)
+    assert judge_all(found, [Requirement("r", (make_trust(),))], NOW - 10 * DAY).is_trusted
