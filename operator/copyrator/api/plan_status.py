@@ -14,6 +14,8 @@ MAX_MISSING: Final = 20
 """Entries with missing permissions that a status lists."""
 MAX_UNBOUND: Final = 20
 """Reasons why a plan isn't bound that a status lists."""
+MAX_REJECTED_CONTENTS: Final = 10
+"""Inputs of rejected plans that a status keeps."""
 MAX_CHANGED: Final = 20
 """Changed values and variables that a status lists."""
 
@@ -64,6 +66,9 @@ class ApprovedPlan(Record):
     at: str | None = None
     job: str | None = None
     seal: str | None = None
+    bound: bool | None = None
+    """As of the plan; likewise ``image``: an approval carries over to no weaker plan."""
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +76,10 @@ class RejectedPlan(Record):
     """The plan that was rejected last."""
 
     id: str | None = None
-    content: str | None = None
-    """Hash of its input until a plan is approved: one of the same is never deployed unasked."""
+    contents: tuple[str, ...] = ()
+    """Hashes of the inputs of rejected plans until one of the same is approved, the newest first,
+    at most MAX_REJECTED_CONTENTS: one of the same is never deployed unasked.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

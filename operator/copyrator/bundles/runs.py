@@ -25,6 +25,7 @@ from copyrator.bundles.ownership import Ownership
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy import ready_conditions, state
 from copyrator.bundles.policy.blocked import has_started, secrets_of
+from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.drift import correction as drift_correction
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job
 from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder
@@ -147,7 +148,7 @@ class Runs:
         literals: tuple[str, ...] = ()
         if spec.is_gated and without_template_text(whole) != whole:
             chart = await self._charts.of(entry, spec, entry.status.attempted.digest or "")
-            literals = chart.literals if chart else ()
+            literals = chart.literals if isinstance(chart, ChartFacts) else ()
         log = without_template_text(whole, literals)
         ending = replace(ending, message=without_template_text(ending.message, literals))
         account = ServiceAccount.of(spec)

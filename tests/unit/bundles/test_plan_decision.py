@@ -67,7 +67,7 @@ def test_a_rejection_wins_and_an_approval_names_who_gave_it(
         )
     else:
         assert (plan.approved, plan.rejections) == (ApprovedPlan(), 1)
-        assert plan.rejected == RejectedPlan(id="id-1", content=SAME)
+        assert plan.rejected == RejectedPlan(id="id-1", contents=(SAME,))
         assert plan.approval_cleared is ("approved_plan" not in annotations)
     assert plan_decision.decided(after, named(**annotations), LATER) is after
     assert not plan_decision.is_new(after, named(**annotations))
@@ -97,7 +97,7 @@ def test_a_rejection_wins_and_an_approval_names_who_gave_it(
 def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
     cleared: bool | None, annotations: dict[str, str], decision: str, then: bool | None
 ) -> None:
-    rejected = RejectedPlan(id="id-1", content=SAME)
+    rejected = RejectedPlan(id="id-1", contents=(SAME,))
     status = with_plan(
         decision="Rejected", rejections=1, rejected=rejected, approval_cleared=cleared
     )
@@ -125,7 +125,7 @@ def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_ca
     status = with_plan(outcome=outcome, id=None, rejections=1, approved=ANN)
     annotations = named(approved_plan="id-1", approved_by="ann", rejected_plan="id-1")
     after = plan_decision.decided(status, annotations, NOW)
-    rejected = RejectedPlan(id="id-1", content=SAME)
+    rejected = RejectedPlan(id="id-1", contents=(SAME,))
     assert after == with_plan(outcome=outcome, id=None, rejections=2, rejected=rejected)
     assert plan_decision.decided(after, annotations, LATER) is after
 
@@ -207,6 +207,17 @@ def test_an_attempt_records_whose_approval_it_has() -> None:
 
 
 def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
-    counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", content="c")}
+    counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     status = with_plan(**counted, decision="Approved", approved=ApprovedPlan(id="id-1"))
     assert plan_decision.unused(status) == BundleStatus(plan=PlanStatus(**counted))
+
+
+def test_what_was_rejected_waits_although_something_else_was_rejected_since() -> None:
+    first = plan_decision.decided(with_plan(bound=True), named(rejected_plan="id-1"), NOW).plan
+    other = replace(first, digest="sha256:other", id="id-2", decision=None, outcome="Planned")
+    second = plan_decision.decided(
+        replace(with_plan(), plan=other), named(rejected_plan="id-2"), NOW
+    ).plan
+    assert len(second.rejected.contents) == 2
+    again = replace(first, rejected=second.rejected, decision=None, id="id-3", risky_operations=0)
+    assert not approval.passes(again, Approval(ApprovalMode.ON_RISK))

@@ -59,7 +59,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
     other = plan_record.begun(failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.rejections is None
-    counted = {"rejections": 2, "rejected": RejectedPlan(id="r", content="c")}
+    counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
         status = replace(failed, plan=replace(failed.plan, **counted))
         plan = plan_record.begun(status, target, "shop-plan-8", NOW).plan
@@ -376,3 +376,23 @@ def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays:
     status = replace(status, plan=replace(status.plan, rejections=3))
     after = plan_record.dropped(status, TARGET)
     assert after.plan == (status.plan if stays else PlanStatus(number=1, rejections=3))
+
+
+@pytest.mark.parametrize(
+    ("given", "plan", "carried"),
+    [
+        ({"bound": True, "image": BOUND.image}, BOUND, True),
+        ({"bound": False, "image": BOUND.image}, BOUND, True),
+        ({"bound": True, "image": BOUND.image}, replace(BOUND, drawn=("a.yaml:1: now",)), False),
+        ({"bound": True, "image": BOUND.image}, replace(BOUND, image=None), False),
+        ({"bound": False, "image": None}, BOUND, False),
+    ],
+)
+def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
+    given: dict[str, Any], plan: Plan, carried: bool
+) -> None:
+    before = ApprovedPlan(id="id-0", by="ann", at="then", job="p", seal="s", **given)
+    running = with_plan(outcome="Running", approved=before)
+    what = replace(made(approved=BOUND), plan=plan)
+    found = plan_record.planned(running, what, spec(), NOW).plan
+    assert (found.decision == "Approved") is carried

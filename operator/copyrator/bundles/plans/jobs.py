@@ -30,8 +30,9 @@ from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.releases import is_namespace_missing
-from copyrator.bundles.resolution.charts import Charts
+from copyrator.bundles.resolution.charts import ERROR_SECONDS, Charts
 from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.oci.errors import RegistryError
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,11 @@ class PlanJobs:
         chart = await self._charts.of(entry, spec, plan.digest or "")
         if chart is None:
             return PlanDelay(plan.message)
+        if isinstance(chart, RegistryError):
+            again = self._context.clock() + timedelta(seconds=ERROR_SECONDS)
+            self._context.reconcile_at(entry.key, again)
+            text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
+            return PlanDelay(text)
         made_of = MadeOf(ServiceAccount.of(spec), spec.werf_image, chart)
         found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
         return found or PlanDelay(plan.message)

@@ -11,6 +11,7 @@ from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.resolution.queries import PendingError, Queries
+from copyrator.oci.errors import RegistryError
 
 ERROR_SECONDS: Final = 30.0
 """Seconds after which a chart that couldn't be read is requested again."""
@@ -24,12 +25,14 @@ class Charts:
         self._references = references
         self._polls = polls
 
-    async def of(self, entry: BundleEntry, spec: BundleSpec, digest: str) -> ChartFacts | None:
+    async def of(
+        self, entry: BundleEntry, spec: BundleSpec, digest: str
+    ) -> ChartFacts | RegistryError | None:
         """The facts of a digest's chart, at once where it was judged before.
 
         None while it is being read, as after a restart: the Bundle is requeued when it is there.
-        It isn't requested while updates of the Bundle are disabled. Where it can't be read, the
-        facts have the error as the reason.
+        It isn't requested while updates of the Bundle are disabled. An error of the registry isn't
+        kept: after ERROR_SECONDS the chart is requested again.
 
         Raises:
             ApiError: the Secret of ``spec.auth`` or the CA can't be read now.
@@ -44,6 +47,4 @@ class Charts:
             answer = queries.chart(digest, known_only=entry.is_paused)
         except PendingError:
             return None
-        if answer.chart is None:
-            return ChartFacts(unreadable=answer.error.message if answer.error else "")
-        return answer.chart
+        return answer.chart or answer.error

@@ -43,7 +43,7 @@ def passes(plan: PlanStatus, approval: Approval) -> bool:
         return True
     if approval.mode is not ApprovalMode.ON_RISK or plan.risky_operations or not plan.bound:
         return False
-    return plan.rejected.content != hash_of(*content_of(plan))
+    return hash_of(*content_of(plan)) not in plan.rejected.contents
 
 
 def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime) -> Verdict:

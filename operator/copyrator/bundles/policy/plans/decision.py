@@ -16,6 +16,7 @@ from typing import Final
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import (
+    MAX_REJECTED_CONTENTS,
     ApprovedPlan,
     PlanDecision,
     PlanOutcome,
@@ -67,9 +68,20 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
         by=by,
         at=at,
         # One that is approved after all may be rejected once more.
-        rejected=RejectedPlan(id=None if plan.rejected.id == plan.id else plan.rejected.id),
+        rejected=RejectedPlan(
+            id=None if plan.rejected.id == plan.id else plan.rejected.id,
+            contents=_without(plan.rejected, plan),
+        ),
         approval_cleared=None,
-        approved=ApprovedPlan(id=plan.id, by=by, at=at, job=plan.job, seal=plan.seal),
+        approved=ApprovedPlan(
+            id=plan.id,
+            by=by,
+            at=at,
+            job=plan.job,
+            seal=plan.seal,
+            bound=plan.bound,
+            image=plan.image,
+        ),
     )
 
 
@@ -78,11 +90,11 @@ def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: boo
 
     Also while it is being deployed: a retry then needs an approval of its own.
     """
-    content = hash_of(*content_of(plan))
+    contents = (hash_of(*content_of(plan)), *_without(plan.rejected, plan))
     plan = replace(
         plan,
         rejections=(plan.rejections or 0) + 1,
-        rejected=RejectedPlan(id=plan_id, content=content),
+        rejected=RejectedPlan(id=plan_id, contents=contents[:MAX_REJECTED_CONTENTS]),
         approved=ApprovedPlan(),
     )
     if plan_id != plan.id and plan.decision != PlanDecision.APPROVED:
@@ -94,6 +106,12 @@ def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: boo
         at=at,
         approval_cleared=is_cleared,
     )
+
+
+def _without(rejected: RejectedPlan, plan: PlanStatus) -> tuple[str, ...]:
+    """The inputs of rejected plans, but this one's."""
+    content = hash_of(*content_of(plan))
+    return tuple(one for one in rejected.contents if one != content)
 
 
 def used(status: BundleStatus) -> BundleStatus:

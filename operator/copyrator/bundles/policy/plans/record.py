@@ -231,7 +231,9 @@ def _why_uncovered(before: PlanStatus, made: Made) -> str | None:
     if approved is None:
         return None
     if approved.render == made.plan.render:
-        return f"the approval of plan {before.approved.id} was of other operations"
+        same = before.approved.image == made.plan.image
+        what = "other operations" if same else "another image of werf"
+        return f"the approval of plan {before.approved.id} was of {what}"
     return (
         f"the approval of plan {before.approved.id} was of other contents, which a chart gives "
         "that prints the release's revision or branches on .Release.IsInstall"
@@ -243,6 +245,9 @@ def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> b
     approved = made.approved
     if approved is None or approved.render != made.plan.render:
         return False
+    given = status.plan.approved
+    if given.image != made.plan.image or (given.bound and unbound_reasons(made.plan)):
+        return False  # another werf would deploy, or more than was approved
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
