@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copyrator.bundles.policy.plans.inputs import (
@@ -170,11 +170,13 @@ HOSTILE = st.lists(
 )  # fmt: skip
 
 
+# libyaml, which the code uses, takes a tab there; PyYAML's own scanner doesn't.
+@example(["a: ", "\t"])
 @given(HOSTILE)
 def test_whatever_the_file_has_only_keys_are_named(parts):
     text = "".join(parts)
     found = key_hashes(KEY, text.encode())
     if found:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader) if "*x" not in text else None
+        tree = yaml.compose(text, Loader=yaml.CSafeLoader) if "*x" not in text else None
         if tree is not None:
             assert set(found) == {node.value for node, _ in tree.value}
