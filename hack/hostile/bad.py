@@ -16,6 +16,7 @@ KINDS = {"copyrators": "CopyratorRule", "bundles": "Bundle"}
 CONFIG_MAPS = "api/v1", "configmaps"
 SECRETS = "api/v1", "secrets"
 JOBS = "apis/batch/v1", "jobs"
+PODS = "api/v1", "pods"
 
 SHARED = "shared"
 """Label of the sources that a trusted rule copies from a hostile namespace."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from hostile import texts
 from hostile.bad import BUNDLES, CONFIG_MAPS, SECRETS, Bad, Places, data_object, metadata
+from hostile.contents import CHARTS, PUBLIC_KEY, SIGNED
 
 
 def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
@@ -29,7 +30,7 @@ def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
 KINDS_OF_REPOSITORY = (
     *("pages", "endless", "many", "digits", "deep", "zipped", "huge", "slow", "stalls"),
     *("hosts", "circle", "astray", "realm", "loopback", "tokens", "later", "headers", "junk"),
-    *("moved", "quoted"),
+    *("moved", "quoted", "signed", "charts"),
 )
 """What registry.py does, by the first part of a repository's path."""
 
@@ -79,6 +80,62 @@ def specs(random: Random, places: Places, name: str) -> Bad:
     return _bundle(random, places, name, **spec)
 
 
+def gated(random: Random, places: Places, name: str) -> Bad:
+    """Bundles that are planned, compared, verified and decided about, all with junk.
+
+    Most come in turn from the repositories of `contents`.
+    """
+    number = random.randrange(len(SIGNED) + len(CHARTS) + 1)
+    is_signed = number < len(SIGNED)
+    repository = f"signed/app{number}" if is_signed else f"charts/app{number - len(SIGNED)}"
+    spec: dict[str, Any] = {
+        "repo": repository if random.random() < 0.9 else "good/app",
+        "version": "*",
+        "approval": {"mode": random.choice(("Always", "OnRisk")), "expires": "1m"},
+        "drift": {
+            "mode": random.choice(("Detect", "Correct")),
+            "interval": "15m",
+            "ignore": [{"kind": f"K{n}", "name": "*a" * 20} for n in range(50)],
+        },
+        "env": random.choice(
+            (
+                lambda: {f"WERF_SET_{n}": "a=b" for n in range(256)},
+                lambda: {"WERF_SECRET_KEY": "x", "LD_PRELOAD": "/x", "WERF_VALUES_1": "/proc/1"},
+                lambda: {text[:5_000]: "x" for text in texts.MEAN},
+            )
+        )(),
+        "secretKey": {"secretName": random.choice(("values-0", "gone")), "key": "values.yaml"},
+        "job": {
+            "podLabels": {"operator.werf.dev/job": "deploy", **{f"k{n}": "v" for n in range(60)}},
+            "podAnnotations": {f"k{n}": texts.text(random, 2_000) for n in range(60)},
+        },
+    }
+    if is_signed:
+        keys = {"kind": "ConfigMap", "name": f"keys-{random.choice((0, 0, 0, 1, 2))}"}
+        spec["verify"] = {"anyOf": [{"cosign": {"keysFrom": keys}}] * random.choice((1, 10))}
+    for key in random.sample(("drift", "env", "secretKey", "job"), random.randrange(4)):
+        del spec[key]
+    made = _bundle(random, places, name, **spec)
+    annotations = made.content["metadata"].setdefault("annotations", {})
+    for key in ("approved-plan", "rejected-plan", "approved-by", "plan-at", "plan-version", "hold"):
+        if random.random() < 0.4:
+            mean = random.choice(("a" * 16, ">=0", texts.text(random, 20_000)))
+            annotations[f"operator.werf.dev/{key}"] = mean
+    return made
+
+
+def keys(random: Random, places: Places, name: str) -> Bad:
+    """Keys that `gated` names: a good one, many, and junk."""
+    number = int(name.rpartition("-")[2])
+    data = (
+        {"key": PUBLIC_KEY},
+        {f"k{n}": PUBLIC_KEY for n in range(3_000)},
+        {"key": texts.text(random, 500_000), "b": PUBLIC_KEY[:60] + PUBLIC_KEY},
+    )[number % 3]
+    labels = {"k": texts.label_value(random)}
+    return data_object(CONFIG_MAPS, random.choice(places.evil), name, data, labels=labels)
+
+
 def values(random: Random, places: Places, name: str) -> Bad:
     """Values of up to 1 MB each, that one Bundle or another names."""
     text = random.choice(
@@ -121,6 +178,15 @@ def squatters(random: Random, places: Places, name: str) -> Bad:
 def _bundle_status(random: Random) -> dict[str, Any]:
     """What the holder of bundles/status may forge."""
     long = "x" * random.choice((1, 100_000))
+    plan = {
+        "job": random.choice(("jobs-0", "gated-0-plan-0", long)),
+        "number": random.choice((-1, 1, 2**62)),
+        "outcome": random.choice(("Running", "Succeeded", long)),
+        "digest": "sha256:" + "a" * 64,
+        "version": long,
+        "attempt": 2**62,
+        "id": random.choice(("a" * 16, long)),
+    }
     return {
         "ready": 1,
         "forceUpdate": random.choice((0, 1)),
@@ -135,4 +201,6 @@ def _bundle_status(random: Random) -> dict[str, Any]:
             "outcome": "Running",
             "version": long,
         },
+        "plan": plan,
+        "drift": {"check": {key: value for key, value in plan.items() if key != "id"}},
     }

@@ -53,12 +53,15 @@ CATEGORIES: dict[str, Category] = {
         Category("mangled-bundles", generated.bundles, 12, 3),
         Category("sources", others.sources, 4),
         Category("forged", others.forged, 6),
-        Category("jobs", others.jobs, 4),
+        Category("jobs", others.jobs, 8, 2),
+        Category("pods", others.pods, 4),
         Category("namespaces", others.namespaces, 1),
         Category("registry", bundles.on_bad_registry, 2 * len(bundles.KINDS_OF_REPOSITORY), 6),
         Category("bundles", bundles.specs, 8),
         Category("values", bundles.values, 8),
         Category("large", bundles.of_values, 3),
+        Category("gated", bundles.gated, 12, 4),
+        Category("keys", bundles.keys, 3),
         Category("squatters", bundles.squatters, 3, 3),
     )
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from hostile import texts
-from hostile.bad import CONFIG_MAPS, JOBS, SECRETS, SHARED, Bad, Places, data_object
+from hostile.bad import CONFIG_MAPS, JOBS, PODS, SECRETS, SHARED, Bad, Places, data_object
 
 
 def sources(random: Random, places: Places, name: str) -> Bad:
@@ -61,28 +62,68 @@ def forged(random: Random, places: Places, name: str) -> Bad:
 
 
 def jobs(random: Random, places: Places, name: str) -> Bad:
-    """A Job with the marks of a Bundle's."""
+    """A Job with the marks of a Bundle's: a deploy, plan or drift check, suspended or running."""
+    pod = {"metadata": _marks(random), "spec": _pod_spec()}
+    content = {
+        "metadata": _marks(random),
+        "spec": {"suspend": random.random() < 0.5, "template": pod},
+    }
+    status = {"active": 2**31 - 1, "ready": 1} if random.random() < 0.3 else None
+    return Bad(JOBS, random.choice(places.evil), name, content, status)
+
+
+def pods(random: Random, places: Places, name: str) -> Bad:
+    """A pod that says that it is such a Job's, and how it ended."""
+    marks = _marks(random)
+    job = random.choice(("jobs-0", "bundles-0-plan-0", "9" * 63))
+    marks["labels"] |= {"batch.kubernetes.io/job-name": job, "job-name": job}
+    ended = {
+        "exitCode": random.choice((0, 10, 12, 2**31 - 1)),
+        "message": texts.text(random, 4_000),
+        "reason": "Completed",
+    }
+    ended |= {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:00Z"}
+    one = {"name": "werf", "image": "x", "imageID": "", "ready": False, "restartCount": 2**31 - 1}
+    status = {
+        "phase": random.choice(("Failed", "Succeeded", "Running")),
+        "containerStatuses": [{**one, "state": {"terminated": ended}}],
+    }
+    content = {"metadata": marks, "spec": _pod_spec()}
+    return Bad(PODS, random.choice(places.evil), name, content, status)
+
+
+def _marks(random: Random) -> dict[str, Any]:
+    """Labels, annotations and an owner, as the operator writes them, or nearly."""
+    bundle = random.choice(("bundles-0", "gated-0", "shop", "9" * 63))
     labels = {
-        "operator.werf.dev/bundle": random.choice(("bundles-0", "shop", "9" * 63)),
-        "operator.werf.dev/job": random.choice(("deploy", "uninstall", "x")),
+        "operator.werf.dev/bundle": bundle,
+        "operator.werf.dev/job": random.choice(("deploy", "plan", "drift", "uninstall", "x")),
     }
     annotations = {
         f"operator.werf.dev/{key}": texts.text(random, 30_000)
         for key in ("attempt", "generation", "digest", "bundle-uid", "given-up", "deployment")
     }
-    container = {"name": "werf", "image": "evil.example/none", "args": ["x" * 100_000]}
-    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    content = {
-        "metadata": {"labels": labels, "annotations": annotations},
-        "spec": {"suspend": True, "template": pod},
+    owner = {
+        "apiVersion": "operator.werf.dev/v1",
+        "kind": "Bundle",
+        "name": bundle,
+        "uid": random.choice(("u", "00000000-0000-0000-0000-000000000000")),
+        "controller": True,
     }
-    return Bad(JOBS, random.choice(places.evil), name, content)
+    owners = random.choice(([], [owner]))
+    return {"labels": labels, "annotations": annotations, "ownerReferences": owners}
+
+
+def _pod_spec() -> dict[str, Any]:
+    container = {"name": "werf", "image": "evil.example/none", "args": ["x" * 100_000]}
+    return {"restartPolicy": "Never", "serviceAccountName": "werf", "containers": [container]}
 
 
 def namespaces(random: Random, places: Places, _: str) -> Bad:
     """What the author of a namespace says of it, in 200 KB."""
+    key = random.choice(("copyrator.flant.com/allow-from", "operator.werf.dev/accept-from"))
     annotations = {
-        "copyrator.flant.com/allow-from": random.choice(
+        key: random.choice(
             (
                 lambda: texts.globs(200_000, glob=random.choice(("*a*", texts.stars(200)))),
                 lambda: "*",

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from functools import cache
 
 from aiohttp import web
 
-from hostile import texts
+from hostile import contents, texts
 
 MANIFEST = json.dumps({"schemaVersion": 2, "config": {"digest": "sha256:" + "0" * 64}}).encode()
 MEGABYTE = 2**20
@@ -104,6 +105,33 @@ class Registry:
 
     async def _serve_deep(self, request: web.Request) -> web.StreamResponse:
         return self._listed(request, b'{"tags": ' + b"[" * MEGABYTE + b"]" * MEGABYTE + b"}")
+
+    # --- signatures and charts ---------------------------------------------------------------
+
+    async def _serve_signed(self, request: web.Request) -> web.StreamResponse:
+        return self._contents("signed", request)
+
+    async def _serve_charts(self, request: web.Request) -> web.StreamResponse:
+        return self._contents("charts", request)
+
+    def _contents(self, kind: str, request: web.Request) -> web.StreamResponse:
+        """What `contents` has for ``/v2/KIND/appNUMBER/WHAT/NAME``."""
+        found = re.fullmatch(r"/v2/[a-z]+/app(\d{0,4})/([a-z]+)/(.+)", request.path)
+        if found is None:
+            return web.Response(status=404)
+        number, what, name = found.groups()
+        if what == "tags":
+            return web.json_response({"tags": contents.TAGS})
+        repository = contents.repository(kind, int(number or 0))
+        body = repository.answer(what, name)
+        if body is None:
+            return web.Response(status=404)
+        headers = {}
+        if what == "manifests":
+            headers["Docker-Content-Digest"] = contents.digest(body)
+        elif what == "referrers" and repository.more:
+            headers["Link"] = f'<{request.path}?last={next(self._numbers)}>; rel="next"'
+        return web.Response(body=body, headers=headers)
 
     def _listed(
         self, request: web.Request, body: bytes, *, more: bool = False

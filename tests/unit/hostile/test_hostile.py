@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from tests.long import LONG
 
-from hostile import texts
+from hostile import contents, texts
 from hostile.bad import Places
 from hostile.bundles import KINDS_OF_REPOSITORY
 from hostile.categories import CATEGORIES, categories
@@ -64,6 +64,37 @@ def test_texts_are_what_a_field_may_hold() -> None:
 
 def test_every_kind_of_repository_has_its_answers() -> None:
     assert all(hasattr(Registry, f"_serve_{kind}") for kind in KINDS_OF_REPOSITORY)
+
+
+@pytest.mark.parametrize("number", range(len(contents.SIGNED)))
+def test_signed_repositories_have_something_beside_their_manifest(number: int) -> None:
+    found = contents.repository("signed", number)
+    digest = contents.digest(found.manifest)
+    assert found.answer("manifests", "1.0.0") == found.answer("manifests", digest) == found.manifest
+    assert found.referrers or found.tags
+
+
+def test_fifty_bundles_of_80_kb_are_listed_or_in_the_index_of_the_fallback_tag() -> None:
+    for number in range(2):
+        found = contents.repository("signed", number)
+        tag = contents.digest(found.manifest).replace(":", "-")
+        index = json.loads(found.answer("referrers", "") or found.answer("manifests", tag) or b"")
+        layers = [
+            json.loads(found.answer("manifests", one["digest"]) or b"")["layers"][0]
+            for one in index["manifests"]
+        ]
+        blobs = {found.answer("blobs", one["digest"]) for one in layers}
+        assert len(blobs) == 50
+        assert all(blob and 78_000 < len(blob) < 82_000 for blob in blobs)
+
+
+@pytest.mark.parametrize("number", range(len(contents.CHARTS) + 1))
+def test_charts_are_what_their_digests_say_but_for_the_last_one(number: int) -> None:
+    found = contents.repository("charts", number)
+    (layer,) = json.loads(found.manifest)["layers"]
+    blob = found.answer("blobs", layer["digest"]) or b""
+    assert len(blob) == layer["size"] <= 4 * 2**20
+    assert (contents.digest(blob) == layer["digest"]) is (number != contents.OTHER_DIGEST)
 
 
 def event(user: str, resource: str, namespace: str, name: str, ended: float) -> AuditEvent:
