@@ -116,6 +116,7 @@ def gated(random: Random, places: Places, name: str) -> Bad:
     for key in random.sample(("drift", "env", "secretKey", "job"), random.randrange(4)):
         del spec[key]
     made = _bundle(random, places, name, **spec)
+    made = Bad(made.where, places.evil[0], made.name, made.content, made.status)
     annotations = made.content["metadata"].setdefault("annotations", {})
     for key in ("approved-plan", "rejected-plan", "approved-by", "plan-at", "plan-version", "hold"):
         if random.random() < 0.4:
@@ -133,7 +134,7 @@ def keys(random: Random, places: Places, name: str) -> Bad:
         {"key": texts.text(random, 500_000), "b": PUBLIC_KEY[:60] + PUBLIC_KEY},
     )[number % 3]
     labels = {"k": texts.label_value(random)}
-    return data_object(CONFIG_MAPS, random.choice(places.evil), name, data, labels=labels)
+    return data_object(CONFIG_MAPS, places.evil[0], name, data, labels=labels)
 
 
 def values(random: Random, places: Places, name: str) -> Bad:
