@@ -100,20 +100,22 @@ def gated(random: Random, places: Places, name: str) -> Bad:
         "env": random.choice(
             (
                 lambda: {f"WERF_SET_{n}": "a=b" for n in range(256)},
+                lambda: {"WERF_SET_A": texts.text(random, 60_000), "GODEBUG": "x"},
                 lambda: {"WERF_SECRET_KEY": "x", "LD_PRELOAD": "/x", "WERF_VALUES_1": "/proc/1"},
                 lambda: {text[:5_000]: "x" for text in texts.MEAN},
             )
         )(),
         "secretKey": {"secretName": random.choice(("values-0", "gone")), "key": "values.yaml"},
         "job": {
-            "podLabels": {"operator.werf.dev/job": "deploy", **{f"k{n}": "v" for n in range(60)}},
+            "podLabels": {random.choice(("k", "operator.werf.dev/job")): "plan"},
             "podAnnotations": {f"k{n}": texts.text(random, 2_000) for n in range(60)},
         },
     }
     if is_signed:
         keys = {"kind": "ConfigMap", "name": f"keys-{random.choice((0, 0, 0, 1, 2))}"}
         spec["verify"] = {"anyOf": [{"cosign": {"keysFrom": keys}}] * random.choice((1, 10))}
-    for key in random.sample(("drift", "env", "secretKey", "job"), random.randrange(4)):
+    # Most are good enough to be deployed, and so to be verified and read.
+    for key in random.sample(("drift", "env", "secretKey", "job"), random.choice((1, 3, 4, 4))):
         del spec[key]
     made = _bundle(random, places, name, **spec)
     made = Bad(made.where, places.evil[0], made.name, made.content, made.status)

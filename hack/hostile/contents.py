@@ -70,7 +70,8 @@ def digest(content: bytes) -> str:
 
 
 def _manifest(*layers: Mapping[str, Any], **more: Any) -> bytes:
-    return json.dumps({"schemaVersion": 2, "layers": layers, **more}).encode()
+    config = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest(b"{}"), "size": 2}
+    return json.dumps({"schemaVersion": 2, "config": config, "layers": layers, **more}).encode()
 
 
 # --- signatures ----------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class Registry:
         body = repository.answer(what, name)
         if body is None:
             return web.Response(status=404)
-        headers = {}
+        headers = {"Content-Type": "application/vnd.oci.image.manifest.v1+json"}
         if what == "manifests":
             headers["Docker-Content-Digest"] = contents.digest(body)
         elif what == "referrers" and repository.more:
