@@ -1,6 +1,9 @@
 """Secrets that hold what a plan was made with: their names, hashes, labels and content."""
 
 import hashlib
+import re
+
+import pytest
 
 from copyrator.bundles.policy.jobs import seal
 from copyrator.bundles.policy.jobs.plan_script import SealedFile
@@ -72,3 +75,11 @@ def test_werf_reads_more_than_a_thousand_files_in_their_order() -> None:
         "WERF_VALUES_OPERATOR_000": "/tmp/values-0000",
         "WERF_VALUES_OPERATOR_001": "/tmp/values-0001",
     }
+
+
+@pytest.mark.parametrize("job", ["x" * 64, "..", "a),b", "a b", "-a", "\ud800"])
+def test_a_forged_jobs_name_makes_no_invalid_selector(job: str) -> None:
+    value = SealLabels("shop", job, SealKind.VALUES).labels["operator.werf.dev/sealed-for"]
+    assert re.fullmatch("[0-9a-f]{63}", value)
+    assert seal.of_job("shop", job).endswith(f"operator.werf.dev/sealed-for={value}")
+    assert seal.others("shop", ["a", job]).endswith(f"notin ({','.join(sorted(('a', value)))})")

@@ -8,6 +8,7 @@ arguments: replacing a Secret only makes the Job end with PlanChanged.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -68,6 +69,9 @@ class SealKind(StrEnum):
     """Hashes of values and variables: likewise, and while its plan is the deployed one."""
 
 
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
 @dataclass(frozen=True, slots=True)
 class SealLabels:
     """The labels by which Secrets are found and deleted: their Job and their content."""
@@ -81,7 +85,7 @@ class SealLabels:
         """The labels of the Secrets."""
         return {
             names.LABEL_BUNDLE: self.bundle,
-            names.LABEL_SEALED_FOR: self.job,
+            names.LABEL_SEALED_FOR: _label_value(self.job),
             names.LABEL_SEAL: self.kind,
         }
 
@@ -91,15 +95,23 @@ class SealLabels:
         return ",".join(f"{name}={value}" for name, value in self.labels.items())
 
 
+def _label_value(job: str) -> str:
+    """A Job's name; a hash of one that only a forged status has, as a selector takes no such."""
+    if _LABEL_VALUE.fullmatch(job):
+        return job
+    return hashlib.sha256(job.encode(errors="replace")).hexdigest()[:63]
+
+
 def of_job(bundle: str, job: str) -> str:
     """A selector of all the Secrets of a Bundle's Job."""
-    return f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL},{names.LABEL_SEALED_FOR}={job}"
+    found = f"{names.LABEL_SEALED_FOR}={_label_value(job)}"
+    return f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL},{found}"
 
 
 def others(bundle: str, jobs: Iterable[str]) -> str:
     """A selector of the Secrets of a Bundle that are for none of these Jobs."""
     selector = f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL}"
-    if kept := ",".join(sorted(set(jobs))):
+    if kept := ",".join(sorted(set(map(_label_value, jobs)))):
         selector += f",{names.LABEL_SEALED_FOR} notin ({kept})"
     return selector
 
