@@ -297,7 +297,10 @@ class Deploys:
         if promotion.is_waiting(status):
             promoted = self._resolutions.next_promotion(case.spec, case.now)
         awaited = until or judge_at or comes_of_age or promoted
-        if written is case.entry and case.resolution.unresolved is None and awaited is None:
+        # A plan that waits for its turn: the reconcile that had it may have waited for a registry.
+        waits_for_turn = case.must_plan or case.entry.plan_request is not None
+        is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
+        if written is case.entry and is_final:
             memory.settled = case.known(written)
         self._context.requeue_at(
             case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted

@@ -196,3 +196,21 @@ async def test_a_plan_that_waits_for_approval_costs_polls_only(
         "status",
         "shop17",
     }
+
+
+async def test_a_plan_whose_turn_comes_while_the_registry_is_asked_is_made_all_the_same(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
+) -> None:
+    werf.holds_plans = True
+    bundle(approval=ALWAYS)
+    operator = await run(max_plan_jobs=2, timer_interval=0.2)
+    await eventually(lambda: cluster.jobs("plan"), "the first is planned")
+    bundle("other", approval=ALWAYS)
+    await eventually(lambda: cluster.reason("other") == "Planning", "the other waits")
+    registry.gate = asyncio.Event()
+    (first,) = cluster.jobs("plan")
+    await eventually(lambda: registry.in_flight, "the registry is asked")
+    werf.finish(first)
+    await idle(operator)
+    registry.gate.set()
+    await eventually(lambda: len(cluster.jobs("plan")) == 2, "the other is planned")
