@@ -207,6 +207,8 @@ async def test_a_plan_whose_turn_comes_while_the_registry_is_asked_is_made_all_t
     await eventually(lambda: cluster.jobs("plan"), "the first is planned")
     bundle("other", approval=ALWAYS)
     await eventually(lambda: cluster.reason("other") == "Planning", "the other waits")
+    seen = len(registry.asked)
+    await eventually(lambda: len(registry.asked) > seen + 3, "nothing has changed for some polls")
     registry.gate = asyncio.Event()
     (first,) = cluster.jobs("plan")
     await eventually(lambda: registry.in_flight, "the registry is asked")
