@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
@@ -231,9 +233,10 @@ async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(
     assert update == ("True", "Planning")
 
 
-async def test_a_mind_can_be_changed_until_the_deploy_begins(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
+async def approved_while_suspended(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> tuple[Any, dict[str, Any]]:
+    """An operator, and the plan that was asked for, approved, and can't be deployed yet."""
     bundle(approval=ALWAYS, suspend=True)
     operator = await run()
     refresh(cluster)
@@ -241,6 +244,13 @@ async def test_a_mind_can_be_changed_until_the_deploy_begins(
     found = plan(cluster)
     approve(cluster, found)
     await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    return operator, found
+
+
+async def test_a_mind_can_be_changed_until_the_deploy_begins(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    operator, found = await approved_while_suspended(cluster, run, bundle)
     reject(cluster, found)
     await eventually(lambda: plan(cluster).get("decision") == "Rejected")
     cluster.change("bundles", "shop", spec={"suspend": None})
@@ -264,13 +274,7 @@ async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_rem
 ) -> None:
     """Also where the operator was stopped while it was rejected: the chart's policy denies removing
     the rejection before it is recorded."""
-    bundle(approval=ALWAYS, suspend=True)
-    operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
-    found = plan(cluster)
-    approve(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    operator, found = await approved_while_suspended(cluster, run, bundle)
     if stopped:
         await operator.stop()
     by = {"approved-by": "ben"} if is_named else {}
@@ -299,13 +303,7 @@ async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_rem
 async def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_carry_over(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    bundle(approval=ALWAYS, suspend=True)
-    operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
-    found = plan(cluster)
-    approve(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    operator, found = await approved_while_suspended(cluster, run, bundle)
     werf.holds_plans = True
     refresh(cluster, "again")
     await eventually(lambda: plan(cluster)["outcome"] == "Running")
@@ -323,13 +321,7 @@ async def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_wo
 async def test_a_rejected_plan_made_anew_is_not_approved_by_an_earlier_approval(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    bundle(approval=ALWAYS, suspend=True)
-    operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
-    found = plan(cluster)
-    approve(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    operator, found = await approved_while_suspended(cluster, run, bundle)
     reject(cluster, found)
     await eventually(lambda: plan(cluster).get("decision") == "Rejected")
     names = ("approved-plan", "rejected-plan", "approved-by")

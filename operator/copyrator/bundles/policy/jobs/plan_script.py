@@ -163,7 +163,7 @@ unseal() {{
   done
 }}
 last_error() {{
-  sed -n 's/^\\(Error: .*\\)/\\1/p' "$1" >"$work.errors" || broken
+  sed -n '/^Error: /p' "$1" >"$work.errors" || broken
   sed -n -e '/error calling /bshow' -e '/execution error at (/bshow' -e '$p' -e 'd' \\
     -e ':show' -e 'p' -e 'q' "$work.errors" || broken
 }}
