@@ -14,6 +14,7 @@ from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.drift import Drift
 from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.copies.unmanaged import UnmanagedObjects
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Discovery, Resource
@@ -50,6 +51,7 @@ class ClusterContext:
     namespaces: Namespaces
     monotonic: Callable[[], float]
     requeue: Callable[[CopyKey, float, Priority], None]
+    timing: CopyTiming = DEFAULT_TIMING
     name: str = HOME
     watches_unmanaged: bool = True
     namespace_watch: Registration | None = None
@@ -61,9 +63,9 @@ class ClusterContext:
     """Objects that aren't ours at the targets of copies."""
 
     def __post_init__(self) -> None:
-        self.drift = Drift(self.monotonic)
+        self.drift = Drift(self.monotonic, self.timing)
         informers = self.informers if self.watches_unmanaged else None
-        self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic)
+        self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic, self.timing)
 
     @property
     def namespaces_synced(self) -> bool:

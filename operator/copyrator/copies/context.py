@@ -24,6 +24,7 @@ from copyrator.copies.policy.planning import OwnerState, Plan, TargetState, Unma
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.events import EventRecorder
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
@@ -36,10 +37,6 @@ log = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware; for times in status and messages."""
 
-STATUS_INTERVAL = 1.0
-"""Seconds between two writes of one rule's status."""
-SETTLING = 0.2
-"""Seconds from a rule's first queued copies to its first status; small rules are done by then."""
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
 
@@ -61,6 +58,7 @@ class CopyContext:
     metrics: Metrics
     clock: Clock
     monotonic: Callable[[], float]
+    timing: CopyTiming = DEFAULT_TIMING
     clusters: dict[str, ClusterContext] = field(init=False)
     """All clusters that copies are in, by name."""
     index: BindingIndex = field(default_factory=BindingIndex)
@@ -178,7 +176,7 @@ class CopyContext:
         rule = self.rules.by_owner(owner)
         if rule is not None and (state := self.rule_states.get(rule.key)):
             wait = max(state.next_status, state.next_summary) - self.monotonic()
-            self.queue.add_after(rule.key, max(wait, SETTLING / 2))
+            self.queue.add_after(rule.key, max(wait, self.timing.settling / 2))
 
     def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""

@@ -26,6 +26,7 @@ from copyrator.copies.due import DueWork
 from copyrator.copies.hash_key import load_sealer
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.copies.traces import report_finished, report_now
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
@@ -37,13 +38,6 @@ from copyrator.workqueue.outcome import Outcome, Priority
 from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
-
-HEALTH_SECONDS = 2.0
-"""Period of comparing the watches' health with the state of their rules."""
-READ_SECONDS = 10.0
-"""Period of choosing copies for the daily read."""
-STALE_SECONDS = 60.0
-"""Period of dropping writes that no watch delivered (see Copies.forget_stale)."""
 
 
 class CopyController:
@@ -66,6 +60,8 @@ class CopyController:
         settings: Settings,
         metrics: Metrics,
         clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+        timing: CopyTiming = DEFAULT_TIMING,
     ) -> None:
         self._context = CopyContext(
             home=ClusterContext(
@@ -73,8 +69,9 @@ class CopyController:
                 informers=informers,
                 discovery=discovery,
                 namespaces=namespaces,
-                monotonic=time.monotonic,
+                monotonic=monotonic,
                 requeue=queue.add_after,
+                timing=timing,
             ),
             rules=rules,
             queue=queue,
@@ -82,7 +79,8 @@ class CopyController:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            monotonic=time.monotonic,
+            monotonic=monotonic,
+            timing=timing,
         )
         self._kinds = Kinds(self._context, self._context.home)
         self._rules = RuleReconciler(self._context, self._kinds)
@@ -247,17 +245,18 @@ class CopyController:
 
     async def _keep_watch(self) -> None:
         context = self._context
-        stale_at = read_at = time.monotonic() + STALE_SECONDS
+        timing = context.timing
+        stale_at = read_at = time.monotonic() + timing.stale
         while True:
-            await asyncio.sleep(HEALTH_SECONDS)
+            await asyncio.sleep(timing.health)
             try:
                 self._compare_health()
                 report_finished(context)
                 if time.monotonic() >= read_at:
-                    read_at = time.monotonic() + READ_SECONDS
+                    read_at = time.monotonic() + timing.read_period
                     self._kinds.read_next()
                 if time.monotonic() >= stale_at:
-                    stale_at = time.monotonic() + STALE_SECONDS
+                    stale_at = time.monotonic() + timing.stale
                     context.home.drift.forget_old()
                     self._kinds.drop_stale_writes()
                     if self._kinds.missing or context.home.sealer is None:

@@ -28,7 +28,7 @@ from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Plan, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.traces import note_write
-from copyrator.copies.unmanaged import LONGEST_REREAD, UnmanagedObject, compares
+from copyrator.copies.unmanaged import UnmanagedObject, compares
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
@@ -311,7 +311,7 @@ class _Attempt:
         record = self._record()
         owner = record.marks if record else ""
         self._report(FailureReason.CONFLICT, unsealed_message(owner))
-        return RequeueAfter(LONGEST_REREAD, Priority.RESYNC)
+        return RequeueAfter(self._context.timing.longest_reread, Priority.RESYNC)
 
     def _failed(self, plan: Plan[CopyRequest], error: ApiError) -> Outcome:
         if is_namespace_closed(error):

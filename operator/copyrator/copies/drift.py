@@ -3,7 +3,7 @@
 managedFields record each writer by the name that the client chooses: a client that uses this
 operator's name can't be distinguished from it. The running operator recognises its own writes by
 their resourceVersion, so any other version is read once, though a copy not more often than every
-REREAD_SECONDS. Such changes made while the operator was down are found by reading each copy about
+ten seconds. Such changes made while the operator was down are found by reading each copy about
 once a day, a few in a minute.
 """
 
@@ -15,13 +15,8 @@ from typing import Final
 
 from copyrator.api.keys import CopyKey
 from copyrator.copies.cache.copies import Name
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 
-REREAD_SECONDS: Final = 10.0
-"""Between two reads of one copy that others keep changing."""
-ROUND_SECONDS: Final = 86_400.0
-"""In which each copy is read once, if there is no other reason to read it."""
-ROUND_REST: Final = 3_600.0
-"""Seconds after the start before the first copy of a round is read: a restart reads nothing."""
 ROUND_RATE: Final = 2.0
 """Copies read per second, at most, for a round."""
 LONGEST_STEP: Final = 60.0
@@ -31,8 +26,9 @@ LONGEST_STEP: Final = 60.0
 class Drift:
     """Which copies to read, and when each was read last."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], timing: CopyTiming = DEFAULT_TIMING) -> None:
         self._now = monotonic
+        self._reread = timing.reread
         self._suspects: dict[CopyKey, str | None] = {}
         """With the version that isn't ours; None where any version has to be read."""
         self._read: dict[CopyKey, float] = {}
@@ -48,7 +44,7 @@ class Drift:
         """Seconds until a copy may be read; None where there is no reason to read it."""
         if key not in self._suspects:
             return None
-        return max(0.0, self._read.get(key, -REREAD_SECONDS) + REREAD_SECONDS - self._now())
+        return max(0.0, self._read.get(key, -self._reread) + self._reread - self._now())
 
     def wrote(self, key: CopyKey, version: str) -> None:
         """A version of ours: neither it nor an earlier one has to be read."""
@@ -64,8 +60,8 @@ class Drift:
         self._read[key] = self._now()
 
     def forget_old(self) -> None:
-        """Drop times of reads that are older than REREAD_SECONDS."""
-        oldest = self._now() - REREAD_SECONDS
+        """Drop times of reads that delay no other any more."""
+        oldest = self._now() - self._reread
         for key in [key for key, when in self._read.items() if when < oldest]:
             del self._read[key]
 
@@ -78,12 +74,14 @@ class Round:
         monotonic: Callable[[], float],
         copies: Callable[[], Mapping[str, list[Name]]],
         *,
+        timing: CopyTiming = DEFAULT_TIMING,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._now = monotonic
         self._copies = copies
         self._chance = chance
-        self._last = monotonic() + ROUND_REST
+        self._seconds = timing.round
+        self._last = monotonic() + timing.round_rest
         self._credit = 0.0
         self._left: dict[str, list[Name]] = {}
         self._count = 0
@@ -97,7 +95,7 @@ class Round:
         passed = min(passed, LONGEST_STEP)
         if not self._left:
             self._begin()
-        self._credit += min(self._count / ROUND_SECONDS, ROUND_RATE) * passed
+        self._credit += min(self._count / self._seconds, ROUND_RATE) * passed
         found = []
         while self._credit >= 1 and self._left:
             self._credit -= 1

@@ -33,7 +33,7 @@ class Kinds:
         self._cluster = cluster
         self._shapes = Shapes()
         self._allowed = [_split(kind) for kind in context.settings.kinds]
-        self._round = Round(context.monotonic, self._copies)
+        self._round = Round(context.monotonic, self._copies, timing=context.timing)
         self.missing: set[str] = set()
         """Allowed kinds that the cluster doesn't serve at present."""
 

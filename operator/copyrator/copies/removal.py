@@ -21,8 +21,6 @@ from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 
-TAKEOVER_SECONDS = 30.0
-"""Seconds after which another operator may remove the finalizer of a deleted rule."""
 KIND_GONE = 10.0
 """Seconds that a kind must be missing before its objects count as deleted."""
 RECHECK_SECONDS = 5.0
@@ -113,7 +111,9 @@ class RuleRemover:
         ours = rule.key.namespace == settings.namespace or settings.tenant_rules
         if ours and settings.rule_name in (None, rule.key.name):
             return 0.0
-        takeover_at = self._takeover_at.setdefault(rule.key, context.monotonic() + TAKEOVER_SECONDS)
+        takeover_at = self._takeover_at.setdefault(
+            rule.key, context.monotonic() + context.timing.takeover
+        )
         return max(0.0, takeover_at - context.monotonic())
 
     def _sees_all_copies(self, rule: Rule) -> bool:

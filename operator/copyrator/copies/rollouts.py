@@ -48,8 +48,6 @@ AT_ONCE: Final = 0.0
 """In place of seconds: the content has changed meanwhile."""
 FAULT_SECONDS: Final = 15.0
 """Seconds before consumers that couldn't be read or restarted are read again."""
-CONSUMER_READ_SECONDS: Final = 30.0
-"""Seconds between two reads of the consumer that stopped a rollout."""
 UNSAVED: Final = 1.0
 """Seconds before a step is begun again whose state couldn't be written."""
 
@@ -261,9 +259,10 @@ class _Decision:
         self.barrier.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
         self.state.report_at_once()
-        self.state.next_consumer_read = self.context.monotonic() + CONSUMER_READ_SECONDS
+        wait = self.context.timing.consumer_read
+        self.state.next_consumer_read = self.context.monotonic() + wait
         self._count("stopped")
-        return CONSUMER_READ_SECONDS
+        return wait
 
     async def _stopped(
         self, state: RolloutState, stopped: Stopped, found: RolloutTargets
@@ -275,16 +274,17 @@ class _Decision:
         left = self.state.next_consumer_read - self.context.monotonic()
         if left > 0:
             return left
-        self.state.next_consumer_read = self.context.monotonic() + CONSUMER_READ_SECONDS
+        wait = self.context.timing.consumer_read
+        self.state.next_consumer_read = self.context.monotonic() + wait
         seen = await self.actions.consumers.read(self.compiled, stopped.consumer)
         if seen is not None and not seen.healthy:
-            return CONSUMER_READ_SECONDS
+            return wait
         one = newly_unhealthy(state, await self._read_consumers(state, found))
         if one is not None:
             self.state.rollout = dataclasses.replace(
                 state, stopped=Stopped(one.consumer, one.lacks)
             )
-            return CONSUMER_READ_SECONDS
+            return wait
         return await self._end_step(state, found)
 
 

@@ -33,8 +33,6 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
-ROOM_AGAIN = 15.0
-"""Seconds before a rule without room for all sources is reconciled again."""
 KIND_AGAIN = 15.0
 """Seconds before a kind that the cluster doesn't serve is looked up again."""
 
@@ -205,7 +203,7 @@ class RulePreparation:
         if why := no_room(state.sources, share):
             state.pause()
             state.freeze()
-            raise StoppedError(ready_conditions.waits(why), ROOM_AGAIN)
+            raise StoppedError(ready_conditions.waits(why), context.timing.room_again)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
             state.pause()
@@ -232,7 +230,7 @@ class RulePreparation:
             assert state.compiled is not None
             state.pause()
             state.freeze()
-            again = ROOM_AGAIN if error.waits else None
+            again = self._context.timing.room_again if error.waits else None
             raise StoppedError(
                 error.condition, again, facts_before(self._context, state)
             ) from error

@@ -28,7 +28,7 @@ from copyrator.api.rule_status import (
 )
 from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext
+from copyrator.copies.context import CopyContext
 from copyrator.copies.rule_state import RuleState
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
@@ -41,7 +41,7 @@ _IN_PROGRESS = (RuleReason.PROGRESSING,)
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
     """Copies have just been queued: their result is a better first status than Progressing."""
-    state.delay_status(context.monotonic() + SETTLING)
+    state.delay_status(context.monotonic() + context.timing.settling)
 
 
 async def write_status(
@@ -70,7 +70,7 @@ async def write_status(
     if state.next_status > context.monotonic():
         context.touch(rule.owner)
         return
-    state.delay_status(context.monotonic() + STATUS_INTERVAL)
+    state.delay_status(context.monotonic() + context.timing.status_interval)
     known = rule.status.get("conditions")
     try:
         await context.home.client.patch(

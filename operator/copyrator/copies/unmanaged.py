@@ -15,17 +15,12 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.policy.planning import Terms, Unmanaged
+from copyrator.copies.timing import CopyTiming
 from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.workqueue.outcome import Priority
 
-FIRST_REREAD = 10.0
-"""Seconds before an unwatched object is read again, doubling; also between two reads of an object
-that changes all the time.
-"""
-LONGEST_REREAD = 300.0
-"""Seconds at most for a conflict. With a watch, the interval of checking that the object exists."""
 LONGEST_SATISFIED = 3_600.0
 """Seconds at most for an object with the wanted content: there may be one in each namespace."""
 
@@ -51,12 +46,12 @@ class UnmanagedObject:
         """The terms that it fulfils."""
         return self.terms if self.differs == () else None
 
-    def next_wait(self, *, watched: bool) -> float:
+    def next_wait(self, timing: CopyTiming, *, watched: bool) -> float:
         """Seconds until the next read."""
         if watched:
-            return LONGEST_REREAD
-        longest = LONGEST_REREAD if self.satisfied is None else LONGEST_SATISFIED
-        self.wait = min(max(self.wait * 2, FIRST_REREAD), longest)
+            return timing.longest_reread
+        longest = timing.longest_reread if self.satisfied is None else LONGEST_SATISFIED
+        self.wait = min(max(self.wait * 2, timing.first_reread), longest)
         return self.wait
 
 
@@ -74,10 +69,12 @@ class UnmanagedObjects:
         informers: InformerFactory | None,
         requeue: Callable[[CopyKey, float, Priority], None],
         monotonic: Callable[[], float],
+        timing: CopyTiming,
     ) -> None:
         self.watches = UnmanagedWatches(informers, self._changed)
         self._requeue = requeue
         self._now = monotonic
+        self._timing = timing
         self._known: dict[CopyKey, UnmanagedObject] = {}
 
     def __len__(self) -> int:
@@ -120,7 +117,7 @@ class UnmanagedObjects:
 
     def next_wait(self, key: CopyKey, known: UnmanagedObject) -> float:
         """Seconds until the object is read again, if no watch event comes before."""
-        return known.next_wait(watched=self.watches.version(key) is not None)
+        return known.next_wait(self._timing, watched=self.watches.version(key) is not None)
 
     def forget(self, key: CopyKey) -> None:
         """There is no conflict any more, or no rule requests the target."""
@@ -142,7 +139,7 @@ class UnmanagedObjects:
         known = self._known.get(key)
         if known is None or version == known.version:
             return
-        wait = known.looked_at + FIRST_REREAD - self._now() if version else 0.0
+        wait = known.looked_at + self._timing.first_reread - self._now() if version else 0.0
         self._requeue(key, max(wait, 0.0), Priority.NORMAL)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -15,14 +15,17 @@ from tests.component.kube.fake_api import turns, until
 from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.cache.rules import RuleCache
 from copyrator.copies.controller import CopyController
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import WATCH_CONNECTIONS
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
+from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
 from copyrator.workqueue.workers import Workers
 
@@ -40,12 +43,22 @@ class Operator:
 
     left: ClassVar[set["Operator"]] = set()
 
-    def __init__(self, cluster: FakeCluster, **settings: Any) -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        *,
+        timing: CopyTiming = DEFAULT_TIMING,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        watches: int = WATCH_CONNECTIONS,
+        **settings: Any,
+    ) -> None:
         self.left.add(self)
         self.cluster = cluster
-        self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
-        timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
-        self.pool = InformerFactory(self.client, timing=timing)
+        connection = Connection(Endpoint(host=cluster.url))
+        self.client = KubeClient(connection, watch_connections=watches)
+        quick = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
+        self.pool = InformerFactory(self.client, timing=quick)
         self.queue: WorkQueue[Any] = WorkQueue(
             group=lambda key: self.controller.tenant_of(key),  # noqa: PLW0108 - made later
             each=2,
@@ -65,7 +78,9 @@ class Operator:
             recorder=self.recorder,
             settings=Settings(**{"namespace": HOME, "kinds": ("ConfigMap", "Secret"), **settings}),
             metrics=self.metrics,
-            clock=lambda: datetime.now(UTC),
+            clock=clock,
+            monotonic=monotonic,
+            timing=timing,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=8)
 
@@ -88,6 +103,11 @@ class Operator:
     def index_size(self) -> int:
         """How many claims there are, of all rules."""
         return len(list(self.controller._context.index.all()))
+
+    def requeue_rules(self) -> None:
+        """Let it reconcile all its rules again, as it does when something is due."""
+        for rule in self.rules:
+            self.queue.add(rule.key, Priority.RESYNC)
 
     async def sees(self, *namespaces: str) -> None:
         """Wait until these namespaces are known; a rule that is made then is right at once."""
@@ -161,9 +181,15 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 
 @pytest.fixture
-async def operator(cluster: FakeCluster) -> Operator:
+def timing() -> CopyTiming:
+    """The durations of `operator`; a test may parametrize them."""
+    return DEFAULT_TIMING
+
+
+@pytest.fixture
+async def operator(cluster: FakeCluster, timing: CopyTiming) -> Operator:
     """A running operator; a test may stop it."""
-    running = Operator(cluster)
+    running = Operator(cluster, timing=timing)
     await running.start()
     return running
 

@@ -4,6 +4,8 @@ import pytest
 from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import until
 
+from copyrator.copies.timing import CopyTiming
+
 SOURCE = {"kind": "ConfigMap", "name": "app"}
 BY_LABEL = {"kind": "ConfigMap", "selector": {"matchLabels": {"app": "x"}}}
 TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
@@ -89,10 +91,10 @@ def ready(cluster):
 
 
 async def test_every_invalid_combination_is_told_with_its_path_and_leaves_copies_alone(
-    cluster, operator, monkeypatch
+    cluster,
 ):
-    monkeypatch.setattr("copyrator.copies.status.STATUS_INTERVAL", 0.0)
-    monkeypatch.setattr("copyrator.copies.status.SETTLING", 0.0)
+    operator = Operator(cluster, timing=CopyTiming(status_interval=0.0, settling=0.0))
+    await operator.start()
     for name in ("one", "two"):
         cluster.namespace(name)
     cluster.object("configmaps", HOME, "app", data={"key": "value"})

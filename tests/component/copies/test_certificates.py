@@ -153,7 +153,7 @@ async def test_nothing_is_written_or_read_again_while_nothing_changes(
     assert told == ["CertificateExpiring"]
     assert len(parsed) == 1
     before = len(cluster.seen)
-    operator.controller._context.requeue_all_rules()
+    operator.requeue_rules()
     await operator.settled()
     assert [seen.verb for seen in cluster.seen[before:] if seen.verb != "watch"] == []
 

@@ -5,6 +5,8 @@ from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, 
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
+from copyrator.copies.timing import CopyTiming
+
 DIGITS = "{{ " + "9" * 4301 + " }}"
 LOOPS = "{% for a in b %}" * 21 + "{% endfor %}" * 21
 TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
@@ -94,16 +96,13 @@ async def test_a_rule_excluded_by_the_rule_name_isnt_parsed(cluster, served):
     await operator.stop()
 
 
-async def test_a_rule_that_was_served_ends_though_it_isnt_parsed_any_more(
-    cluster, served, monkeypatch
-):
-    monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
+async def test_a_rule_that_was_served_ends_though_it_isnt_parsed_any_more(cluster, served):
     make_rule(cluster, "rule", served)
     operator = Operator(cluster)
     await operator.start()
     await until(lambda: cluster.copies("configmaps", "app") == ["team"])
     await operator.stop()
-    later = Operator(cluster, rule_name="another")
+    later = Operator(cluster, timing=CopyTiming(takeover=0.0), rule_name="another")
     await later.start()
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
@@ -135,7 +134,7 @@ async def test_a_rule_that_cant_be_compiled_isnt_tried_again_until_it_is_changed
     make_rule(cluster, "rule", template(key=LOOPS))
     await until(lambda: reason(cluster, "rule") == "InvalidSpec")
     for _ in range(3):
-        operator.controller._context.requeue_all_rules()
+        operator.requeue_rules()
         await operator.idle()
     assert len(seen) == 1
     make_rule(cluster, "rule", template(key="{{ namespace.name }}"))

@@ -15,9 +15,8 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.copies.context import SETTLING
 from copyrator.copies.summarize import summarize_rule
-from copyrator.copies.unmanaged import LONGEST_REREAD
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.workqueue.outcome import Priority, RequeueAfter
 
 TARGETS = [f"team-{number}" for number in range(30)]
@@ -53,21 +52,22 @@ async def test_a_settled_rule_is_never_written_again(cluster, operator):
     await copied(cluster)
     await operator.settled()
     before = len(cluster.seen)
-    operator.controller._context.requeue_all_rules()
+    operator.requeue_rules()
     await operator.settled()
     assert [s for s in cluster.seen[before:] if s.verb not in ("list", "watch", "get")] == []
 
 
-async def test_the_status_is_written_once_for_a_small_rule(cluster, operator):
+async def test_the_status_is_written_once_for_a_small_rule(cluster):
     teams(cluster, TARGETS[:3])
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    await operator.sees(*TARGETS[:3])
     now = [time.monotonic()]  # on a busy machine three copies may take longer than is waited for
-    operator.controller._context.monotonic = lambda: now[0]
+    operator = Operator(cluster, monotonic=lambda: now[0])
+    await operator.start()
+    await operator.sees(*TARGETS[:3])
     make_rule(cluster, "rule", by_name("app"))
     await copied(cluster, wanted=TARGETS[:3])
     await operator.idle()
-    now[0] += SETTLING
+    now[0] += DEFAULT_TIMING.settling
     await until(lambda: reason(cluster, "rule") == "Synced")
     await operator.settled()
     statuses = [path for _, path in cluster.writes("copyrators") if path.endswith("/status")]
@@ -246,9 +246,9 @@ async def test_an_unmanaged_object_is_left_alone_and_not_asked_about_again_and_a
     cluster.seen.clear()
     for _ in range(3):  # as if its time had come
         assert await operator.controller.reconcile(key) == RequeueAfter(
-            LONGEST_REREAD, Priority.RESYNC
+            DEFAULT_TIMING.longest_reread, Priority.RESYNC
         )
-    operator.controller._context.requeue_all_rules()
+    operator.requeue_rules()
     await operator.settled()
     assert [seen for seen in cluster.seen if seen.path.startswith(place)] == []
     assert cluster.writes("configmaps") == []
@@ -276,7 +276,7 @@ async def test_of_two_rules_the_older_wins_and_the_other_takes_over_when_it_goes
 
 
 async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_finish(
-    cluster, operator, monkeypatch
+    cluster, operator
 ):
     teams(cluster, ["team"])
     cluster.namespace("elsewhere")
@@ -291,10 +291,10 @@ async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_fi
     cluster.gone("copyrators", HOME, "rule")
     await other.settled()
     assert cluster.copies("configmaps", "app") == ["team"]
+    await other.stop()
     # Nobody comes: the finalizer stands there from other settings.
-    monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
-    other.controller._rules._remover._takeover_at.clear()
-    other.controller._context.requeue_all_rules()
+    other = Operator(cluster, timing=CopyTiming(takeover=0.0), namespace="elsewhere")
+    await other.start()
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     assert cluster.copies("configmaps", "app") == []
     await other.stop()

@@ -5,13 +5,11 @@ import pytest
 from copyrator.api.keys import CopyKey
 from copyrator.copies.drift import (
     LONGEST_STEP,
-    REREAD_SECONDS,
     ROUND_RATE,
-    ROUND_REST,
-    ROUND_SECONDS,
     Drift,
     Round,
 )
+from copyrator.copies.timing import DEFAULT_TIMING
 
 KEY = CopyKey("secrets", "team", "app")
 
@@ -38,7 +36,7 @@ def test_a_copy_is_read_at_once_and_then_not_before_ten_seconds_are_over(clock):
     assert drift.wait(KEY) is None
     clock.now += 4
     drift.suspect(KEY, "6")
-    assert drift.wait(KEY) == REREAD_SECONDS - 4
+    assert drift.wait(KEY) == DEFAULT_TIMING.reread - 4
     clock.now += 6
     assert drift.wait(KEY) == 0
 
@@ -63,7 +61,7 @@ def test_what_came_before_our_own_write_needs_no_look(clock, seen, written, susp
 def test_what_was_read_long_ago_is_forgotten(clock):
     drift = Drift(clock)
     drift.reading(KEY)
-    clock.now += REREAD_SECONDS + 1
+    clock.now += DEFAULT_TIMING.reread + 1
     drift.forget_old()
     assert not drift._read
 
@@ -71,7 +69,7 @@ def test_what_was_read_long_ago_is_forgotten(clock):
 def walked(clock, copies, seconds, step=10.0):
     """What a round reads, and the most at one time."""
     round_ = Round(clock, lambda: copies, chance=lambda: 0.5)
-    clock.now += ROUND_REST
+    clock.now += DEFAULT_TIMING.round_rest
     found, most = [], 0
     for _ in range(int(seconds / step)):
         clock.now += step
@@ -84,7 +82,7 @@ def walked(clock, copies, seconds, step=10.0):
 def test_every_copy_is_read_once_in_a_day_and_evenly(clock):
     names = [(f"team-{number}", "app") for number in range(1_000)]
     copies = {"secrets": names[:600], "configmaps": names[600:], "roles": []}
-    found, most = walked(clock, copies, ROUND_SECONDS)
+    found, most = walked(clock, copies, DEFAULT_TIMING.round)
     assert most == 1
     assert 990 <= len(found) <= 1_000
     assert len(set(found)) == len(found)
@@ -99,7 +97,7 @@ def test_never_more_than_a_few_in_a_second(clock):
 def test_nothing_is_read_in_the_first_hour_nor_in_a_burst_after_a_pause(clock):
     copies = {"secrets": [(f"team-{number}", "app") for number in range(100_000)]}
     round_ = Round(clock, lambda: copies)
-    clock.now += ROUND_REST
+    clock.now += DEFAULT_TIMING.round_rest
     assert round_.due() == []
-    clock.now += ROUND_SECONDS
+    clock.now += DEFAULT_TIMING.round
     assert len(round_.due()) <= ROUND_RATE * LONGEST_STEP

@@ -8,7 +8,7 @@ from tests.component.copies.test_trust import ready, space, status, tenant_rule
 from tests.component.kube.fake_api import hang, until
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.kube.client.client import KubeClient
+from copyrator.copies.timing import CopyTiming
 from copyrator.settings import limits
 
 TENANT, OTHER = "tenant", "other"
@@ -17,11 +17,10 @@ PLACES = 20
 
 
 @pytest.fixture
-async def served(cluster, monkeypatch):
+async def served(cluster):
     """An operator with few places for watches that serves tenants' rules."""
-    monkeypatch.setattr("copyrator.copies.rule_preparation.ROOM_AGAIN", 0.2)
-    monkeypatch.setitem(KubeClient.__init__.__kwdefaults__, "watch_connections", PLACES)
-    operator = Operator(cluster, tenant_rules=True)
+    timing = CopyTiming(room_again=0.2)
+    operator = Operator(cluster, timing=timing, watches=PLACES, tenant_rules=True)
     for name in (TENANT, OTHER):
         cluster.namespace(name)
     space(cluster, "target", f"{TENANT},{OTHER}")

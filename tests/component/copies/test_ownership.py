@@ -15,7 +15,7 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.copies import drift
+from copyrator.copies.timing import CopyTiming
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")
@@ -95,10 +95,8 @@ async def test_a_copy_that_is_edited_again_and_again_is_read_at_most_once_in_ten
     assert copied.controller._context.home.drift.wait(CopyKey("configmaps", TEAM, "app")) > 0
 
 
-async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(
-    cluster, copied, monkeypatch
-):
-    monkeypatch.setattr(drift, "REREAD_SECONDS", 1.0)
+@pytest.mark.parametrize("timing", [CopyTiming(reread=1.0)], ids=["one second"])
+async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(cluster, copied):
     for text in ("forged", "forged again"):
         edit(cluster, data={"key": text})
         await until(lambda: cluster.objects[PLACE]["data"] == DATA)
@@ -136,10 +134,12 @@ async def test_what_was_forged_while_nobody_looked_is_found_in_the_daily_round(c
     await again.start()
     await again.settled()
     assert cluster.objects[PLACE]["data"] == {"key": "forged"}
-    kinds = again.controller._kinds
-    kinds._round._last -= drift.ROUND_REST + drift.ROUND_SECONDS
-    kinds._round._credit = 1.0
-    kinds.read_next()
+    await again.stop()
+    again = Operator(
+        cluster,
+        timing=CopyTiming(health=0.01, stale=0.0, read_period=0.0, round=1.0, round_rest=0.0),
+    )
+    await again.start()
     await until(lambda: cluster.objects[PLACE]["data"] == DATA)
     await again.stop()
 
@@ -178,7 +178,7 @@ async def test_a_copy_that_isnt_as_wanted_is_in_conflict_until_the_rule_is_resea
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert message.endswith(f"copyrator reseal rule {HOME}/rule")
-    again.controller._context.requeue_all_rules()
+    again.requeue_rules()
     await again.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, [])
     rule = path_of("copyrators", HOME, "rule")

@@ -13,7 +13,7 @@ from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
-from copyrator.copies import rollouts
+from copyrator.copies.timing import CopyTiming
 
 RULE = path_of("copyrators", HOME, "r")
 STEPS = ["1", "50%", "100%"]
@@ -24,16 +24,16 @@ TARGETS = 6
 class Stage:
     """A rule ``r`` that copies the ConfigMap ``x`` into t0 to t5, and its operator."""
 
-    def __init__(self, cluster, **settings: Any) -> None:
+    def __init__(self, cluster, **options: Any) -> None:
         self.cluster = cluster
         self.passed = timedelta()
-        self.settings = settings
+        self.options = options
         self.operator: Operator | None = None
 
     async def start(self) -> None:
-        self.operator = Operator(self.cluster, **self.settings)
-        context = self.operator.controller._context
-        context.clock = lambda: datetime.now(UTC) + self.passed
+        self.operator = Operator(
+            self.cluster, clock=lambda: datetime.now(UTC) + self.passed, **self.options
+        )
         await self.operator.start()
 
     async def stop(self) -> None:
@@ -48,7 +48,7 @@ class Stage:
     def look(self) -> None:
         """Let the operator look at its rules, as it does when something is due."""
         assert self.operator is not None
-        self.operator.controller._context.requeue_all_rules()
+        self.operator.requeue_rules()
 
     def wait(self, seconds: float = PAUSE + 1) -> None:
         """Let time pass."""
@@ -130,9 +130,9 @@ def spec(**more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def staged(cluster, rule: dict[str, Any] | None = None, **settings: Any):
+async def staged(cluster, rule: dict[str, Any] | None = None, **options: Any):
     """All copies have the value ``old``."""
-    stage = Stage(cluster, **settings)
+    stage = Stage(cluster, **options)
     for number in range(TARGETS):
         cluster.namespace(f"t{number}", **({"tier": "canary"} if number == 4 else {}))
     stage.change("old")
@@ -554,14 +554,14 @@ def workload(cluster, namespace: str, name: str = "web", **more: Any) -> str:
 
 
 @pytest.fixture
-async def healthy(cluster, monkeypatch) -> AsyncIterator[Stage]:
+async def healthy(cluster) -> AsyncIterator[Stage]:
     """A rollout with health."""
-    monkeypatch.setattr(rollouts, "CONSUMER_READ_SECONDS", 0.1)
     for number in range(TARGETS):
         cluster.namespace(f"t{number}")
         workload(cluster, f"t{number}")
         workload(cluster, f"t{number}", "other", template={})
-    async with staged(cluster, spec(health=True)) as stage:
+    timing = CopyTiming(consumer_read=0.1)
+    async with staged(cluster, spec(health=True), timing=timing) as stage:
         yield stage
 
 

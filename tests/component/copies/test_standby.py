@@ -3,6 +3,8 @@
 from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
 from tests.component.kube.fake_api import until
 
+from copyrator.copies.timing import CopyTiming
+
 KEY = f"/api/v1/namespaces/{HOME}/secrets/copyrator-hash-key"
 
 
@@ -15,14 +17,10 @@ async def test_a_standby_watches_and_writes_nothing_not_even_the_hash_key(cluste
     await standby.stop()
 
 
-async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(
-    cluster, operator, monkeypatch
-):
-    monkeypatch.setattr("copyrator.copies.controller.HEALTH_SECONDS", 0.01)
-    monkeypatch.setattr("copyrator.copies.controller.STALE_SECONDS", 0.0)
+async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(cluster, operator):
     key = cluster.objects[KEY]
     cluster.drop(KEY)
-    standby = Operator(cluster)
+    standby = Operator(cluster, timing=CopyTiming(health=0.01, stale=0.0))
     await standby.controller.prepare()
     assert not standby.controller._context.home.kinds
     cluster.write(KEY, key)

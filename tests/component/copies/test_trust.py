@@ -7,6 +7,7 @@ from tests.component.copies.test_notices import recorded
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
+from copyrator.copies.timing import CopyTiming
 
 TENANT = "tenant"
 
@@ -201,10 +202,11 @@ async def test_a_tenants_deleted_rule_takes_its_copies_along(cluster, served):
 
 
 async def test_another_operators_rule_keeps_its_finalizer_where_we_cannot_see_its_copies(
-    cluster, monkeypatch
+    cluster,
 ):
-    monkeypatch.setattr("copyrator.copies.removal.TAKEOVER_SECONDS", 0.0)
-    other = Operator(cluster, namespace="other", kinds=("ConfigMap",))
+    other = Operator(
+        cluster, timing=CopyTiming(takeover=0.0), namespace="other", kinds=("ConfigMap",)
+    )
     cluster.namespace("other")
     space(cluster, "target")
     operator = Operator(cluster)

@@ -16,7 +16,7 @@ from tests.component.copies.test_trust import ready, secret, space, status, tena
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies import unmanaged
+from copyrator.copies.timing import CopyTiming
 from copyrator.settings import limits
 
 TEAM = "team"
@@ -27,26 +27,24 @@ KEY = CopyKey("configmaps", TEAM, "app")
 OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 
 
-@pytest.fixture
-def no_rereads(monkeypatch):
-    """What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
-    monkeypatch.setattr(unmanaged, "FIRST_REREAD", 3_600.0)
-    monkeypatch.setattr(unmanaged, "LONGEST_REREAD", 3_600.0)
+no_rereads = pytest.mark.parametrize(
+    "timing", [CopyTiming(first_reread=3_600.0, longest_reread=3_600.0)], ids=["no rereads"]
+)
+"""What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
+
+frequent_rereads = pytest.mark.parametrize(
+    "timing", [CopyTiming(first_reread=0.1)], ids=["frequent rereads"]
+)
+"""What changes may be looked at at once."""
 
 
 @pytest.fixture
-def frequent_rereads(monkeypatch):
-    """What changes may be looked at at once."""
-    monkeypatch.setattr(unmanaged, "FIRST_REREAD", 0.1)
-
-
-@pytest.fixture
-async def another(cluster):
+async def another(cluster, timing):
     """Starts an operator of the test's own, and ends it however the test ends."""
     async with AsyncExitStack() as stack:
 
         async def start(**settings):
-            operator = Operator(cluster, **settings)
+            operator = Operator(cluster, timing=timing, **settings)
             stack.push_async_callback(operator.stop)
             await operator.start()
             return operator
@@ -90,8 +88,9 @@ def watched(operator):
 # --- it goes, or changes --------------------------------------------------------------------------
 
 
+@no_rereads
 async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_read(
-    cluster, no_rereads, operator
+    cluster, operator
 ):
     await in_the_way(cluster, operator, THEIRS)
     await operator.idle()
@@ -103,9 +102,8 @@ async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_rea
     assert watched(operator) == []
 
 
-async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(
-    cluster, no_rereads, operator
-):
+@no_rereads
+async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(cluster, operator):
     async def meddle(request):
         """The object goes between its look and its watch's first list."""
         if request.query.get("fieldSelector") == "metadata.name=app" and PLACE in cluster.objects:
@@ -121,9 +119,8 @@ async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(
     await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
 
 
-async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(
-    cluster, no_rereads, operator
-):
+@no_rereads
+async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(cluster, operator):
     await in_the_way(cluster, operator, THEIRS)
     cluster.drop(PLACE)
     cluster.object("configmaps", TEAM, "app", data={"key": "others"})
@@ -133,7 +130,8 @@ async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(
     assert len(watched(operator)) == 1
 
 
-async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, frequent_rereads, operator):
+@frequent_rereads
+async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, operator):
     await in_the_way(cluster, operator, THEIRS)
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
     version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
@@ -151,7 +149,8 @@ async def test_one_that_changes_all_the_time_is_looked_at_now_and_then(cluster, 
     assert requests(cluster) == []  # ten seconds haven't passed
 
 
-async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_rereads, operator):
+@no_rereads
+async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, operator):
     await in_the_way(cluster, operator, THEIRS)
     assert len(watched(operator)) == 1
     cluster.gone("copyrators", HOME, "rule")
@@ -165,9 +164,8 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_r
     assert watched(operator) == []
 
 
-async def test_beyond_the_bound_a_look_from_time_to_time_tells(
-    cluster, frequent_rereads, another, monkeypatch
-):
+@frequent_rereads
+async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another, monkeypatch):
     monkeypatch.setattr(limits, "UNMANAGED_WATCHES", 1)
     operator = await another()
     cluster.namespace(TEAM)
@@ -242,8 +240,9 @@ async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_di
     await until(lambda: reason(cluster, "rule") == "Satisfied")
 
 
+@frequent_rereads
 async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_copy(
-    cluster, frequent_rereads, operator
+    cluster, operator
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")
