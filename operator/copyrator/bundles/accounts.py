@@ -17,12 +17,8 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.kube.errors import Forbidden
 
-FIRST_CHECK: Final = 15.0
-"""Seconds before a missing account is requested again; the next wait is twice as long."""
 LONGEST_PAUSE: Final = 300.0
 """Seconds between two requests at most; less where the Bundle's interval is shorter."""
-SHARING: Final = 1.0
-"""Seconds for which a response also serves a Bundle that checks for the first time."""
 
 
 @dataclass(slots=True)
@@ -55,14 +51,16 @@ class Accounts:
 
         The API server is requested only when a check is due.
 
-        With `recheck` it is requested in any case, except within SHARING after another Bundle did.
-        The Bundle whose request failed is requeued for the next one; all waiting Bundles are
+        With `recheck` it is requested in any case, except right after another Bundle did. The
+        Bundle whose request failed is requeued for the next one; all waiting Bundles are
         requeued once the account exists.
         """
         account = spec.namespace, spec.service_account
-        now = self._context.monotonic()
+        now, timing = self._context.monotonic(), self._context.timing
         found = self._missing.get(account)
-        if found and now < (found.checked_at + SHARING if recheck else found.next_check):
+        if found and now < (
+            found.checked_at + timing.account_sharing if recheck else found.next_check
+        ):
             found.waiting.add(entry.key)
             return found.text
         is_due = found is None or now >= found.next_check
@@ -78,7 +76,8 @@ class Accounts:
             self._requeue_waiting(entry.key, account)
             return None
         if found is None:
-            found = self._missing[account] = _MissingAccount(text, now, now, FIRST_CHECK / 2)
+            wait = timing.account_recheck / 2
+            found = self._missing[account] = _MissingAccount(text, now, now, wait)
         if is_due:
             found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
             found.next_check = now + found.wait

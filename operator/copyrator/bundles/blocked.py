@@ -6,8 +6,6 @@ refused: both only emit Events, which the operator may not list. So the objects 
 
 from __future__ import annotations
 
-from typing import Final
-
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.bundles.jobs import Jobs
@@ -18,11 +16,6 @@ from copyrator.bundles.policy.observation import JobRecord
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
-
-BLOCKED_AFTER: Final = 10.0
-"""Seconds that a Job may take to start before its pods are read for the cause."""
-RECHECK_SECONDS: Final = 30.0
-"""Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
 async def find_blocked(

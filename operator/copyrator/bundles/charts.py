@@ -18,8 +18,6 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
-SECONDS: Final = 60.0
-"""Timeout of reading one chart."""
 _LAYERS: Final = frozenset(
     {"application/tar+gzip", "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}
 )
@@ -40,11 +38,12 @@ _manifests: Final = msgspec.json.Decoder(_Manifest)
 
 
 class ChartReader:
-    """Reads charts, a few at a time, fair between namespaces."""
+    """Reads charts, a few at a time, fair between namespaces; each within `timeout` seconds."""
 
-    def __init__(self, client: RegistryClient, isolated: Isolated | None = None) -> None:
+    def __init__(self, client: RegistryClient, isolated: Isolated, timeout: float) -> None:
         self._client = client
-        self._isolated = isolated or Isolated()
+        self._isolated = isolated
+        self._timeout = timeout
         self._limit = FairLimit(each=1, together=limits.CHARTS_AT_ONCE)
 
     async def close(self) -> None:
@@ -61,12 +60,12 @@ class ChartReader:
         """
         async with self._limit.slot(namespace):
             try:
-                async with asyncio.timeout(SECONDS):
+                async with asyncio.timeout(self._timeout):
                     packed = await self._layer(repository, digest, credential)
             except TimeoutError:
                 raise Unreachable(
                     f"{repository.host}: reading the chart of {digest} takes more than "
-                    f"{SECONDS:.0f} s"
+                    f"{self._timeout:.0f} s"
                 ) from None
             if isinstance(packed, ChartFacts):
                 return packed

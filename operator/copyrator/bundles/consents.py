@@ -34,12 +34,6 @@ from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS: Final = 570.0
-"""Age in seconds up to which a permission counts: ten minutes, less the time of a reconcile."""
-FIRST_PAUSE, LONGEST_PAUSE = 15.0, 300.0
-"""Seconds before it is asked again after a denial or a failure, doubling."""
-ASKED_NOW: Final = 1.0
-"""Seconds for which such an answer also serves a user's request."""
 REVIEW_SECONDS: Final = 5.0
 """Timeout of one review in seconds."""
 
@@ -74,6 +68,7 @@ class ConsentReviewer:
         self, context: Context, namespaces: WatchSpec, client: KubeClient, writer: StatusWriter
     ) -> None:
         self._context = context
+        self._timing = context.timing
         self._namespace_watch = namespaces
         self._client = client
         self._writer = writer
@@ -169,13 +164,13 @@ class ConsentReviewer:
         if known is not None:
             lasts = known.lasts
             if not known.is_granted and entry.request is not None:
-                lasts = ASKED_NOW
+                lasts = self._timing.consent_asked
             if now - known.at < lasts:
                 return known
         answer = await self._ask(question, known)
         self._answers[question] = answer
         self._answers.move_to_end(question)
-        while now - next(iter(self._answers.values())).at > FRESH_SECONDS:
+        while now - next(iter(self._answers.values())).at > self._timing.consent_fresh:
             self._answers.popitem(last=False)
         return answer
 
@@ -194,10 +189,10 @@ class ConsentReviewer:
         except ApiError as error:
             log.info("can't review whether %s may create secrets in %s: %s", *question, error)
             fault = "the API server doesn't answer access reviews now"
-        pause = FIRST_PAUSE
+        pause = self._timing.consent_pause
         if before is not None and not before.is_granted:
-            pause = min(2 * before.lasts, LONGEST_PAUSE)
-        lasts = FRESH_SECONDS if granted else pause
+            pause = min(2 * before.lasts, self._timing.consent_longest_pause)
+        lasts = self._timing.consent_fresh if granted else pause
         return _Answer(granted, self._context.monotonic(), lasts, fault, is_forbidden)
 
     def _can_read(self, namespace: str) -> bool:

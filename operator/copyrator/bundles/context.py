@@ -34,6 +34,7 @@ from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.restrictions import refusal
 from copyrator.bundles.policy.schedule import interval_of, query_of
 from copyrator.bundles.policy.slots import Slot, Slots
+from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -70,6 +71,7 @@ class Context:
     metrics: Metrics
     clock: Clock
     monotonic: Callable[[], float] = time.monotonic
+    timing: BundleTiming = field(default_factory=BundleTiming)
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
     gates: Gates = field(default_factory=Gates)

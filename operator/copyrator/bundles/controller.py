@@ -55,6 +55,7 @@ from copyrator.bundles.resolution.polling import bring_forward
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust import TrustStore
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome, Priority
@@ -83,7 +84,8 @@ class BundleController:
     the watch of Namespaces that the rule controller shares; its records have ``annotations``.
     ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may have.
     ``seen_time`` returns the periods in which an operator ran. ``reviewer`` sends access reviews of
-    accounts, whose failures affect nothing else.
+    accounts, whose failures affect nothing else. ``isolated`` makes the child processes in which
+    untrusted input is read.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class BundleController:
         metrics: Metrics,
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
+        timing: BundleTiming | None = None,
+        isolated: Callable[[], Isolated] = Isolated,
         proxies: Mapping[str, str] | None = None,
         gates: Gates | None = None,
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
@@ -120,6 +124,7 @@ class BundleController:
             metrics=metrics,
             clock=clock,
             monotonic=monotonic,
+            timing=timing or BundleTiming(),
             proxies=proxies or {},
             seen_time=seen_time,
             gates=gates
@@ -146,11 +151,11 @@ class BundleController:
         self._health = Health(context)
         writer = StatusWriter(context, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer, writer)
-        self._polls = polls = Polls(oci, self._answered, monotonic, clock, metrics)
-        isolated = Isolated()
-        self._redaction = redaction = Redaction(client, isolated)
+        self._polls = polls = Polls(context, self._answered, isolated())
+        searching = isolated()
+        self._redaction = redaction = Redaction(client, searching)
         seals = Seals(context, references)
-        inputs = PlanInputs(context, seals, isolated)
+        inputs = PlanInputs(context, seals, searching)
         charts = Charts(context, references, polls)
         self._plan_jobs = PlanJobs(
             context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts

@@ -189,7 +189,8 @@ class Deploys:
         memory = self._context.memory(entry.key)
         failures = memory.poll_failures + 1
         slot = self._context.slot(entry, spec)
-        next_poll = poll_retry(slot, failures, now, error.retry_after)
+        first = self._context.timing.poll_retry
+        next_poll = poll_retry(slot, failures, now, error.retry_after, first=first)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
             with_error(status, error.reason, error.message, now),

@@ -1,7 +1,8 @@
 """When the condition Healthy of Bundles with ``spec.health`` is written.
 
 A rolling Deployment changes its status many times. So the first change is written after
-SETTLE_SECONDS, further ones after STATUS_SECONDS or MESSAGE_SECONDS; an equal condition never.
+``health_settle``, further ones after ``health_status`` or ``health_message`` seconds
+(BundleTiming); an equal condition never.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -26,14 +27,8 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.health_watches import HealthWatches
 from copyrator.bundles.policy import consent, health
+from copyrator.bundles.timing import BundleTiming
 from copyrator.workqueue.scheduler import DueScheduler
-
-SETTLE_SECONDS: Final = 1.0
-"""Seconds in which further changes are collected."""
-STATUS_SECONDS: Final = 10.0
-"""Seconds after a write until the next one that changes the condition's status or reason."""
-MESSAGE_SECONDS: Final = 60.0
-"""The same where only the message changes."""
 
 
 @dataclass(slots=True)
@@ -50,6 +45,7 @@ class Health:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._timing = context.timing
         self._watches = HealthWatches(context, self._on_change)
         self._due: DueScheduler[BundleKey] = DueScheduler(self._requeue, clock=context.monotonic)
         self._memories: dict[BundleKey, _Memory] = {}
@@ -92,7 +88,8 @@ class Health:
         view = self._view(entry, status)
         if view is None or not isinstance(entry.spec, BundleSpec):
             return self.before(entry, status)
-        return health.healthy(entry.spec, status, view, self._context.monotonic())
+        now, grace = self._context.monotonic(), self._timing.health_grace
+        return health.healthy(entry.spec, status, view, now, grace)
 
     def before(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
         """The condition in the status, else one with Unknown; None without ``spec.health``."""
@@ -112,16 +109,17 @@ class Health:
             return None
         status, now = entry.status, self._context.monotonic()
         found = self.condition(entry, status)
-        pause = _pause(_stored(status), found)
+        pause = _pause(_stored(status), found, self._timing)
         if found is not None and pause is not None and status.observed_generation is not None:
             if now >= memory.written_at + pause:
                 return found
             self._check_at(entry.key, memory.written_at + pause)
         memory.version = entry.resource_version
         view = self._view(entry, status)
-        late = health.grace_ends_at(status, view, now) if view is not None else None
-        if late is not None:
-            self._check_at(entry.key, late)
+        if view is not None:
+            late = health.grace_ends_at(status, view, now, self._timing.health_grace)
+            if late is not None:
+                self._check_at(entry.key, late)
         return None
 
     def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
@@ -149,7 +147,7 @@ class Health:
         return self._watches.view(release)
 
     def _on_change(self, key: BundleKey) -> None:
-        self._check_at(key, self._context.monotonic() + SETTLE_SECONDS)
+        self._check_at(key, self._context.monotonic() + self._timing.health_settle)
 
     def _check_at(self, key: BundleKey, moment: float) -> None:
         known = self._due.due(key)
@@ -166,10 +164,12 @@ def _stored(status: BundleStatus) -> Mapping[str, Any]:
     return conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {})
 
 
-def _pause(before: Mapping[str, Any], now: FurtherCondition | None) -> float | None:
+def _pause(
+    before: Mapping[str, Any], now: FurtherCondition | None, timing: BundleTiming
+) -> float | None:
     """Seconds after the last write before this change is written; None where nothing changed."""
     if now is None:
         return None
     if (before.get("status"), before.get("reason")) != (now.status, now.reason):
-        return STATUS_SECONDS
-    return None if before.get("message") == now.message else MESSAGE_SECONDS
+        return timing.health_status
+    return None if before.get("message") == now.message else timing.health_message

@@ -34,14 +34,8 @@ Release = tuple[str, str]
 """Namespace and name."""
 
 KINDS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
-CHECK_SECONDS: Final = 5.0
-"""Seconds between two checks whether watches work, are forbidden, or may be retried."""
-SETTLE_SECONDS: Final = 0.05
-"""Seconds in which further changes are collected before the watches are arranged."""
 BLIND_SECONDS: Final = 60.0
 """Seconds for which objects may not have been listed before that is reported."""
-FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
-"""Seconds before a place that is forbidden is retried, doubling."""
 REMEDY: Final = (
     "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
     "statefulsets, daemonsets and jobs"
@@ -236,9 +230,9 @@ class HealthWatches:
         """Open and end watches until none is needed."""
         while self._spaces or self._open:
             with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_SECONDS):
+                async with asyncio.timeout(self._context.timing.health_watch_check):
                     await self._changed.wait()
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(self._context.timing.health_watch_settle)
             self._changed.clear()
             try:
                 await self._arrange()
@@ -318,7 +312,10 @@ class HealthWatches:
 
     def _deny(self, place: Place, why: str) -> None:
         before = self._denied.get(place)
-        delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
+        timing = self._context.timing
+        delay = timing.health_watch_retry
+        if before is not None:
+            delay = min(before.delay * 2, timing.health_watch_longest_retry)
         self._denied[place] = _Denied(why, self._context.monotonic() + delay, delay)
         emit = log.info if before is None else log.debug
         emit("can't watch the objects of releases in %s: %s", place or "all namespaces", why)

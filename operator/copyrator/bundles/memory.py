@@ -25,7 +25,7 @@ class Memory:
     asked_at: datetime | None = None
     """When the pending poll was begun, by the wall clock."""
     again: float | None = None
-    """Monotonic seconds of the second poll after a push (resolution.polling.SETTLED)."""
+    """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
     next_poll: datetime | None = None
     slot: Slot | None = None
     """The Bundle's poll times; None until its first poll is scheduled."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
-from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
+from copyrator.bundles.blocked import find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
@@ -49,9 +49,6 @@ from copyrator.bundles.releases import stored_revisions
 from copyrator.bundles.resolution.charts import Charts
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
-
-HANDOVER: Final = 10.0
-"""Seconds that another process may take to create the Job of an attempt that it has recorded."""
 
 
 class Runs:
@@ -195,7 +192,9 @@ class Runs:
         started = parse_time(attempted.started_at)
         if started is None or self._context.memory(entry.key).begun == attempted.attempt:
             return False
-        left = HANDOVER - abs((self._context.clock() - started).total_seconds())
+        left = self._context.timing.job_handover - abs(
+            (self._context.clock() - started).total_seconds()
+        )
         if left > 0:
             self._context.queue.add_after(entry.key, left)
         return left > 0
@@ -287,12 +286,12 @@ class Runs:
             return  # the Job controller is ending it: that it has no pod says nothing
         if await self._is_frozen(entry, spec, job):
             return
-        now = self._context.clock()
-        patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
+        now, timing = self._context.clock(), self._context.timing
+        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
             self._context.requeue_at(entry.key, patience)
             return
-        self._context.requeue_at(entry.key, now + timedelta(seconds=RECHECK_SECONDS))
+        self._context.requeue_at(entry.key, now + timedelta(seconds=timing.job_recheck))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.blocked import find_blocked, missing_account
@@ -25,11 +24,6 @@ from copyrator.kube.events import NORMAL
 
 log = logging.getLogger(__name__)
 
-_FIRST_RETRY: Final = 10.0
-"""Seconds before an uninstall that failed is retried, doubling."""
-_RECHECK_SECONDS: Final = 15.0
-"""Seconds between two checks of a Job that hasn't ended."""
-
 
 class Progress(Enum):
     """The state of an uninstall."""
@@ -45,6 +39,7 @@ class Uninstalls:
 
     def __init__(self, context: Context, jobs: Jobs, writer: StatusWriter) -> None:
         self._context = context
+        self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
         self._jobs = jobs
         self._writer = writer
 
@@ -86,20 +81,20 @@ class Uninstalls:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = ready_conditions.uninstalling(text)
-        if job.created and now - job.created > timedelta(seconds=_RECHECK_SECONDS):
+        if job.created and now - job.created > self._recheck:
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
                 verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
-        self._context.requeue_at(entry.key, now + timedelta(seconds=_RECHECK_SECONDS))
+        self._context.requeue_at(entry.key, now + self._recheck)
 
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
         """After a failure: report it, and return whether it is too early to retry."""
         now = self._context.clock()
         due = (job.finished or job.created or now) + timedelta(
-            seconds=retry_delay(_FIRST_RETRY, failures)
+            seconds=retry_delay(self._context.timing.uninstall_retry, failures)
         )
         if now >= due:
             return False
@@ -115,7 +110,7 @@ class Uninstalls:
         return True
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
-        again = self._context.clock() + timedelta(seconds=_RECHECK_SECONDS)
+        again = self._context.clock() + self._recheck
         if refused := self._context.refusal(spec):
             await self._report_failed(entry, f"Uninstalling is blocked: {refused}")
             return Progress.UNDER_WAY

@@ -7,7 +7,9 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,14 +17,14 @@ from aiohttp import web
 from tests.component.bundles.crashing import Stage
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.plans import permission_reviews
 from copyrator.bundles.policy.gates import Gates
+from copyrator.bundles.timing import BundleTiming
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -33,6 +35,7 @@ from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
+from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.queue import WorkQueue
 from copyrator.workqueue.scheduler import DueScheduler
 from copyrator.workqueue.workers import Workers
@@ -49,6 +52,8 @@ class Operator:
         ahead: timedelta = timedelta(),
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
         registry_seconds: float = 8.0,
+        timing: BundleTiming = TIMING,
+        isolated: Callable[[], Any] = Isolated,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -56,8 +61,8 @@ class Operator:
         self.passed = timedelta()
         """Time that a test lets pass at once, on both clocks."""
         self.client, self.reviewer = self.make_clients()
-        timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
-        self.pool = InformerFactory(self.client, timing=timing)
+        watches = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
+        self.pool = InformerFactory(self.client, timing=watches)
         self.queue: WorkQueue[Any] = WorkQueue(
             group=lambda key: key.namespace, each=2, together=4, clock=self.monotonic
         )
@@ -79,6 +84,8 @@ class Operator:
             metrics=self.metrics,
             clock=self.now,
             monotonic=self.monotonic,
+            timing=timing,
+            isolated=isolated,
             gates=gates,
             seen_time=seen_time,
             reviewer=self.reviewer,
@@ -128,26 +135,10 @@ class Operator:
         await self.client.close()
 
 
-class _InProcess:
-    """Judges the tests' small charts here: a child for each operator would take most of a test."""
-
-    async def call(self, function: Callable[..., Any], _group: str, *arguments: Any) -> Any:
-        await asyncio.sleep(0)
-        return function(*arguments)
-
-    async def close(self) -> None:
-        pass
-
-
-@pytest.fixture(autouse=True)
-def judge_charts_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copyrator.bundles.charts.Isolated", _InProcess)
-
-
-@pytest.fixture(autouse=True)
-def reviews_arent_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they are refused, as by default: 15 s later they would be counted in a slow test."""
-    monkeypatch.setattr(permission_reviews, "FIRST_PAUSE", permission_reviews.LONGEST_PAUSE)
+@pytest.fixture
+def timing() -> BundleTiming:
+    """Of the operators that `run` starts; a module may have others."""
+    return TIMING
 
 
 @pytest.fixture
@@ -181,12 +172,12 @@ async def registry() -> AsyncIterator[FakeRegistry]:
 
 
 @pytest.fixture
-async def run(cluster: BundleCluster) -> AsyncIterator[Callable[..., Any]]:
+async def run(cluster: BundleCluster, timing: BundleTiming) -> AsyncIterator[Callable[..., Any]]:
     """Starts operators: `operator = await run(timer_interval=1.0)`; stops what still runs."""
     started: list[Operator] = []
 
     async def start(**settings: Any) -> Operator:
-        operator = Operator(cluster, **settings)
+        operator = Operator(cluster, **{"timing": timing, **settings})
         started.append(operator)
         await operator.start()
         return operator
@@ -217,12 +208,8 @@ def bundle(cluster: BundleCluster, registry: FakeRegistry) -> Make:
 
 @pytest.fixture
 def stage(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, timing: BundleTiming
 ) -> Stage:
     """For tests in which the process dies: a Job that was just made is soon taken over."""
-    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
-    return Stage(cluster, registry, run, bundle)
+    soon = replace(timing, job_handover=0.5)
+    return Stage(cluster, registry, partial(run, timing=soon), bundle)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -23,7 +23,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.long import LONG
 
@@ -240,13 +240,10 @@ async def test_a_secret_of_ours_that_is_not_as_planned_ends_the_deploy(
     werf: Werf,
     what: str,
     how: str,
-    monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.runs.BLOCKED_AFTER", 0.1)
-    monkeypatch.setattr("copyrator.bundles.runs.RECHECK_SECONDS", 0.2)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     bundle(approval=ALWAYS, values="values", retry=PATIENT)
-    await run()
+    await run(timing=replace(TIMING, job_blocked=0.1, job_recheck=0.2))
     found = await waits(cluster)
     werf.holds_deploys = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}

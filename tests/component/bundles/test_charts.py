@@ -17,9 +17,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.packed_charts import CHART_YAML, chart, pack
 
-from copyrator.bundles import charts
 from copyrator.bundles.charts import ChartReader
 from copyrator.bundles.policy.chart.facts import ChartFacts
+from copyrator.bundles.timing import BundleTiming
 from copyrator.oci.errors import InvalidResponse, NotFound, Unreachable
 from copyrator.oci.reference import Repository
 from copyrator.workqueue.isolated import Isolated
@@ -35,9 +35,15 @@ HELM = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
 @pytest.fixture
-async def reader() -> AsyncIterator[ChartReader]:
+def timeout() -> float:
+    """Of reading a chart, in seconds."""
+    return BundleTiming().chart_timeout
+
+
+@pytest.fixture
+async def reader(timeout: float) -> AsyncIterator[ChartReader]:
     client = registry_client()
-    reader = ChartReader(client, Isolated())
+    reader = ChartReader(client, Isolated(), timeout)
     yield reader
     await reader.close()
     await client.close()
@@ -133,10 +139,8 @@ async def test_an_endless_blob_is_cut_off(reader: ChartReader, registry: FakeReg
         await _read(reader, registry, digest)
 
 
-async def test_a_slow_registry_ends_in_time(
-    reader: ChartReader, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(charts, "SECONDS", 0.2)
+@pytest.mark.parametrize("timeout", [0.2])
+async def test_a_slow_registry_ends_in_time(reader: ChartReader, registry: FakeRegistry) -> None:
     digest = registry.put_chart("app", "2.0.0", VENDORED)
     registry.gate = asyncio.Event()
 

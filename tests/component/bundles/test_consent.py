@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.test_health import health_watches, healthy, said
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles import consents, health
-from copyrator.bundles import health_watches as watching
+from copyrator.bundles.timing import BundleTiming
 
 ACCEPT = "operator.werf.dev/accept-from"
 OLD = {"deployed": {"namespace": "prod", "version": "0.9.0", "digest": "sha256:" + "a" * 64}}
 EVIL = path_of("bundles", "shop", "evil")
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are asked for again sooner."""
-    monkeypatch.setattr(consents, "FIRST_PAUSE", 0.2)
-    monkeypatch.setattr(consents, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(health, "STATUS_SECONDS", 0.1)
-    monkeypatch.setattr(watching, "SETTLE_SECONDS", 0.01)
+SOON = replace(
+    TIMING,
+    consent_pause=0.2,
+    consent_longest_pause=0.2,
+    health_status=0.1,
+    health_watch_settle=0.01,
+)
+"""Answers are asked for again sooner."""
+
+
+@pytest.fixture
+def timing() -> BundleTiming:
+    return SOON
 
 
 def consent(cluster: BundleCluster) -> dict[str, Any]:
@@ -130,13 +136,11 @@ async def test_withdrawn_consent_stops_deploys_at_once_and_no_uninstall(
 
 
 async def test_withdrawn_consent_stops_plans_previews_and_checks_for_drift(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    monkeypatch.setattr(consents, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(consents, "LONGEST_PAUSE", 0.05)
     cluster.accept("prod")
     bundle(project_namespace="prod", drift={"mode": "Correct", "interval": "15m"})
-    await run()
+    await run(timing=replace(SOON, consent_pause=0.05, consent_longest_pause=0.05))
     await eventually(lambda: cluster.status().get("baseline", {}).get("job"))
     plans = len(cluster.jobs("plan"))
 
@@ -166,12 +170,11 @@ def lose(cluster: BundleCluster) -> None:
 
 
 async def test_a_withdrawn_permission_is_seen_when_its_answer_is_old(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr(consents, "FRESH_SECONDS", 0.3)
     cluster.grant("prod")
     bundle(project_namespace="prod")
-    await run(timer_interval=1.0)
+    await run(timing=replace(SOON, consent_fresh=0.3), timer_interval=1.0)
     await deployed(cluster)
     cluster.granted.clear()
     await refused(cluster)
@@ -295,16 +298,15 @@ async def test_consent_for_a_bundle_with_the_release_keeps_it_from_the_namespace
 
 
 async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing_is_polled(
-    cluster: BundleCluster, run: Run, bundle: Make, evil: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make, evil: Any
 ) -> None:
-    monkeypatch.setattr(consents, "FRESH_SECONDS", 0.3)
     cluster.granted.add(("evil/werf", TEAM))
     evil(FAKED)
     body = cluster.objects[EVIL]
     paused = {"operator.werf.dev/disable-autoupdate": ""}
     cluster.write(EVIL, {**body, "metadata": {**body["metadata"], "annotations": paused}})
     bundle()
-    await run()
+    await run(timing=replace(SOON, consent_fresh=0.3))
     await eventually(lambda: cluster.reason() == "ReleaseConflict")
     cluster.granted.clear()
     await eventually(lambda: cluster.reason() == "Deployed")
@@ -334,12 +336,10 @@ async def test_health_is_read_only_with_consent(
 
 
 async def test_a_new_answer_counts_for_a_user_who_asks_for_it(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr(consents, "FIRST_PAUSE", 600.0)
-    monkeypatch.setattr(consents, "ASKED_NOW", 0.0)
     bundle(project_namespace="prod")
-    await run()
+    await run(timing=replace(SOON, consent_pause=600.0, consent_asked=0.0))
     await refused(cluster)
     cluster.grant("prod")
     cluster.change(

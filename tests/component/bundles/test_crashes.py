@@ -7,13 +7,16 @@ the writes of all that the operator does are the points at which it can die: `JO
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import fail, path_of, succeed
+from tests.component.bundles.fixture_types import TIMING
 from tests.component.bundles.test_takeover import CONFIG, put
 from tests.component.bundles.waiting import eventually
+
+from copyrator.bundles.timing import BundleTiming
 
 
 @dataclass(frozen=True)
@@ -223,9 +226,9 @@ JOURNEYS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copyrator.bundles.uninstalls._FIRST_RETRY", 0.0)
+@pytest.fixture
+def timing() -> BundleTiming:
+    return replace(TIMING, uninstall_retry=0.0)
 
 
 @pytest.mark.parametrize("name", JOURNEYS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.component.bundles.fake_cluster import (
     path_of,
     succeed,
 )
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 
 PENDING = {"waiting": {"reason": "ImagePullBackOff"}}
@@ -122,10 +123,9 @@ async def test_keeping_the_release_means_letting_a_deploy_finish(
 
 
 async def test_says_why_an_uninstall_failed_and_tries_again(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: Any
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.uninstalls._FIRST_RETRY", 0.5)
-    await run()
+    await run(timing=replace(TIMING, uninstall_retry=0.5))
     bundle()
     await deployed(cluster)
     cluster.ends = lambda _: (1, "Error: no rights")
@@ -328,10 +328,9 @@ async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
 
 
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.uninstalls._RECHECK_SECONDS", 0.1)
-    await run()
+    await run(timing=replace(TIMING, uninstall_recheck=0.1))
     bundle()
     await deployed(cluster)
     cluster.drop(path_of("serviceaccounts", "werf"))

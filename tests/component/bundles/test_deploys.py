@@ -127,9 +127,8 @@ async def test_each_new_value_of_a_request_deploys_once(
 
 
 async def test_a_digest_that_fails_is_tried_again_and_then_left_alone(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.MAX_RETRY_DELAY", 0.1)
     cluster.ends = fail
     bundle(retry={"limit": 2, "backoff": "1s"})
     await run()

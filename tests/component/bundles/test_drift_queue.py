@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.component.bundles.conftest import Operator
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -137,10 +138,10 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    monkeypatch.setattr("copyrator.bundles.plans.queue.RECHECK_SECONDS", 0.2)
     for name in NAMES[:2]:
         bundle(name, drift={**DETECT, "interval": "1s"})
-    operator: Operator = await run(max_plan_jobs=2)
+    timing = replace(TIMING, plan_requeue=0.2)
+    operator: Operator = await run(timing=timing, max_plan_jobs=2)
     await eventually(lambda: all(is_checked(cluster, name) for name in NAMES[:2]))
     werf.holds_checks = True
     await eventually(lambda: skipped(operator) >= 2, "the other one waits")
@@ -156,20 +157,19 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.drift_checks.LEFT_WITHIN", timedelta())
+    timing = replace(TIMING, drift_tidied=timedelta())
     names = [f"shop{number}" for number in range(FLEET)]
     for name in names:
         bundle(name, drift={**DETECT, "interval": "15m"})
-    operator = await run(max_plan_jobs=8)
+    operator = await run(timing=timing, max_plan_jobs=8)
     await eventually(lambda: all(is_checked(cluster, name) for name in names))
     await idle(operator)
     made = len(cluster.jobs("drift"))
     assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"
     await operator.stop()
     seen = len(cluster.seen)
-    operator = await run(max_plan_jobs=8)
+    operator = await run(timing=timing, max_plan_jobs=8)
     await eventually(lambda: len(operator.bundles) == FLEET)
     await idle(operator)
     reads = [one for one in cluster.seen[seen:] if one.verb not in ("list", "watch")]

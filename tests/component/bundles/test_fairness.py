@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -17,14 +18,16 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.resolution.polls import Polls, TagQuery
+from copyrator.bundles.timing import BundleTiming
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
+from copyrator.workqueue.isolated import Isolated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 if TYPE_CHECKING:
-    from copyrator.oci.client import RegistryClient
+    from copyrator.bundles.context import Context
 
 
 CROWD = "crowd"
@@ -96,7 +99,14 @@ class Registries:
 
 async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None:
     oci, answered = Registries(), list[BundleKey]()
-    polls = Polls(cast("RegistryClient", oci), answered.append, lambda: 0.0, lambda: NOW, Metrics())
+    context = SimpleNamespace(
+        oci=oci,
+        monotonic=lambda: 0.0,
+        clock=lambda: NOW,
+        metrics=Metrics(),
+        timing=BundleTiming(),
+    )
+    polls = Polls(cast("Context", context), answered.append, Isolated())
     for number in range(1000):
         query = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
         assert polls.ask(BundleKey(CROWD, f"crowd{number}"), query, 0.0) is None

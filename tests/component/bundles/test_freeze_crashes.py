@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.freezing import freeze, gate, thaw
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.names import ANN_GIVEN_UP
+from copyrator.bundles.timing import BundleTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -36,10 +38,12 @@ async def people_and_controllers(cluster: BundleCluster) -> None:
 
 
 @pytest.fixture
-async def frozen(
-    cluster: BundleCluster, bundle: Make, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[asyncio.Task[None]]:
-    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 1.0)
+def timing() -> BundleTiming:
+    return replace(TIMING, job_handover=1.0)
+
+
+@pytest.fixture
+async def frozen(cluster: BundleCluster, bundle: Make) -> AsyncIterator[asyncio.Task[None]]:
     cluster.pods, cluster.ends = WAITING, None
     bundle(retry={"limit": 0, "backoff": "1s"})
     working = asyncio.create_task(people_and_controllers(cluster))

@@ -6,21 +6,21 @@ import asyncio
 import gc
 import random
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import HELM, deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles import health as writing
-from copyrator.bundles import health_watches as watching
 from copyrator.bundles.policy import health
+from copyrator.bundles.timing import BundleTiming
 from copyrator.settings import limits
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -31,19 +31,22 @@ BAD = ("False", "Unhealthy")
 BETWEEN = ("Unknown", "Progressing")
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, sooner."""
-    for module, name, seconds in (
-        (writing, "SETTLE_SECONDS", 0.05),
-        (writing, "STATUS_SECONDS", 0.1),
-        (writing, "MESSAGE_SECONDS", 0.2),
-        (watching, "CHECK_SECONDS", 0.05),
-        (watching, "SETTLE_SECONDS", 0.01),
-        (watching, "FIRST_RETRY", 0.2),
-        (watching, "LONGEST_RETRY", 0.4),
-    ):
-        monkeypatch.setattr(module, name, seconds)
+SOON = replace(
+    TIMING,
+    health_settle=0.05,
+    health_status=0.1,
+    health_message=0.2,
+    health_watch_check=0.05,
+    health_watch_settle=0.01,
+    health_watch_retry=0.2,
+    health_watch_longest_retry=0.4,
+)
+"""The same, sooner."""
+
+
+@pytest.fixture
+def timing() -> BundleTiming:
+    return SOON
 
 
 def healthy(cluster: BundleCluster, name: str = "shop") -> tuple[str, str]:
@@ -107,12 +110,11 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_what_isnt_current_in_time_is_unhealthy(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr(health, "GRACE", 4.0)  # a slow machine's first look is before its end
     bundle(health="Watch")
     deployment(cluster, ready=0)
-    await run()
+    await run(timing=replace(SOON, health_grace=4.0))  # a slow machine looks before its end
     await eventually(lambda: healthy(cluster) == BAD)
     seen = [dict_of(one) for one in cluster.statuses["shop"]]
     assert ("Unknown", "Progressing") in seen
@@ -282,14 +284,10 @@ async def test_nothing_deployed_is_not_healthy(
     await eventually(lambda: healthy(cluster) == GOOD)
 
 
-async def test_a_rollout_takes_few_writes(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "STATUS_SECONDS", 1.0)
-    monkeypatch.setattr(writing, "MESSAGE_SECONDS", 60.0)
+async def test_a_rollout_takes_few_writes(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     bundle(health="Watch")
     deployment(cluster, of=50, ready=50)
-    operator = await run()
+    operator = await run(timing=replace(SOON, health_status=1.0, health_message=60.0))
     await eventually(lambda: healthy(cluster) == GOOD)
     before, loop = writes_of(cluster), asyncio.get_running_loop()
     started = loop.time()
@@ -304,11 +302,10 @@ async def test_a_rollout_takes_few_writes(
 async def test_what_flaps_is_written_no_more_often_than_allowed(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "STATUS_SECONDS", 0.5)
     monkeypatch.setattr("copyrator.workqueue.scheduler.GRAIN", 0.01)  # not what limits the writes
     bundle(health="Watch")
     deployment(cluster)
-    await run()
+    await run(timing=replace(SOON, health_status=0.5))
     await eventually(lambda: healthy(cluster) == GOOD)
     before, loop = writes_of(cluster), asyncio.get_running_loop()
     started = loop.time()
@@ -431,7 +428,6 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
 ) -> None:
     monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
     monkeypatch.setattr(limits, "ALL_HEALTH_NAMESPACES", 5)
-    monkeypatch.setattr(watching, "FIRST_RETRY", 600.0)
     spaces = [f"team-{number:02}" for number in range(20)]
     places = ["", *spaces]
     cluster.by_name_only = {("deployments", place) for place in places}
@@ -439,7 +435,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
         deployed(bundle, cluster, space)
         cluster.change("bundles", space, spec={"project_namespace": space})
         cluster.change("bundles", space, status={"deployed": {"namespace": space}})
-    await run()
+    await run(timing=replace(SOON, health_watch_retry=600.0))
     for space in spaces:
         await eventually(lambda space=space: healthy(cluster, space) == ("Unknown", "Forbidden"))
     assert "watches 5 namespaces at most" in said(cluster, spaces[-1])

@@ -23,6 +23,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.bundles.references.reader import MissingReferenceError, References
+from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.errors import NotFound
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -64,6 +65,7 @@ def references(api: Api) -> References:
         client=api,
         readers=FairLimit(each=1, together=1),
         hasher=lambda: hashlib.blake2b(key=b"key"),
+        timing=BundleTiming(),
     )
     return References(cast("Any", context))
 
@@ -231,8 +233,7 @@ async def test_a_failure_is_on_record_though_its_text_is_withheld(
     cluster.ends = lambda _job: (1, "Error: render chart: hunter-two is no number")
     bundle(valuesFrom=[{"kind": "Secret", "name": "values"}], retry={"limit": 0})
 
-    operator = await run()
-    operator.controller._redaction._isolated = Isolated(cpu_seconds=1)
+    await run(isolated=lambda: Isolated(cpu_seconds=1))
 
     await eventually(lambda: cluster.status().get("history"), seconds=60.0)
     assert cluster.reason() == "Quarantined"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
-
-from copyrator.bundles import accounts as bundle_accounts
 
 Lacking = Callable[..., Awaitable[list[str]]]
 
@@ -24,18 +23,15 @@ INTERVAL = 1.5
 
 
 @pytest.fixture
-def lacking(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
-) -> Lacking:
+def lacking(cluster: BundleCluster, run: Run, bundle: Make) -> Lacking:
     """Makes Bundles that wait for their account; returns their names."""
 
-    async def make(count: int, first_look: float) -> list[str]:
-        monkeypatch.setattr(bundle_accounts, "FIRST_CHECK", first_look)
+    async def make(count: int, **timing: float) -> list[str]:
         cluster.drop(path_of("serviceaccounts", "werf"))
         names = [f"shop{number}" for number in range(count)]
         for name in names:
             bundle(name)
-        await run(timer_interval=3600.0)
+        await run(timing=replace(TIMING, **timing), timer_interval=3600.0)
         await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
         return names
 
@@ -57,15 +53,15 @@ async def test_bundles_without_their_account_cost_no_more_than_deployed_ones(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "FIRST_CHECK", INTERVAL)
+    timing = replace(TIMING, account_recheck=INTERVAL)
     for number in range(COUNT):
         for kind, account in (("whole", "werf"), ("lacks", "nobody")):
             name = f"{kind}{number}"
             registry.put(name, "1.0.0", "one")
             bundle(name, repo=name, serviceAccountName=account)
-    operator = await run(timer_interval=INTERVAL, allowed_service_accounts=("werf", "nobody"))
+    accounts = ("werf", "nobody")
+    operator = await run(timing=timing, timer_interval=INTERVAL, allowed_service_accounts=accounts)
     await eventually(
         lambda: all(
             cluster.reason(f"whole{n}") == "Deployed"
@@ -92,7 +88,7 @@ async def test_bundles_without_their_account_cost_no_more_than_deployed_ones(
 async def test_all_bundles_of_an_account_deploy_when_it_has_come(
     cluster: BundleCluster, registry: FakeRegistry, lacking: Lacking
 ) -> None:
-    names = await lacking(COUNT, first_look=0.3)
+    names = await lacking(COUNT, account_recheck=0.3)
     await asyncio.sleep(0)
     asked = len(registry.asked)
 
@@ -103,10 +99,9 @@ async def test_all_bundles_of_an_account_deploy_when_it_has_come(
 
 
 async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edited(
-    cluster: BundleCluster, lacking: Lacking, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, lacking: Lacking
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "SHARING", 0.0)
-    (name,) = await lacking(1, first_look=0.25)
+    (name,) = await lacking(1, account_recheck=0.25, account_sharing=0.0)
 
     def looks() -> list[float]:
         return [seen.at for seen in cluster.of("get") if "/serviceaccounts/" in seen.path]
@@ -126,7 +121,7 @@ async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edit
 async def test_where_accounts_may_not_be_read_any_more_each_bundle_says_so(
     cluster: BundleCluster, lacking: Lacking
 ) -> None:
-    names = await lacking(5, first_look=0.5)
+    names = await lacking(5, account_recheck=0.5)
 
     async def refuse_accounts(request: web.Request) -> web.StreamResponse:
         if "/serviceaccounts/" in request.path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.reviewing import (
     RELEASE,
     all_but,
@@ -34,7 +35,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.plans import permission_reviews
+from copyrator.bundles.timing import BundleTiming
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -42,10 +43,10 @@ pytestmark = pytest.mark.usefixtures("registry")
 NO_REVIEW: list[Any] = [[], {}, {"status": None}, {"status": {"allowed": "yes"}}, "true", None]
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def timing() -> BundleTiming:
     """A review that a test holds doesn't end by itself."""
-    monkeypatch.setattr(permission_reviews, "REVIEW_SECONDS", 60.0)
+    return replace(TIMING, review_timeout=60.0)
 
 
 async def test_each_permission_is_asked_about_once_for_a_plan(
@@ -127,15 +128,14 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
+    timing: BundleTiming,
 ) -> None:
     """Also about a plan that waits: its operations are in its Secret."""
-    for name in ("FIRST_PAUSE", "LONGEST_PAUSE"):
-        monkeypatch.setattr(permission_reviews, name, 0.2)
+    soon = replace(timing, review_pause=0.2, review_longest_pause=0.2)
     cluster.permits = all_but("get secrets")
     cluster.reviews_fault = FAULTS[0]
     bundle(approval=ALWAYS)
-    operator = await run(timer_interval=1.0)
+    operator = await run(timing=soon, timer_interval=1.0)
     await waits(cluster)
     for number, fault in enumerate(FAULTS):
         cluster.reviews_fault, asked = fault, len(cluster.asked)
@@ -156,16 +156,14 @@ async def test_reviews_that_hang_hold_nothing_up_and_end(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After the first that ends so, none of the others is sent."""
-    monkeypatch.setattr(permission_reviews, "REVIEW_SECONDS", 0.5)
     cluster.reviews_fault = held(cluster, asyncio.Event())
     werf.ends = lambda _: (0, '{"status": "deployed"}')
     names = [f"shop-{number}" for number in range(6)]
     for name in names:
         bundle(name, approval=ON_RISK)
-    operator = await run()
+    operator = await run(timing=replace(TIMING, review_timeout=0.5))
     for name in names:
         await deployed(cluster, name)
         assert "missingPermissions" not in plan(cluster, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.reviewing import (
     DENIED,
     ONCE,
@@ -30,15 +31,15 @@ from tests.component.bundles.reviewing import (
 )
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.plans import permission_reviews
+from copyrator.bundles.timing import BundleTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def timing() -> BundleTiming:
     """A review that a test holds doesn't end by itself."""
-    monkeypatch.setattr(permission_reviews, "REVIEW_SECONDS", 60.0)
+    return replace(TIMING, review_timeout=60.0)
 
 
 async def test_what_is_missing_is_in_the_status_of_a_plan_that_waits(

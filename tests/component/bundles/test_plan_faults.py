@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -21,7 +22,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
@@ -178,14 +179,12 @@ async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before the next poll."""
-    monkeypatch.setattr("copyrator.bundles.plans.jobs.RECHECK_SECONDS", 0.5)
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
     bundle(approval=ALWAYS)
-    await run()
+    await run(timing=replace(TIMING, job_recheck=0.5))
     await eventually(lambda: cluster.jobs("plan"))
     name = cluster.runs[0]
     text = "0/3 nodes are available: 3 Insufficient cpu."
@@ -205,14 +204,12 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.jobs.RECHECK_SECONDS", 0.5)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
     bundle(approval=ALWAYS, values="values", retry=PATIENT)
-    await run()
+    await run(timing=replace(TIMING, job_recheck=0.5))
     await eventually(lambda: cluster.jobs("plan"))
     name = cluster.runs[0]
     lose(cluster, "secrets", f"{name}-values-000")
@@ -242,12 +239,11 @@ async def test_values_that_were_replaced_before_it_started_make_no_plan(
 
 
 async def test_a_log_that_can_not_be_read_yet_is_read_later(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500, 503, 429]
     bundle(approval=ALWAYS)
-    await run()
+    await run(timing=replace(TIMING, plan_log_retry=0.5))
     found = await waits(cluster)
     assert found["number"] == 1
     said = {one["plan"].get("message", "") for one in cluster.statuses["shop"] if "plan" in one}
@@ -255,16 +251,15 @@ async def test_a_log_that_can_not_be_read_yet_is_read_later(
 
 
 async def test_a_kubelet_that_hangs_holds_up_only_its_own_bundle(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     """With more of them than there are workers; there are 4."""
-    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_TIMEOUT", 4.0)
-    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
+    timing = replace(TIMING, plan_log_timeout=4.0, plan_log_retry=0.5)
     names = [f"hangs{number}" for number in range(6)]
     cluster.hanging_logs = "hangs"
     for name in names:
         bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=20)
+    operator = await run(timing=timing, max_plan_jobs=20)
     await eventually(lambda: len(cluster.hung) == 2, "reads hang, two of a namespace")
     await idle(operator)  # no worker waits for them
     bundle("other")
@@ -293,13 +288,10 @@ async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_PATIENCE", 2.0)
-    monkeypatch.setattr("copyrator.bundles.plans.reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500] * 99
     bundle(approval=ALWAYS, retry=ONCE)
-    await run()
+    await run(timing=replace(TIMING, plan_log_patience=2.0, plan_log_retry=0.5))
     found = await waits(cluster, "PlanUnstable")
     assert "its log can't be read" in found["message"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -150,12 +150,11 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
 
 
 async def test_a_registry_that_takes_its_time_is_mentioned(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.resolution.polling.PATIENCE", 0.2)
     registry.gate = asyncio.Event()
     bundle()
-    await run()
+    await run(timing=replace(TIMING, poll_report=0.2))
 
     await eventually(lambda: cluster.reason() == "Polling")
     registry.gate.set()
@@ -163,12 +162,10 @@ async def test_a_registry_that_takes_its_time_is_mentioned(
 
 
 async def test_a_tag_that_appears_later_is_found(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
-    monkeypatch.setattr("copyrator.bundles.resolution.polling.ERROR_SHARING", 0.0)
     bundle(version="2.0.0")
-    await run()
+    await run(timing=replace(TIMING, poll_retry=0.2, poll_error_sharing=0.0))
     await eventually(lambda: cluster.reason() == "TagNotFound")
     assert "2.0.0" in cluster.message()
 
@@ -288,10 +285,8 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
 
 
 async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
-
     async def enough(_: web.Request) -> web.Response:
         return web.Response(status=429, headers={"Retry-After": "2"})
 
@@ -299,7 +294,7 @@ async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
     bundle("one")
     bundle("two", repo="other")
     registry.put("other", "1.0.0", "x")
-    await run()
+    await run(timing=replace(TIMING, poll_retry=0.2))
     await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "RateLimited")
     asked = len(registry.asked)
     assert asked <= 2

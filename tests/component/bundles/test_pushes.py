@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
-import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.resolution import polling
 from copyrator.oci.notifications import Push
 
 APP = Push("app", tag="1.0.0")
 
 
-@pytest.fixture
-def tags_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "SETTLED", 0.3)
+SOON = replace(TIMING, poll_after_push=0.3)
 
 
 async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> None:
@@ -41,11 +38,10 @@ async def test_a_push_is_deployed_without_waiting_for_the_interval(
     await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
 
 
-@pytest.mark.usefixtures("tags_settle_soon")
 async def test_a_push_that_the_registry_tells_of_before_its_tag_shows_it_is_deployed(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    operator = await run(timer_interval=3600.0)
+    operator = await run(timing=SOON, timer_interval=3600.0)
     bundle()
     await settle(cluster, operator)
     asked = len(registry.asked)
@@ -57,11 +53,10 @@ async def test_a_push_that_the_registry_tells_of_before_its_tag_shows_it_is_depl
     await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
 
 
-@pytest.mark.usefixtures("tags_settle_soon")
 async def test_news_without_anything_new_cost_two_heads_and_no_write(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    operator = await run(timer_interval=3600.0)
+    operator = await run(timing=SOON, timer_interval=3600.0)
     for name in ("one", "two", "three"):
         bundle(name)
     for name in ("one", "two", "three"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -168,14 +169,12 @@ async def test_half_a_list_and_an_empty_one_change_nothing(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
     answer: Callable[[web.Request], Any],
     reason: str,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
     digest = registry.put("app", "1.0.1", "newest")
     bundle(version="1.x")
-    await run(timer_interval=1.0)
+    await run(timing=replace(TIMING, poll_retry=0.2), timer_interval=1.0)
     await deployed(cluster, "1.0.1")
     registry.put("app", "1.0.2", "hidden by the fault")
 

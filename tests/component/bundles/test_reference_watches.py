@@ -17,6 +17,7 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.references import open_watches as opening
 from copyrator.bundles.references import watches
 from copyrator.bundles.references.scopes import Ref, Scope
+from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
@@ -29,6 +30,12 @@ from copyrator.settings import limits
 from copyrator.settings.config import Settings
 
 ALL = Scope(CONFIGMAPS)
+SOON = BundleTiming(
+    reference_settle=0.005,
+    reference_check=0.02,
+    reference_retry=0.2,
+    reference_longest_retry=0.4,
+)
 TIMING = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
 
 
@@ -49,6 +56,7 @@ class Reader:
             queue=SimpleNamespace(add=lambda key, _lane: self.calls.put_nowait(key)),
             settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,
+            timing=SOON,
         )
         self.watches = watches.ReferenceWatches(cast("Any", context), self._has_read)
         self._task = asyncio.create_task(self._visit_for_ever())
@@ -119,7 +127,7 @@ def teams(count: int) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with few objects, and soon."""
+    """The same with few objects."""
     for name, value in (
         ("REFERENCES_BY_NAME", 2),
         ("KIND_REFERENCE_WATCHES", 4),
@@ -127,13 +135,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ALL_REFERENCE_WATCHES", 6),
     ):
         monkeypatch.setattr(limits, name, value)
-    for name, seconds in (
-        ("SETTLE_SECONDS", 0.005),
-        ("CHECK_SECONDS", 0.02),
-        ("FIRST_RETRY", 0.2),
-        ("LONGEST_RETRY", 0.4),
-    ):
-        monkeypatch.setattr(opening, name, seconds)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
@@ -39,6 +40,7 @@ from copyrator.bundles.resolution.signature_verdicts import (
     SignatureVerdicts,
     judge_found,
 )
+from copyrator.bundles.timing import BundleTiming
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import Unreachable
 from copyrator.oci.reference import Repository
@@ -190,13 +192,14 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
     moments = {"seconds": 0.0}
     ends = NOW + timedelta(hours=1)
     answered: list[BundleKey] = []
-    polls = Polls(
-        cast("Any", None),
-        answered.append,
-        lambda: moments["seconds"],
-        lambda: NOW + timedelta(seconds=moments["seconds"]),
-        Metrics(),
+    context = SimpleNamespace(
+        oci=None,
+        monotonic=lambda: moments["seconds"],
+        clock=lambda: NOW + timedelta(seconds=moments["seconds"]),
+        metrics=Metrics(),
+        timing=BundleTiming(),
     )
+    polls = Polls(cast("Any", context), answered.append, Isolated())
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)
     judge = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
     polls._signatures = cast("Any", Mock(judge=judge))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Run
+from tests.component.bundles.fixture_types import TIMING, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
@@ -88,13 +89,11 @@ async def test_nothing_is_deployed_only_because_the_registry_is_down(
     registry: FakeRegistry,
     run: Run,
     inherit: Inherit,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
     digest = put(registry, "1.0.0", "first")
     registry.fault = unknown_for_now
     inherit()
-    await run()
+    await run(timing=replace(TIMING, poll_retry=0.2))
     await eventually(lambda: cluster.reason() == "RegistryUnreachable")
 
     registry.fault = None

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.timing import BundleTiming
 
 
 @pytest.fixture
@@ -26,11 +28,13 @@ async def deployed(
 ) -> Callable[..., Any]:
     """Deploys 1.0.1 under a range that 1.0.0 fits as well; returns its digest."""
 
-    async def deploy(version: str = "1.0.*", values: str = "a: 1") -> str:
+    async def deploy(
+        version: str = "1.0.*", values: str = "a: 1", timing: BundleTiming = TIMING
+    ) -> str:
         digest = registry.put("app", "1.0.1", "deployed")
         cluster.put_object("configmaps", "values", data={"a.yaml": values})
         bundle(version=version, values="values", retry={"backoff": "1s"})
-        await run(timer_interval=1.0)
+        await run(timing=timing, timer_interval=1.0)
         await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
         return digest
 
@@ -182,10 +186,9 @@ async def test_a_version_that_the_spec_no_longer_takes_is_not_deployed_again(
 
 
 async def test_a_request_waits_for_a_registry_that_does_not_answer(
-    cluster: BundleCluster, registry: FakeRegistry, deployed: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
-    await deployed()
+    await deployed(timing=replace(TIMING, poll_retry=0.2))
 
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)

@@ -17,7 +17,6 @@ from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import Status
 from copyrator.bundles.policy.health import (
     DECODERS,
-    GRACE,
     Fault,
     Judged,
     ReleaseObjects,
@@ -28,6 +27,7 @@ from copyrator.bundles.policy.health import (
     undeployed,
 )
 from copyrator.bundles.policy.health_scopes import decide
+from copyrator.bundles.timing import BundleTiming
 from copyrator.settings import limits
 
 NOW = 5000.0
@@ -46,6 +46,7 @@ def spec_of(**fields: Any) -> BundleSpec:
 
 
 SPEC = spec_of()
+GRACE = BundleTiming().health_grace
 
 
 def status_of(healthy: str = "", **fields: Any) -> BundleStatus:
@@ -68,7 +69,7 @@ def objects_of(**objects: Status) -> ReleaseObjects:
 def said(
     found: ReleaseObjects, now: float = NOW, status: BundleStatus | None = None
 ) -> tuple[str, str, str]:
-    one = healthy(SPEC, status or status_of(), found, now)
+    one = healthy(SPEC, status or status_of(), found, now, GRACE)
     assert isinstance(one, FurtherCondition)
     return one.status, one.reason, one.message
 
@@ -204,10 +205,10 @@ def test_what_isnt_current_in_time_is_unhealthy_unless_a_deploy_runs() -> None:
     assert said(found, NOW + GRACE - 1)[0] == UNKNOWN
     assert said(found, NOW + GRACE)[:2] == (FALSE, HealthReason.UNHEALTHY)
     assert said(found, NOW + GRACE, runs)[0] == UNKNOWN
-    assert grace_ends_at(status_of(), found, NOW) == NOW + GRACE
-    assert grace_ends_at(status_of(), found, NOW + GRACE) is None
-    assert grace_ends_at(runs, found, NOW) is None
-    assert grace_ends_at(status_of(), objects_of(a=Status.FAILED), NOW) is None
+    assert grace_ends_at(status_of(), found, NOW, GRACE) == NOW + GRACE
+    assert grace_ends_at(status_of(), found, NOW + GRACE, GRACE) is None
+    assert grace_ends_at(runs, found, NOW, GRACE) is None
+    assert grace_ends_at(status_of(), objects_of(a=Status.FAILED), NOW, GRACE) is None
 
 
 def test_the_time_counts_for_each_object_and_generation() -> None:
@@ -240,9 +241,9 @@ def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
     moved = undeployed(spec_of(project_namespace="new"), status_of())
     text = "the release is in namespace apps, not in new"
     assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
-    condition = healthy(SPEC, status_of(), moved, NOW)
+    condition = healthy(SPEC, status_of(), moved, NOW, GRACE)
     assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
-    assert grace_ends_at(status_of(), moved, NOW) is None
+    assert grace_ends_at(status_of(), moved, NOW, GRACE) is None
 
 
 LABEL = "app.kubernetes.io/managed-by"

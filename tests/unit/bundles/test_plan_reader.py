@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from tests.unit.bundles.test_plan_block import NONCE, block
 
+from copyrator.api.keys import BundleKey
 from copyrator.bundles.plans.reader import MadeOf, PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.timing import BundleTiming
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
@@ -49,10 +51,20 @@ class NothingSecret:
 
 def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
     async def reading() -> Plan | PlanFault | PlanDelay:
-        context: Any = SimpleNamespace(clock=lambda: NOW)
+        was_read = asyncio.Event()
+        context: Any = SimpleNamespace(
+            clock=lambda: NOW,
+            timing=BundleTiming(),
+            queue=SimpleNamespace(add=lambda _key: was_read.set()),
+        )
         jobs: Any = FakeJobs(code)
         redaction: Any = NothingSecret()
-        return await PlanReader(context, jobs, redaction)._read(job, NONCE, MADE_OF)
+        reader, key = PlanReader(context, jobs, redaction), BundleKey("team", "shop")
+        assert reader.read(key, job, NONCE, MADE_OF) is None
+        await was_read.wait()
+        found = reader.read(key, job, NONCE, MADE_OF)
+        assert found is not None
+        return found
 
     return asyncio.run(reading())
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
@@ -37,12 +36,6 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import Forbidden
 
 log = logging.getLogger(__name__)
-
-
-LEFT_WITHIN: Final = timedelta(minutes=1)
-"""Time after a check's end in which a new process removes what an earlier one left; later the
-Bundle's next check removes it.
-"""
 
 
 @dataclass(slots=True)
@@ -122,7 +115,8 @@ class Drifts:
 
     async def _tidy(self, entry: BundleEntry) -> None:
         """Delete what a former process may have left, if it ended right after a check."""
-        if entry.checked_at and self._context.clock() < entry.checked_at + LEFT_WITHIN:
+        within = self._context.timing.drift_tidied
+        if entry.checked_at and self._context.clock() < entry.checked_at + within:
             await self._plan_jobs.discard(entry)
             self._memory(entry).is_tidied = True
 

@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus, PlanSummary
-from copyrator.bundles.blocked import BLOCKED_AFTER, RECHECK_SECONDS, find_blocked
+from copyrator.bundles.blocked import find_blocked
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.jobs import Jobs
@@ -169,10 +169,10 @@ class PlanJobs:
 
         A Job whose Secrets were deleted is ended.
         """
-        now = self._context.clock()
-        patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
+        now, timing = self._context.clock(), self._context.timing
+        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         is_early = now < patience
-        check_at = patience if is_early else now + timedelta(seconds=RECHECK_SECONDS)
+        check_at = patience if is_early else now + timedelta(seconds=timing.job_recheck)
         self._context.reconcile_at(entry.key, check_at)
         if is_early:
             return known

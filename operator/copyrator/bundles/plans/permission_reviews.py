@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context, cancel_all
@@ -32,11 +31,6 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 log = logging.getLogger(__name__)
-
-REVIEW_SECONDS: Final = 5.0
-"""Timeout of one review in seconds."""
-FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
-"""Seconds without reviews after one that failed or was forbidden, doubling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +168,9 @@ class PermissionReviews:
         return Findings(tuple(missing), unknown + request.beyond)
 
     async def _allowed(self, request: ReviewRequest, need: Need, verb: str) -> bool:
-        account = request.account
+        account, timeout = request.account, self._context.timing.review_timeout
         subject = Subject(account.user, account.groups)
-        return await is_allowed(
-            self._client, need.attributes(verb), subject, timeout=REVIEW_SECONDS
-        )
+        return await is_allowed(self._client, need.attributes(verb), subject, timeout=timeout)
 
     def _postpone(self, error: ApiError | TimeoutError) -> None:
         """Pause all reviews after an error."""
@@ -188,5 +180,6 @@ class PermissionReviews:
             why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
             text = f"{error or 'they take too long'}" + (f" ({why} allows them)" if why else "")
             log.info("the permissions that Jobs lack can't be determined now: %s", text)
-        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+        timing = self._context.timing
+        self._pause = min(max(2 * self._pause, timing.review_pause), timing.review_longest_pause)
         self._paused_until = self._context.monotonic() + self._pause

@@ -20,8 +20,6 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import JobRecord
 
-RECHECK_SECONDS: Final = 30.0
-"""Seconds after which a Bundle that waits in the queue is reconciled again."""
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""
 MAX_PENDING: Final = 2
@@ -179,7 +177,7 @@ class PlanQueue:
         now = self._context.clock()
         dues = (_pending_at(job) for job in self._jobs.plans())
         delays = ((due - now).total_seconds() for due in dues if due is not None and due > now)
-        return min((RECHECK_SECONDS, *delays))
+        return min((self._context.timing.plan_requeue, *delays))
 
 
 def _pending_at(job: JobRecord) -> datetime | None:

@@ -36,14 +36,6 @@ from copyrator.kube.errors import ApiError
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
-LOG_TIMEOUT: Final = 10.0
-"""Timeout in seconds for reading a plan's log."""
-LOG_AGAIN: Final = 10.0
-"""Seconds between two tries."""
-LOG_PATIENCE: Final = 120.0
-"""Seconds after the Job's end for which an unreadable log is requested again: its node may become
-Ready again.
-"""
 _LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""
 _ERROR: Final = 4096
@@ -102,6 +94,7 @@ class PlanReader:
 
     def __init__(self, context: Context, jobs: Jobs, redaction: Redaction) -> None:
         self._context = context
+        self._timing = context.timing
         self._jobs = jobs
         self._redaction = redaction
         self._readings: dict[BundleKey, dict[str, _Reading]] = {}
@@ -137,7 +130,7 @@ class PlanReader:
         del readings[job.name]
         found = reading.task.result()
         if isinstance(found, PlanDelay):
-            again_at = self._context.clock() + timedelta(seconds=LOG_AGAIN)
+            again_at = self._context.clock() + timedelta(seconds=self._timing.plan_log_retry)
             readings[job.name] = _Reading(reading.task, found, again_at)
             self._context.reconcile_at(key, again_at)
         return found
@@ -177,11 +170,12 @@ class PlanReader:
             denied = refused(whole if "error calling lookup: " in cause else cause, account)
             text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
             return PlanFault(f"Job {job.name}: {text}", reason, denied)
+        timeout = self._timing.plan_log_timeout
         try:
-            async with asyncio.timeout(LOG_TIMEOUT):
+            async with asyncio.timeout(timeout):
                 plan = await self._block(pods[-1], nonce)
         except TimeoutError:
-            return self._late(job, f"there was no answer within {LOG_TIMEOUT:g} s")
+            return self._late(job, f"there was no answer within {timeout:g} s")
         except ApiError as error:
             if error.transient:
                 return self._late(job, error.message)
@@ -191,9 +185,9 @@ class PlanReader:
         return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.drawn)
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
-        """A delay for a log that can't be read now, and a fault after LOG_PATIENCE."""
+        """A delay for a log that can't be read now, and a fault after plan_log_patience."""
         now = self._context.clock()
-        end = (job.finished or now) + timedelta(seconds=LOG_PATIENCE)
+        end = (job.finished or now) + timedelta(seconds=self._timing.plan_log_patience)
         text = f"Job {job.name}: its log can't be read: {why}"
         if now >= end:
             return PlanFault(text)

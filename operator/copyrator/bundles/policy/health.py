@@ -1,9 +1,9 @@
 """The condition Healthy, from the objects of a release by kstatus's rules. Pure.
 
 An object that has failed makes it False at once. For kstatus a rollout and an object that will
-never be ready are both in progress: that is Unknown for GRACE seconds, and False from then on.
-False lasts until everything is current again, so that a rollout that fails, or a container that
-crashes repeatedly, doesn't change the condition each time.
+never be ready are both in progress: that is Unknown for a while, and False from then on. False
+lasts until everything is current again, so that a rollout that fails, or a container that crashes
+repeatedly, doesn't change the condition each time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.syntax import shown
 
-GRACE: Final = 600.0
-"""Seconds after which an object that isn't current is unhealthy, unless a deploy runs: a
-Deployment's default progress deadline. The time restarts with a new generation.
-"""
 SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.HELM}"
 """Selects the objects of releases."""
 _NAMED: Final = 5
@@ -225,7 +221,9 @@ def overridden(value: str) -> Fault:
     )
 
 
-def healthy(spec: BundleSpec, status: BundleStatus, view: View, now: float) -> FurtherCondition:
+def healthy(
+    spec: BundleSpec, status: BundleStatus, view: View, now: float, grace: float
+) -> FurtherCondition:
     """The condition, from what is known of the release's objects.
 
     Args:
@@ -233,12 +231,13 @@ def healthy(spec: BundleSpec, status: BundleStatus, view: View, now: float) -> F
         status: with the conditions before.
         view: the release's objects.
         now: monotonic seconds.
+        grace: seconds for which an object may be pending before the release is unhealthy.
     """
     if isinstance(view, Fault):
         return FurtherCondition(ConditionStatus.UNKNOWN, view.reason, view.message)
     runs = status.attempted.outcome == Outcome.RUNNING
     oldest = view.oldest
-    is_late = not runs and oldest is not None and now - oldest >= GRACE
+    is_late = not runs and oldest is not None and now - oldest >= grace
     lasts = oldest is not None and _was_unhealthy(status.conditions)
     namespace = spec.project_namespace
     named = view.named(namespace) if view.failed or view.pending or view.unread else ""
@@ -263,9 +262,9 @@ def _was_unhealthy(conditions: Iterable[Any]) -> bool:
     return found.get("status") == ConditionStatus.FALSE
 
 
-def grace_ends_at(status: BundleStatus, view: View, now: float) -> float | None:
-    """Monotonic seconds when GRACE ends for the longest pending object; None where it doesn't."""
+def grace_ends_at(status: BundleStatus, view: View, now: float, grace: float) -> float | None:
+    """Monotonic seconds when the grace of the longest pending object ends; None where none does."""
     if isinstance(view, Fault) or status.attempted.outcome == Outcome.RUNNING:
         return None
     oldest = view.oldest
-    return None if oldest is None or oldest + GRACE <= now else oldest + GRACE
+    return None if oldest is None or oldest + grace <= now else oldest + grace

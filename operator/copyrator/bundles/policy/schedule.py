@@ -15,7 +15,6 @@ from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.bundles.policy.slots import Slot
 
 MAX_RETRY_DELAY: Final = 900.0
-FIRST_POLL_RETRY: Final = 15.0
 
 
 def query_of(spec: BundleSpec) -> str:
@@ -34,13 +33,15 @@ def interval_of(spec: BundleSpec) -> float:
 
 
 def poll_retry(
-    slot: Slot, failures: int, now: datetime, retry_after: float | None = None
+    slot: Slot, failures: int, now: datetime, retry_after: float | None = None, *, first: float
 ) -> datetime:
     """When to poll again after ``failures`` failed polls in a row: soon, then at the slots.
 
+    ``first``: seconds before the first retry, doubling.
+
     Bundles with a Retry-After resume one after the other, not all at once.
     """
-    delay = FIRST_POLL_RETRY * 2 ** min(max(failures, 1) - 1, 20)
+    delay = first * 2 ** min(max(failures, 1) - 1, 20)
     again = min(now + timedelta(seconds=delay), slot.after(now))
     if retry_after is not None:
         jitter = slot.phase / slot.interval * min(slot.interval, retry_after / 2)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import Context as TaskContext
 from dataclasses import dataclass
-from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.context import Context
@@ -26,13 +25,6 @@ from copyrator.kube.watch.seen import Seen, seen
 from copyrator.kube.watch.wanted import Wanted
 
 log = logging.getLogger(__name__)
-
-SETTLE_SECONDS: Final = 0.05
-"""Seconds after a change in which further changes are collected before the watches are arranged."""
-CHECK_SECONDS: Final = 2.0
-"""Seconds between two checks whether a watch is forbidden, or may be retried."""
-FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
-"""Seconds before a forbidden scope is retried, doubling."""
 
 
 @dataclass(slots=True)
@@ -81,6 +73,7 @@ class OpenWatches:
         self.wanted = {resource: Wanted() for resource in (CONFIGMAPS, SECRETS)}
         self.opened: dict[Scope, Opened] = {}
         self._context = context
+        self._timing = context.timing
         self._on_change = on_change
         self._on_listed = on_listed
         self._desired: set[Scope] = set()
@@ -131,7 +124,7 @@ class OpenWatches:
         """Arrange the watches once all concurrent changes have been made."""
         if not self._changed:
             self._changed = True
-            self._call_later(SETTLE_SECONDS)
+            self._call_later(self._timing.reference_settle)
 
     def _call_later(self, seconds: float) -> None:
         if self._timer is not None:
@@ -157,7 +150,9 @@ class OpenWatches:
                 self._arrange(now)
         finally:
             if self.opened or self._denied:
-                self._call_later(SETTLE_SECONDS if self._changed else CHECK_SECONDS)
+                timing = self._timing
+                seconds = timing.reference_settle if self._changed else timing.reference_check
+                self._call_later(seconds)
 
     def _arrange(self, now: float) -> None:
         wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
@@ -210,7 +205,9 @@ class OpenWatches:
 
     def _deny(self, scope: Scope, why: str) -> None:
         before = self._denied.get(scope)
-        delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
+        delay = self._timing.reference_retry
+        if before is not None:
+            delay = min(before.delay * 2, self._timing.reference_longest_retry)
         self._denied[scope] = _Denied(self._context.monotonic() + delay, delay)
         emit = log.info if before is None else log.debug
         emit(

@@ -34,14 +34,6 @@ SHARING: Final = 1.0
 """Seconds by which an answer may be older than a changed spec, so that Bundles that are created
 together share one request.
 """
-ERROR_SHARING: Final = 5.0
-"""The same after a failed poll: less than the shortest retry."""
-PATIENCE: Final = 3.0
-"""Seconds after which the status reports that a registry hasn't answered."""
-SETTLED: Final = 2.0
-"""Seconds after a push until a second poll: distribution sends the notification before it sets the
-tag, so the first answer may have the old digest.
-"""
 
 _NONE: Final[Mapping[str | None, set[str | None]]] = {}
 """The tags of a repository that no push names; never changed."""
@@ -95,17 +87,18 @@ class Resolutions:
     ) -> None:
         """Set the next poll to the next slot; sooner where a tag or signature is awaited."""
         memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        first = self._context.timing.poll_retry
         if (
             resolution.unresolved is not None
             and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
         ):
             memory.poll_failures += 1
-            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
+            memory.next_poll = poll_retry(slot, memory.poll_failures, now, first=first)
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
             memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
             if memory.unsigned:
-                memory.next_poll = poll_retry(slot, memory.unsigned, now)
+                memory.next_poll = poll_retry(slot, memory.unsigned, now, first=first)
 
     def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
@@ -125,9 +118,9 @@ class Resolutions:
             memory.asked_since, memory.again = memory.again, None
         elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, spec, now):
             may_be = spec.interval / 2
-            memory.asked_since = monotonic - (
-                min(may_be, ERROR_SHARING) if memory.poll_failures else may_be
-            )
+            if memory.poll_failures:
+                may_be = min(may_be, self._context.timing.poll_error_sharing)
+            memory.asked_since = monotonic - may_be
         else:
             again = self._context.again_at(entry.key)
             comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
@@ -173,7 +166,7 @@ class Resolutions:
             return
         now = self._context.clock()
         asked_at = self._context.memory(entry.key).asked_at or now
-        patience = asked_at + timedelta(seconds=PATIENCE)
+        patience = asked_at + timedelta(seconds=self._context.timing.poll_report)
         if now < patience:
             self._context.requeue_at(entry.key, patience)
             return
@@ -222,7 +215,8 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
         tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
         if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
             memory = context.memory(entry.key)
-            memory.asked_since, memory.again, memory.asked_at = now, now + SETTLED, context.clock()
+            memory.asked_since, memory.again = now, now + context.timing.poll_after_push
+            memory.asked_at = context.clock()
             context.queue.add(entry.key, Priority.URGENT)
             count += 1
     return count

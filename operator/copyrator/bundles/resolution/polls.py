@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.charts import ChartReader
-from copyrator.bundles.context import Clock, cancel_all
+from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.criteria import Criteria
@@ -30,10 +30,6 @@ from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
 from copyrator.signatures.model import Judgement
 from copyrator.workqueue.isolated import Isolated
-
-if TYPE_CHECKING:
-    from copyrator.metrics import Metrics
-    from copyrator.oci.client import RegistryClient
 
 KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
@@ -104,22 +100,22 @@ class Polls:
 
     def __init__(
         self,
-        oci: RegistryClient,
+        context: Context,
         answered: Callable[[BundleKey], None],
-        monotonic: Callable[[], float],
-        clock: Clock,
-        metrics: Metrics,
+        isolated: Isolated,
     ) -> None:
-        self._oci = oci
-        self._isolated = Isolated()
-        self._signatures = SignatureVerdicts(oci, self._isolated, monotonic, clock)
-        self._charts = ChartReader(oci, self._isolated)
+        self._oci = context.oci
+        self._isolated = isolated
+        self._signatures = SignatureVerdicts(
+            context.oci, isolated, context.monotonic, context.clock
+        )
+        self._charts = ChartReader(context.oci, isolated, context.timing.chart_timeout)
         self._known_charts: dict[ChartQuery, Result] = {}
         """The charts that were read, the least recently used first."""
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._answered = answered
-        self._monotonic = monotonic
+        self._monotonic = context.monotonic
         self._answers: dict[Query, Result] = {}
         self._pending: dict[Query, _Pending] = {}
         self._criteria: dict[TagListQuery, dict[Criteria, float]] = {}
