@@ -59,7 +59,7 @@ class Operator:
         self.cluster = cluster
         self.ahead = ahead
         self.passed = timedelta()
-        """Time that a test lets pass at once, on both clocks."""
+        """Time that a test has let pass at once, on both clocks."""
         self.client, self.reviewer = self.make_clients()
         watches = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         self.pool = InformerFactory(self.client, timing=watches)
@@ -110,6 +110,12 @@ class Operator:
 
     def monotonic(self) -> float:
         return time.monotonic() + self.passed.total_seconds()
+
+    def let_pass(self, time: timedelta) -> None:
+        """Let time pass at once: what is due by then is done now."""
+        self.passed += time
+        self.scheduler.fire_due()
+        self.queue.serve()
 
     async def start(self) -> None:
         await self.controller.start()

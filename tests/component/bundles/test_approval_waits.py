@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +29,10 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.usefixtures("registry")
+
+A_MINUTE = timedelta(minutes=1)
+SELDOM = 1e9
+"""Seconds between two polls: none is due in a test that lets minutes pass."""
 
 
 async def test_a_stream_of_pushes_replaces_no_plan_that_waits(
@@ -57,34 +61,34 @@ async def test_a_plan_that_nobody_decides_about_is_made_anew_when_it_expires(
     bundle: Make,
     werf: Werf,
     restart: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
-    bundle(approval={"mode": "Always", "expires": "2s"})
+    bundle(approval={"mode": "Always", "expires": "1m"})
     operator = await run()
     found = await waits(cluster)
     if restart:
         await operator.stop()
-        await run()
+        operator = await run()
+        await idle(operator)
     werf.todo = lambda _: [CREATE, DELETE]
+    operator.let_pass(A_MINUTE)
     again = await waits(cluster, number=2)
     assert again["startedAt"] >= found["expiresAt"]
-    assert datetime.fromisoformat(again["startedAt"]) <= datetime.now(UTC)
+    assert datetime.fromisoformat(again["startedAt"]) <= operator.now()
     assert again["id"] != found["id"]
 
 
 async def test_an_approval_does_not_expire(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
-    bundle(approval={"mode": "Always", "expires": "1s"}, suspend=True)
-    await run()
+    bundle(approval={"mode": "Always", "expires": "1m"}, suspend=True)
+    operator = await run()
     refresh(cluster)
     await eventually(lambda: plan(cluster).get("outcome") == "Planned")
     found = plan(cluster)
     approve(cluster, found)
-    expires = datetime.fromisoformat(found["expiresAt"])
-    await eventually(lambda: datetime.now(UTC) > expires)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    operator.let_pass(A_MINUTE)
+    assert operator.now() > datetime.fromisoformat(found["expiresAt"])
     cluster.change("bundles", "shop", spec={"suspend": None})
     status = await deployed(cluster)
     assert status["plan"]["job"] == found["job"]
@@ -271,21 +275,21 @@ async def test_the_job_of_a_plan_that_was_only_shown_is_kept_until_it_expires(
     bundle: Make,
     werf: Werf,
     annotation: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before the next poll, and also where none follows."""
-    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
-    bundle(suspend=True, approval={"mode": "Never", "expires": "3s"})
-    await run()
+    bundle(suspend=True, approval={"mode": "Never", "expires": "1m"})
+    operator = await run(timer_interval=SELDOM)
     refresh(cluster)
     await eventually(lambda: plan(cluster).get("outcome") == "Planned")
     assert ttl(cluster) is None
     if annotation:
         annotate(cluster, **{annotation: "true"})
         await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
-    expires = datetime.fromisoformat(plan(cluster)["expiresAt"])
+    await idle(operator)
+    assert ttl(cluster) is None
+    operator.let_pass(A_MINUTE)
+    assert operator.now() >= datetime.fromisoformat(plan(cluster)["expiresAt"])
     await eventually(lambda: ttl(cluster) == 3 * 24 * 3600, "its TTL is set")
-    assert datetime.now(UTC) >= expires
 
 
 async def test_the_job_of_a_plan_that_was_replaced_goes(

@@ -24,6 +24,11 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
+HOURLY = {**DETECT, "interval": "1h"}
+AN_HOUR = timedelta(hours=1)
+SELDOM = 1e9
+"""Seconds between two polls: none is due in a test that lets hours pass."""
+
 
 @pytest.fixture
 def release(cluster: BundleCluster, werf: Werf) -> Release:
@@ -87,18 +92,26 @@ async def test_the_checks_are_made_again_and_again(
     run: Run,
     bundle: Make,
     release: Release,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    bundle(drift={**DETECT, "interval": "1s"})
-    await run()
+    bundle(drift=HOURLY)
+    operator = await run(timer_interval=SELDOM)
     await release.in_sync()
     asked = len(registry.asked)
-    await eventually(lambda: release.checks > 2, "it is checked again")
+    for checks in (2, 3):
+        operator.let_pass(AN_HOUR)
+        await eventually(
+            lambda checks=checks: release.checks >= checks,  # type: ignore[misc]
+            "it is checked again",
+        )
+        await release.in_sync()
+        await idle(operator)
     release.changed += EDITED
+    operator.let_pass(AN_HOUR)
     await release.judged("True", "Drifted")
+    await idle(operator)
     release.changed.clear()
+    operator.let_pass(AN_HOUR)
     await release.in_sync()
     assert len(registry.asked) == asked, "no registry is asked for it"
     assert told(caplog) == ["Drifted"]
@@ -109,13 +122,12 @@ async def test_the_job_that_found_drift_is_kept_until_the_next_check(
     run: Run,
     bundle: Make,
     release: Release,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 2.0)
-    bundle(drift={**DETECT, "interval": "2s"})
+    bundle(drift=HOURLY)
     operator = await run()
     await release.in_sync()
     release.changed += EDITED
+    operator.let_pass(AN_HOUR)
     found = await release.judged("True", "Drifted")
 
     def ttl(name: str) -> Any:
@@ -125,6 +137,7 @@ async def test_the_job_that_found_drift_is_kept_until_the_next_check(
     assert ttl(found["foundJob"]) is None
     assert secrets(cluster) == operations(cluster.status()["baseline"], {"job": found["foundJob"]})
     release.changed.clear()
+    operator.let_pass(AN_HOUR)
     await release.in_sync()
     await eventually(lambda: ttl(found["foundJob"]) == 120)
     await eventually(lambda: secrets(cluster) == operations(cluster.status()["baseline"]))
@@ -305,15 +318,13 @@ async def test_a_baseline_that_somebody_deletes_is_made_anew(
     run: Run,
     bundle: Make,
     release: Release,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    within = "copyrator.bundles.policy.drift.due.PROVEN_WITHIN"
-    monkeypatch.setattr(within, timedelta(seconds=-1))
-    bundle(drift={**DETECT, "interval": "1s"})
-    await run()
+    bundle(drift=HOURLY)
+    operator = await run()
     await release.in_sync()
+    assert "unproven" not in cluster.status()["baseline"]
     lose(cluster, "secrets", next(iter(secrets(cluster))))
+    operator.let_pass(AN_HOUR)
     await eventually(lambda: cluster.status()["baseline"].get("unproven"))
     await release.in_sync()
 
@@ -323,14 +334,13 @@ async def test_a_baseline_that_cant_be_read_tells_nothing(
     run: Run,
     bundle: Make,
     release: Release,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``bundles.allowedSecrets`` of the chart."""
-    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    bundle(drift={**DETECT, "interval": "1s"})
-    await run()
+    bundle(drift=HOURLY)
+    operator = await run()
     await release.in_sync()
     cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator.let_pass(AN_HOUR)
     found = await release.judged("Unknown", "BaselineUnreadable")
     assert "forbidden" in found["message"]
 
@@ -380,18 +390,18 @@ async def test_a_missing_account_is_named(
     run: Run,
     bundle: Make,
     release: Release,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.api.drift.MIN_DRIFT_INTERVAL", 1.0)
-    bundle(drift={**DETECT, "interval": "1s"})
-    await run()
+    bundle(drift=HOURLY)
+    operator = await run()
     await release.in_sync()
     checks = release.checks
     lose(cluster, "serviceaccounts", "werf")
+    operator.let_pass(AN_HOUR)
     found = await release.judged("Unknown", "ServiceAccountMissing")
     assert "ServiceAccount team/werf" in found["message"]
     assert release.checks <= checks + 1
     cluster.put_object("serviceaccounts", "werf")
+    operator.let_pass(AN_HOUR)
     await release.in_sync()
 
 

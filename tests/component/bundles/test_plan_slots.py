@@ -59,9 +59,9 @@ class Namespaces:
     async def reach(self, seconds: float) -> None:
         """Let it be so many seconds after the start, at once: what was due by then is done now."""
         await idle(self.operator)
-        self.operator.passed += START + timedelta(seconds=seconds) - self.operator.now()
-        self.cluster.created = self.operator.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.operator.queue._getters.call()
+        now = START + timedelta(seconds=seconds)
+        self.cluster.created = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.operator.let_pass(now - self.operator.now())
         await idle(self.operator)
 
     def start_pods(self, namespace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import cycle, product
 from typing import Any
 
@@ -304,18 +304,19 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     run: Run,
     bundle: Make,
     werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.policy.plans.preview.KEPT", 2)
     bundle(suspend=True)
-    await run()
+    operator = await run()
     ask(cluster, "1.*")
     seen = await answered(cluster)
     made = datetime.fromisoformat(seen["madeAt"])
-    assert datetime.fromisoformat(seen["expiresAt"]) == made + timedelta(seconds=2)
-    await eventually(lambda: cluster.jobs("plan")[0]["spec"].get("ttlSecondsAfterFinished") == 2)
+    assert datetime.fromisoformat(seen["expiresAt"]) == made + timedelta(days=1)
+    ttl = lambda: cluster.jobs("plan")[0]["spec"].get("ttlSecondsAfterFinished")  # noqa: E731
+    await eventually(lambda: ttl() == 24 * 3600)
+    await idle(operator)
+    assert preview(cluster) != {"number": 1}
+    operator.let_pass(timedelta(days=1))
     await eventually(lambda: preview(cluster) == {"number": 1}, "removed")
-    assert datetime.now(UTC) >= datetime.fromisoformat(seen["expiresAt"])
     ask(cluster, "1.*", "again")
     again = await answered(cluster, "again")
     assert (again["number"], again["job"] != seen["job"]) == (2, True)
