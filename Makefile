@@ -21,11 +21,12 @@ export PYTHON
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-check: ## Lint, formatting, types and layers; takes seconds.
+check: ## Lint, formatting, types and layers, and the budgets' figures; takes seconds.
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
+	@$(RUN) python -m places
 
 format: ## Format the code and apply ruff's fixes.
 	@$(RUN) ruff check --fix .
