@@ -19,6 +19,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.oracle.recorder import Recorder
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
@@ -148,9 +149,10 @@ def timing() -> BundleTiming:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[BundleCluster]:
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BundleCluster]:
     fake = BundleCluster()
-    app = web.Application()
+    recorder = Recorder(request)
+    app = web.Application(middlewares=recorder.middlewares)
     app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
@@ -159,6 +161,7 @@ async def cluster() -> AsyncIterator[BundleCluster]:
     fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     fake.prepare()
     yield fake
+    recorder.save()
     await runner.cleanup()
 
 
