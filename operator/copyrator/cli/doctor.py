@@ -151,10 +151,10 @@ def _installed(installation: Installation) -> Check:
 
 
 async def _lease(
-    client: KubeClient, installation: Installation, *, ready: bool
+    client: KubeClient, installation: Installation, *, ready: bool, takeover: float = TAKEOVER
 ) -> AsyncIterator[Check]:
     """With a ready pod, a Lease without a holder is about to be taken (a rollout): it has time."""
-    last = asyncio.get_running_loop().time() + (TAKEOVER if ready else 0)
+    last = asyncio.get_running_loop().time() + (takeover if ready else 0)
     while True:
         if holder := await holder_of(client, installation.namespace, denied=False):
             yield Check("Lease", True, f"held by {holder}")

@@ -34,9 +34,6 @@ from copyrator.settings.limits import KOPF_PAGE_BYTES
 WATCH_SECONDS = int(DEFAULT_TIMING.doubt)
 """Timeout of kopf's watches: short, so that a silent one is detected soon."""
 
-ANSWER_SECONDS = 60.0
-"""Timeout of a whole answer, or of a watch's headers."""
-
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
@@ -210,7 +207,7 @@ class _Exchange:
         if self.session.closed:
             raise RuntimeError("Session is closed")
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self.path.timing.answer):
                 response = await self.handler(self.request)
                 if response.status == 404 or (response.status < 300 and not whole):
                     return response

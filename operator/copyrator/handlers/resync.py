@@ -25,11 +25,15 @@ CONFIRM_AGAIN = 5.0
 
 
 async def resync_for_ever(
-    reader: Reader, rules: EventDeduplicator, bundles: EventDeduplicator, queue: WorkQueue[Key]
+    reader: Reader,
+    rules: EventDeduplicator,
+    bundles: EventDeduplicator,
+    queue: WorkQueue[Key],
+    seconds: float = RESYNC_SECONDS,
 ) -> None:
-    """List both kinds every RESYNC_SECONDS and queue all objects; a fault skips one resync."""
+    """List both kinds every so many seconds and queue all objects; a fault skips one resync."""
     while True:
-        await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
+        await asyncio.sleep(seconds * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
         try:
             await rules.resync(reader)
             await bundles.resync(reader)

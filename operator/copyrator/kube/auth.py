@@ -13,6 +13,8 @@ import hashlib
 import logging
 import os
 import ssl
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,10 @@ _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def load_connection(
-    kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Connection:
     """Load `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
@@ -41,7 +46,10 @@ async def load_connection(
     paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
     if not paths and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return Connection(
-            await _load_in_cluster(), origin="the pod's service account", loader=_load_in_cluster
+            await _load_in_cluster(),
+            origin="the pod's service account",
+            loader=_load_in_cluster,
+            clock=clock,
         )
     if not paths:
         paths = _default_kubeconfig()
@@ -50,7 +58,7 @@ async def load_connection(
         return await _load_kubeconfig(paths, context)
 
     origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
-    return Connection(await loader(), origin=origin, loader=loader)
+    return Connection(await loader(), origin=origin, loader=loader, clock=clock)
 
 
 def default_namespace(

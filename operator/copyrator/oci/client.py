@@ -7,7 +7,8 @@ list and one HEAD.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,7 @@ from copyrator.oci.answers import (
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
 from copyrator.oci.exchange import Request, Response, Sink, Trust
+from copyrator.oci.hosts import DEFAULT_RATE, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
@@ -70,11 +72,18 @@ class RegistryClient:
     """
 
     def __init__(
-        self, *, metrics: Metrics, timeout: float = 30.0, allowed: Sequence[Network] = ()
+        self,
+        *,
+        metrics: Metrics,
+        timeout: float = 30.0,
+        allowed: Sequence[Network] = (),
+        rate: Rate = DEFAULT_RATE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = Transport(metrics=metrics, timeout=timeout, allowed=allowed)
+        self._transport = Transport(metrics=metrics, timeout=timeout, allowed=allowed, rate=rate)
+        self._clock = clock
         self._decoding = FairLimit(each=TAG_LISTS_AT_ONCE, together=TAG_LISTS_AT_ONCE)
-        self._tokens = Tokens(self._transport)
+        self._tokens = Tokens(self._transport, clock=clock)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -219,7 +228,7 @@ class RegistryClient:
                 raise unexpected(answer, repository, "the tag list")
             return answer
 
-        await read_tags(page, repository, take, self._decoding)
+        await read_tags(page, repository, take, self._decoding, self._clock)
 
     async def _manifest(
         self, repository: Repository, reference: str, credential: Credential | None, max_body: int

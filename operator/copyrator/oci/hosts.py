@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from copyrator.settings.limits import (
@@ -21,9 +22,6 @@ from copyrator.settings.limits import (
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-PER_SECOND: Final = 50.0
-"""Long-term limit of requests a second to one host; ``BURST`` of them may be sent at once."""
-BURST: Final = 100
 KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept; longer than a common poll interval of a minute."""
 KEPT_ALIVE: Final = 512
@@ -34,37 +32,53 @@ KEPT_ALIVE_OTHERS: Final = 32
 OTHER: Final = "other"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """The rate of requests to one host; only tests use another than the default."""
+
+    per_second: float = 50.0
+    """Long-term limit; ``burst`` requests may be sent at once."""
+    burst: int = 100
+
+
+DEFAULT_RATE: Final = Rate()
+
+
 class Host:
     """The limits of one host: requests at a time, a rate, and a pause after a 429 or 503."""
 
-    __slots__ = ("_due", "blocked_by", "blocked_until", "slots", "users")
+    __slots__ = ("_due", "_rate", "blocked_by", "blocked_until", "slots", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, rate: Rate) -> None:
         self.slots = asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
         self.blocked_until = 0.0
         self.blocked_by = 0
         """The status that caused the pause: 429 or 503."""
         self.users = 0
         """Requests that wait or are in flight."""
+        self._rate = rate
         self._due = 0.0
 
     async def turn(self) -> None:
         """Wait until the next request may be sent: a steady rate, after a burst."""
         now = time.monotonic()
-        self._due = max(self._due, now - BURST / PER_SECOND) + 1 / PER_SECOND
+        rate = self._rate
+        self._due = max(self._due, now - rate.burst / rate.per_second) + 1 / rate.per_second
         if self._due > now:
             await asyncio.sleep(self._due - now)
 
     def is_idle(self, now: float) -> bool:
         """Whether it has no requests, no pause and its full burst, so that it can be dropped."""
-        idle = self._due <= now - BURST / PER_SECOND + 1 / PER_SECOND
+        rate = self._rate
+        idle = self._due <= now - rate.burst / rate.per_second + 1 / rate.per_second
         return not self.users and idle and self.blocked_until <= now
 
 
 class Hosts:
     """The hosts with recent requests, or with a pause."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: Rate = DEFAULT_RATE) -> None:
+        self._rate = rate
         self._hosts: OrderedDict[str, Host] = OrderedDict()
 
     def __len__(self) -> int:
@@ -73,7 +87,7 @@ class Hosts:
     @contextmanager
     def use(self, name: str) -> Iterator[Host]:
         """The host, while a request to it waits or is in flight."""
-        host = self._hosts.setdefault(name, Host())
+        host = self._hosts.setdefault(name, Host(self._rate))
         host.users += 1
         try:
             yield host

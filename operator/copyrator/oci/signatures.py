@@ -45,8 +45,9 @@ _AT_ONCE: Final = 1000
 class SignatureFinder:
     """Finds signatures through a client, within its limits."""
 
-    def __init__(self, client: RegistryClient) -> None:
+    def __init__(self, client: RegistryClient, *, seconds: float = SIGNATURES_SECONDS) -> None:
         self._client = client
+        self._seconds = seconds
 
     async def find(
         self, repository: Repository, digest: str, credential: Credential | None
@@ -64,12 +65,12 @@ class SignatureFinder:
         """
         search = _Search(self._client, repository, digest, credential)
         try:
-            async with asyncio.timeout(SIGNATURES_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await search.run()
         except TimeoutError:
             raise Unreachable(
                 f"{repository.host}: reading the signatures of {digest} takes more than "
-                f"{SIGNATURES_SECONDS:.0f} s"
+                f"{self._seconds:.0f} s"
             ) from None
 
 

@@ -8,7 +8,6 @@ distribution specification ("Listing Tags").
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -32,14 +31,13 @@ TAGS_A_PAGE: Final = 1000
 Take = Callable[[list[str]], Awaitable[None]]
 """Called with the tags, at most a thousand at a time."""
 
-_clock = time.monotonic
-
 
 async def read_tags(
     ask: Callable[[str, Sink], Awaitable[Response]],
     repository: Repository,
     take: Take,
     turns: FairLimit,
+    clock: Callable[[], float],
 ) -> None:
     """Pass all tags to `take`; `ask` requests a page into a sink, and raises if it can't.
 
@@ -50,7 +48,7 @@ async def read_tags(
         Unreachable: the list takes too long.
     """
     url: str | None = repository.tags_url(TAGS_A_PAGE)
-    started = _clock()
+    started = clock()
     seen: set[str] = set()
     size = count = 0
     values = TAG_LIST_VALUES
@@ -71,7 +69,7 @@ async def read_tags(
             url is not None and (len(seen) >= TAG_LIST_PAGES or size > TAG_LIST_BYTES)
         ):
             raise _endless(repository, "always has one more page")
-        if _clock() - started > TAG_LIST_SECONDS:
+        if clock() - started > TAG_LIST_SECONDS:
             raise Unreachable(
                 f"{repository.host}: the tag list takes more than {TAG_LIST_SECONDS:.0f} s"
             )

@@ -25,12 +25,14 @@ from copyrator.oci.errors import InvalidResponse, Unreachable
 from copyrator.oci.exchange import Request, Response, Sink, Trust, is_same_origin, parse_url
 from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
+    DEFAULT_RATE,
     KEEP_ALIVE,
     KEPT_ALIVE,
     KEPT_ALIVE_OTHERS,
     Hosts,
     KeptAlive,
     Labels,
+    Rate,
 )
 from copyrator.settings.limits import (
     REGISTRY_HEADER_BYTES,
@@ -61,6 +63,7 @@ class Transport:
         timeout: float = 30.0,
         connect: float = 10.0,
         allowed: Sequence[Network] = (),
+        rate: Rate = DEFAULT_RATE,
     ) -> None:
         self._metrics = metrics
         self._seconds = timeout
@@ -70,7 +73,7 @@ class Transport:
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
         """The timeouts of requests with a sink; `_exchange` and `_pour` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
-        self._hosts = Hosts()
+        self._hosts = Hosts(rate)
         self._labels = Labels(metrics)
         self._kept = {True: KeptAlive(KEPT_ALIVE), False: KeptAlive(KEPT_ALIVE_OTHERS)}
         self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)

@@ -52,6 +52,8 @@ class StallMeter:
         observe: called with the processor time, in seconds, of each long callback.
         in_work: returns the key that the current context works on, or worked on last
             (logs.in_work).
+        logged: longer callbacks are logged; seconds.
+        clock: limits the log lines.
     """
 
     def __init__(
@@ -59,9 +61,13 @@ class StallMeter:
         observe: Callable[[float], object],
         *,
         in_work: Callable[[], Mapping[str, str]] = dict,
+        logged: float = LOGGED_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observe = observe
         self._in_work = in_work
+        self._logged = logged
+        self._clock = clock
         self._measured: Callable[[asyncio.Handle], None] | None = None
         self._original: Callable[[asyncio.Handle], None] | None = None
         self._seen = False
@@ -122,7 +128,7 @@ class StallMeter:
             return
         try:
             self._observe(seconds)
-            if seconds > LOGGED_SECONDS and self._may_log():
+            if seconds > self._logged and self._may_log():
                 # A copy: the callback's own context may be entered elsewhere.
                 handle._context.copy().run(self._log_stall, handle, seconds)
         except Exception:
@@ -130,7 +136,7 @@ class StallMeter:
             self.uninstall()
 
     def _may_log(self) -> bool:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._window > WINDOW_SECONDS:
             self._window, self._lines = now, 0
         self._lines += 1

@@ -35,13 +35,21 @@ class Listener:
     """
 
     def __init__(
-        self, *, address: str, port: int, what: str, option: str, peers: Peers | None = None
+        self,
+        *,
+        address: str,
+        port: int,
+        what: str,
+        option: str,
+        peers: Peers | None = None,
+        header_seconds: float = HEADER_SECONDS,
     ) -> None:
         self.port = port
         self._address = address
         self._what = what
         self._option = option
         self._peers = peers or Peers()
+        self._header_seconds = header_seconds
         self._server: asyncio.Server | None = None
         self._runner: web.AppRunner | None = None
 
@@ -61,7 +69,7 @@ class Listener:
             access_log=None,
             logger=_quiet_logger(),
             shutdown_timeout=1.0,
-            keepalive_timeout=HEADER_SECONDS,
+            keepalive_timeout=self._header_seconds,
             lingering_time=LINGER,
             auto_decompress=False,
         )

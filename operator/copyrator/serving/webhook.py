@@ -14,6 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ from copyrator.serving import relay
 from copyrator.serving.listener import CALLERS_FAULTS, Listener
 from copyrator.serving.peers import Peers
 from copyrator.settings.limits import (
+    HEADER_SECONDS,
     WEBHOOK_BEARER_CALLS,
     WEBHOOK_BEARER_SECONDS,
     WEBHOOK_BODY_BYTES,
@@ -60,6 +62,18 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not an error
         self.text = text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookTiming:
+    """Timeouts in seconds; only tests use others than the defaults."""
+
+    header: float = HEADER_SECONDS
+    bearer: float = WEBHOOK_BEARER_SECONDS
+    signed: float = WEBHOOK_SIGNED_SECONDS
+
+
+DEFAULT_TIMING: Final = WebhookTiming()
+
+
 class WebhookServer:
     """Accepts notifications, or relays them to the ``leader``, a function that returns its URL."""
 
@@ -72,14 +86,21 @@ class WebhookServer:
         secret_file: Path,
         trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
         leader: Callable[[], str | None] = lambda: None,
+        timing: WebhookTiming = DEFAULT_TIMING,
     ) -> None:
         self.pushed: Pushed | None = None
         """Called with a call's pushes; None while this replica doesn't lead."""
         self._peers = Peers(trusted_proxies)
         self._listener = Listener(
-            address=address, port=port, what=PATH, option="--webhook-port", peers=self._peers
+            address=address,
+            port=port,
+            what=PATH,
+            option="--webhook-port",
+            peers=self._peers,
+            header_seconds=timing.header,
         )
         self._leader = leader
+        self._timing = timing
         self._metrics = metrics
         self._secret_file = secret_file
         self._bearers = 0
@@ -150,10 +171,10 @@ class WebhookServer:
             raise _unknown()
         peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
         try:
-            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.slot(peer):
+            async with asyncio.timeout(self._timing.signed), self._signed.slot(peer):
                 body = await _body(request)
         except TimeoutError:
-            raise _too_slow(WEBHOOK_SIGNED_SECONDS) from None
+            raise _too_slow(self._timing.signed) from None
         if not hmac.compare_digest(signature, relay.sign(body, secret)):
             raise _unknown()
         return body
@@ -163,10 +184,10 @@ class WebhookServer:
             raise _Refusal(503, "too many calls at a time; try again")
         self._bearers += 1
         try:
-            async with asyncio.timeout(WEBHOOK_BEARER_SECONDS):
+            async with asyncio.timeout(self._timing.bearer):
                 return await _body(request)
         except TimeoutError:
-            raise _too_slow(WEBHOOK_BEARER_SECONDS) from None
+            raise _too_slow(self._timing.bearer) from None
         finally:
             self._bearers -= 1
 

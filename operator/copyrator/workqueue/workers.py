@@ -58,6 +58,7 @@ class Workers(Generic[K]):
         count: int = 64,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
+        restart: float = RESTART_SECONDS,
     ) -> None:
         self.restarts = 0
         self._queue = queue
@@ -65,6 +66,7 @@ class Workers(Generic[K]):
         self._count = count
         self._metrics = metrics
         self._clock = clock
+        self._restart = restart
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: dict[K, int] = {}
 
@@ -106,7 +108,7 @@ class Workers(Generic[K]):
             except Exception:
                 self.restarts += 1
                 log.exception("a worker failed; it is replaced")
-                await asyncio.sleep(RESTART_SECONDS)
+                await asyncio.sleep(self._restart)
 
     async def _work(self) -> None:
         slice_ = TimeSlice()

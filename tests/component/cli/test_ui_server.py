@@ -20,7 +20,7 @@ from copyrator.cli import decisions
 from copyrator.cli.cluster import Target
 from copyrator.cli.overview import overview
 from copyrator.cli.seen import Copies
-from copyrator.cli.ui import actions, command, server
+from copyrator.cli.ui import actions, command
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
 from copyrator.kube import errors
@@ -314,9 +314,9 @@ async def test_other_questions_have_nothing_to_say_first(opened):
         assert 'id="first"' not in text
 
 
-async def test_a_log_that_doesnt_come_isnt_waited_for(opened, monkeypatch):
-    monkeypatch.setattr(actions, "LOG_TIMEOUT", 0.05)
-    monkeypatch.setattr(opened.server.client, "get", lambda *_args: asyncio.sleep(60))
+async def test_a_log_that_doesnt_come_isnt_waited_for(opened):
+    opened.server.log_timeout = 0.05
+    opened.server.client.get = lambda *_args: asyncio.sleep(60)
     _, text, _ = await opened.get("/do/approve/bundles/infra/waits")
     assert "Contents aren" in text
 
@@ -362,8 +362,8 @@ async def test_a_form_is_bounded(opened):
     assert status == 413
 
 
-async def test_a_page_hears_of_changes_and_the_stream_ends_with_the_server(opened, monkeypatch):
-    monkeypatch.setattr(server, "SETTLE", 0.05)
+async def test_a_page_hears_of_changes_and_the_stream_ends_with_the_server(opened):
+    opened.server.settle = 0.05
     async with opened.session.get(f"{opened.base}/events") as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
 

@@ -253,13 +253,11 @@ async def test_a_list_that_fails_is_tried_again_until_it_is_whole(
     start: Start,
     api: FakeApi,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     broken: Answer,
 ) -> None:
-    monkeypatch.setattr(kopf_guard, "ANSWER_SECONDS", 1.0)
     api.put("a")
     api.script("list", *[broken] * 4)
-    found = await start().get()
+    found = await start(replace(QUICK, answer=1.0)).get()
     assert [item["metadata"]["name"] for item in found["items"]] == ["a"]
     assert api.count("list") == 5
     assert len(told(caplog)) == 1

@@ -142,18 +142,19 @@ async def test_the_pods_token_is_read_again_when_it_rotates(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    connection = await load_connection()
+    now = 1000.0
+    connection = await load_connection(clock=lambda: now)
     assert connection.host == "https://[fd00::1]:443"
     assert connection.ssl is not None
     assert (await connection.headers())["Authorization"] == "bearer first"
     before = connection.ssl
     token.write_text("second")
     assert (await connection.headers())["Authorization"] == "bearer first"
-    monkeypatch.setattr(connection, "_loaded_at", connection._loaded_at - 61)
+    now += 61
     assert (await connection.headers())["Authorization"] == "bearer second"
     assert connection.ssl is before  # else every rotation would cost a TLS handshake per connection
     ca.write_text(CA + CA)
-    monkeypatch.setattr(connection, "_tried_at", 0.0)
+    now += 61
     await connection.renew(connection.generation)
     assert connection.ssl is not before
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,15 +12,21 @@ from tests.long import LONG
 
 from copyrator.kube import errors
 from copyrator.kube.client import circuit_breaker
+from copyrator.kube.client.circuit_breaker import Pauses
 from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 
+PAUSES = Pauses(longest=0.4)
 
-@pytest.fixture(autouse=True)
-def shorter_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(circuit_breaker, "LONGEST_PAUSE", 0.4)
+
+@pytest.fixture
+async def client(api: FakeApi) -> AsyncIterator[KubeClient]:
+    """One that pauses less."""
+    async with KubeClient(Connection(Endpoint(host=api.url), pauses=PAUSES)) as client:
+        yield client
 
 
 BROKEN: dict[str, Answer] = {
@@ -67,15 +74,14 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert "serves requests again after" in told[1]
 
 
-async def test_who_waits_too_long_fails_as_the_others_did(
-    client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(circuit_breaker, "PATIENCE", 0.05)
+async def test_who_waits_too_long_fails_as_the_others_did(api: FakeApi) -> None:
     api.always("get", error(503, "ServiceUnavailable", "etcd is away"))
-    for _ in range(circuit_breaker.FAILURES):
-        await ask(client)
-    with pytest.raises(errors.ServerError, match="etcd is away"):
-        await client.get(CONFIGMAPS, "ns", "a")
+    pauses = Pauses(patience=0.05)
+    async with KubeClient(Connection(Endpoint(host=api.url), pauses=pauses)) as client:
+        for _ in range(circuit_breaker.FAILURES):
+            await ask(client)
+        with pytest.raises(errors.ServerError, match="etcd is away"):
+            await client.get(CONFIGMAPS, "ns", "a")
     assert api.count("get") == circuit_breaker.FAILURES
 
 
@@ -143,12 +149,12 @@ async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) ->
 
     started = asyncio.get_running_loop().time()
     await watch()
-    assert asyncio.get_running_loop().time() - started >= circuit_breaker.FIRST_PAUSE * 0.9
+    assert asyncio.get_running_loop().time() - started >= PAUSES.first * 0.9
     assert api.count("watch") == 1
 
 
 async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_others() -> None:
-    watches = circuit_breaker.CircuitBreaker("watches")
+    watches = circuit_breaker.CircuitBreaker("watches", pauses=PAUSES)
     for _ in range(circuit_breaker.FAILURES * 3):
         (await watches.permit("the one", patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is None
@@ -158,12 +164,12 @@ async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_othe
 
 
 async def test_who_gives_up_in_the_moment_of_the_probe_keeps_nobody_from_probing() -> None:
-    breaker = circuit_breaker.CircuitBreaker()
+    breaker = circuit_breaker.CircuitBreaker(pauses=PAUSES)
     for _ in range(circuit_breaker.FAILURES):
         (await breaker.permit(patience=1)).failed(errors.ServerError("no"))
-    impatient = asyncio.create_task(breaker.permit(patience=circuit_breaker.FIRST_PAUSE / 2))
+    impatient = asyncio.create_task(breaker.permit(patience=PAUSES.first / 2))
     await asyncio.sleep(0)
-    time.sleep(circuit_breaker.FIRST_PAUSE)
+    time.sleep(PAUSES.first)
     with pytest.raises(errors.ServerError):
         await impatient
     (await breaker.permit(patience=60)).succeeded()

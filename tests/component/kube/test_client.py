@@ -482,11 +482,12 @@ async def test_a_silent_watch_is_given_up(client: KubeClient, api: FakeApi) -> N
 
 
 async def test_watches_beyond_the_limit_fail_visibly_and_leave_requests_alone(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi,
 ) -> None:
-    monkeypatch.setattr(transport_module, "WATCH_PATIENCE", 0.1)
     api.put("a")
-    async with KubeClient(Connection(Endpoint(host=api.url)), watch_connections=2) as client:
+    async with KubeClient(
+        Connection(Endpoint(host=api.url)), watch_connections=2, watch_patience=0.1
+    ) as client:
         tasks = [asyncio.create_task(_drain(client)) for _ in range(2)]
         await until(lambda: api.watches == 2, "two watches stand")
         with pytest.raises(errors.Unreachable) as caught:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, until
 
-from copyrator.kube.client import circuit_breaker
+from copyrator.kube.client.circuit_breaker import DEFAULT_PAUSES, Pauses
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
@@ -35,9 +35,11 @@ class Time:
 class Replica:
     """An elector, and what it was told of its lead."""
 
-    def __init__(self, api: FakeApi, time: Time, name: str) -> None:
+    def __init__(
+        self, api: FakeApi, time: Time, name: str, pauses: Pauses = DEFAULT_PAUSES
+    ) -> None:
         self.elector = Elector(
-            KubeClient(Connection(Endpoint(host=api.url)), alone=True),
+            KubeClient(Connection(Endpoint(host=api.url), pauses=pauses), alone=True),
             namespace="ops",
             name="copyrator",
             identity=name,
@@ -386,16 +388,15 @@ async def test_missing_rights_and_a_missing_namespace_are_errors(
     assert not first.leads
 
 
-async def test_an_outage_that_others_met_does_not_hold_it_up(
-    first: Replica, api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE", 3600.0)
+async def test_an_outage_that_others_met_does_not_hold_it_up(api: FakeApi, time: Time) -> None:
+    alone = Replica(api, time, "alone", Pauses(first=3600.0))
     api.script("get", *[error(500)] * 20)
     async with asyncio.timeout(60):
         for _ in range(20):
             with pytest.raises(ServerError, match="500"):
-                await first.elector.attempt()
-        assert await first.elector.attempt()
+                await alone.elector.attempt()
+        assert await alone.elector.attempt()
+    await alone.elector.close()
 
 
 async def test_a_look_is_due_when_the_lease_expires_at_the_latest(

@@ -26,7 +26,6 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch import reflector as reflector_module
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.reflector import Reflector
 from copyrator.metrics import Metrics
@@ -77,9 +76,9 @@ def seen() -> Seen:
 async def reflect(client: KubeClient, seen: Seen) -> AsyncIterator[Callable[..., Reflector[Any]]]:
     tasks = []
 
-    def start(timing: Timing = QUICK, **more: Any) -> Reflector[Any]:
+    def start(timing: Timing = QUICK, by: KubeClient = client, **more: Any) -> Reflector[Any]:
         reflector = Reflector(
-            client,
+            by,
             CONFIGMAPS,
             decode=lambda body: body,
             on_change=seen.on_change,
@@ -395,7 +394,7 @@ async def test_after_a_cut_the_next_watch_is_short_so_that_its_silence_is_found_
 ) -> None:
     api.put("a", data={"v": "1"})
     api.script("watch", stream(bookmark(101), then="cut"), stream(then="silence"))
-    timing = replace(QUICK, silence=3600.0)
+    timing = replace(QUICK, silence=3600.0, suspects=0.0)
     reflector = reflect(timing=timing)
     await until(lambda: api.count("watch") == 2, "the watch after the cut")
     api.put("a", data={"v": "2"})
@@ -410,12 +409,11 @@ async def test_after_a_cut_the_next_watch_is_short_so_that_its_silence_is_found_
 
 
 async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
-    reflect: Reflect, api: FakeApi, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    reflect: Reflect, api: FakeApi, seen: Seen
 ) -> None:
-    monkeypatch.setattr(reflector_module, "SUSPECTS_SECONDS", 0.0)
     api.put("a", data={"v": "1"})
     api.script("watch", stream(bookmark(101), then="silence"))
-    reflector = reflect(timing=replace(QUICK, silence=3600.0))
+    reflector = reflect(timing=replace(QUICK, silence=3600.0, suspects=0.0))
     await until(lambda: reflector.silent_for > QUICK.settled and api.count("watch"), "silence")
     api.put("a", data={"v": "2"})
     reflector.suspect()
@@ -426,10 +424,9 @@ async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
 
 
 async def test_a_watch_on_which_something_comes_is_above_suspicion(
-    reflect: Reflect, api: FakeApi, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    reflect: Reflect, api: FakeApi, seen: Seen
 ) -> None:
-    monkeypatch.setattr(reflector_module, "SUSPECTS_SECONDS", 0.0)
-    reflector = reflect(timing=replace(QUICK, settled=3600.0))
+    reflector = reflect(timing=replace(QUICK, settled=3600.0, suspects=0.0))
     api.put("a", data={"v": "1"})
     await until(lambda: seen.changes and api.watches, "a watch that stands")
     reflector.suspect()
@@ -486,12 +483,10 @@ async def test_a_version_from_the_future_leads_to_a_list(reflect: Reflect, api: 
     await settled(reflector, api)
 
 
-async def test_a_hanging_list_is_given_up(
-    reflect: Reflect, api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("copyrator.kube.client.client.LIST_TIMEOUT", 0.1)
+async def test_a_hanging_list_is_given_up(reflect: Reflect, api: FakeApi) -> None:
     api.script("list", hang())
-    await settled(reflect(), api)
+    async with KubeClient(Connection(Endpoint(host=api.url)), list_timeout=0.1) as impatient:
+        await settled(reflect(by=impatient), api)
     assert api.count("list") == 2
 
 

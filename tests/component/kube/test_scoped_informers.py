@@ -1,6 +1,7 @@
 """In some namespaces only: many watches are heard as one, and nothing is asked cluster-wide."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from tests.component.kube.test_reflector import QUICK
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES
-from copyrator.kube.watch import namespace_polls
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
@@ -56,13 +56,11 @@ def deny(api: FakeApi, namespace: str) -> None:
 
 
 @pytest.fixture
-async def pool(
-    client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ScopedInformerFactory]:
-    monkeypatch.setattr(namespace_polls, "POLL_SECONDS", 0.05)
+async def pool(client: KubeClient, api: FakeApi) -> AsyncIterator[ScopedInformerFactory]:
     put_namespace(api, "a")
     put_namespace(api, "b")
-    pool = ScopedInformerFactory(client, ("a", "b", "c"), metrics=Metrics(), timing=QUICK)
+    timing = replace(QUICK, namespaces=0.05)
+    pool = ScopedInformerFactory(client, ("a", "b", "c"), metrics=Metrics(), timing=timing)
     yield pool
     await pool.close()
 

@@ -10,6 +10,7 @@ import json
 import re
 import ssl
 import tarfile
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -21,6 +22,7 @@ from aiohttp.test_utils import TestServer
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import Network
 from copyrator.oci.client import RegistryClient
+from copyrator.oci.hosts import DEFAULT_RATE, Rate
 
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
 """Where tests' registries are; the operator asks none there unless it is told to."""
@@ -34,9 +36,13 @@ def registry_client(
     *,
     metrics: Metrics | None = None,
     allowed: tuple[Network, ...] = LOOPBACK,
+    rate: Rate = DEFAULT_RATE,
+    clock: Callable[[], float] = time.monotonic,
 ) -> RegistryClient:
     """A client that may ask the tests' registries."""
-    return RegistryClient(metrics=metrics or Metrics(), timeout=timeout, allowed=allowed)
+    return RegistryClient(
+        metrics=metrics or Metrics(), timeout=timeout, allowed=allowed, rate=rate, clock=clock
+    )
 
 
 def packed(files: dict[str, str]) -> bytes:

@@ -130,13 +130,11 @@ async def test_a_token_that_the_registry_forgot_is_renewed(
     assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
 
 
-async def test_a_token_that_runs_out_is_renewed_before_it_is_used(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_token_that_runs_out_is_renewed_before_it_is_used(registry: FakeRegistry) -> None:
     registry.auth, registry.expires_in = "bearer", 60
     registry.put("team/app", "1.0.0", "one")
     now = 1000.0
-    monkeypatch.setattr(client._tokens, "_clock", lambda: now)
+    client = registry_client(clock=lambda: now)
     await client.digest(repository(registry), "1.0.0", None)
     now += 58
     before = len(registry.asked)
@@ -147,6 +145,7 @@ async def test_a_token_that_runs_out_is_renewed_before_it_is_used(
         "/token",
         "/v2/team/app/manifests/1.0.0",
     ]
+    await client.close()
 
 
 @pytest.mark.parametrize("lifetime", ["1" * 400, "1e300", '"inf"', '"NaN"', "300", "null"])

@@ -202,13 +202,10 @@ async def test_a_token_of_any_length_is_not_kept(
         await client.digest(repository(registry), "1.0.0", None)
 
 
-async def test_hosts_that_redirects_lead_to_are_forgotten(
-    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry) -> None:
     """Each port is another host; all of loopback stands for any number of names."""
-    monkeypatch.setattr(hosts_module, "PER_SECOND", 10_000.0)
     metrics = Metrics()
-    client = registry_client(5.0, metrics=metrics)
+    client = registry_client(5.0, metrics=metrics, rate=hosts_module.Rate(per_second=10_000.0))
     assert registry.server is not None
     number = 0
 
@@ -386,8 +383,7 @@ async def test_the_tokens_that_are_remembered_are_bounded(
         now += 2
         return now
 
-    client = registry_client()
-    client._tokens._clock = clock
+    client = registry_client(clock=clock)
     registry.auth, registry.expires_in = "bearer", 100_000
     for i in range(40):
         registry.put(f"team/r{i}", "1.0.0", "x")

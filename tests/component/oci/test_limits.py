@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.oci import hosts
 from copyrator.oci.client import RegistryClient
+from copyrator.oci.hosts import Rate
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
@@ -53,16 +53,16 @@ async def test_a_host_gets_few_requests_at_a_time(
 
 
 async def test_a_host_gets_requests_at_a_steady_rate_after_a_burst(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+    registry: FakeRegistry,
 ) -> None:
-    monkeypatch.setattr(hosts, "BURST", 10)
-    monkeypatch.setattr(hosts, "PER_SECOND", 50.0)
+    client = registry_client(rate=Rate(per_second=50.0, burst=10))
     loop = asyncio.get_running_loop()
     started = loop.time()
 
     await asyncio.gather(*ask_all(registry, client))
 
     assert loop.time() - started >= 0.95  # the 50 beyond the burst, 50 a second
+    await client.close()
 
 
 async def test_another_host_is_not_slowed_down(

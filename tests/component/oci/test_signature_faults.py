@@ -24,7 +24,6 @@ from tests.signature_layout import (
 )
 from tests.steps import measured_steps
 
-from copyrator.oci import signatures as finding
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
@@ -33,6 +32,7 @@ from copyrator.oci.errors import (
     RegistryError,
     Unreachable,
 )
+from copyrator.oci.signatures import SignatureFinder
 from copyrator.settings.limits import (
     REFERRERS_BYTES,
     REFERRERS_PAGES,
@@ -144,16 +144,14 @@ async def test_a_registry_that_hangs_is_unreachable(
 
 
 async def test_many_slow_answers_end_after_a_time(
-    signed: SignedRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+    signed: SignedRegistry, client: RegistryClient
 ) -> None:
-    monkeypatch.setattr(finding, "SIGNATURES_SECONDS", 0.2)
     signed.sign()
     signed.gate = asyncio.Event()
 
     with pytest.raises(Unreachable, match="reading the signatures of sha256:"):
-        await find(signed, client)
+        await SignatureFinder(client, seconds=0.2).find(signed.repository, signed.digest, None)
     signed.gate.set()
-    monkeypatch.undo()
 
     assert len((await find(signed, client)).signatures) == 1
 

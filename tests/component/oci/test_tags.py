@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, Handler
+from tests.component.oci.fake_registry import FakeRegistry, Handler, registry_client
 
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.policy.candidates import Rejection, TagSelection
@@ -284,11 +284,9 @@ async def test_a_page_is_bounded_in_bytes(
         await read(client, registry)
 
 
-async def test_a_list_is_bounded_in_time(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
     now = 1000.0
-    monkeypatch.setattr(tags, "_clock", lambda: now)
+    client = registry_client(clock=lambda: now)
 
     def late() -> web.Response:
         nonlocal now
@@ -299,6 +297,7 @@ async def test_a_list_is_bounded_in_time(
 
     with pytest.raises(Unreachable, match="takes more than 600 s"):
         await read(client, registry)
+    await client.close()
 
 
 async def test_a_registry_that_does_not_page_is_read_in_pieces(

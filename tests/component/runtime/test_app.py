@@ -111,14 +111,11 @@ async def test_a_key_is_reconciled_by_its_half_under_its_name_in_the_log(
     assert record.__dict__["fields"] == {**fields, "reconcile": "1"}
 
 
-async def test_the_resync_looks_at_everything_again_and_outlives_a_fault(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resync, "RESYNC_SECONDS", 0.005)
+async def test_the_resync_looks_at_everything_again_and_outlives_a_fault(app: App) -> None:
     parts = parts_of(app)
     parts.client.faults = 2
     net = asyncio.create_task(
-        resync.resync_for_ever(parts.client, app._rules, app._bundles, parts.queue)
+        resync.resync_for_ever(parts.client, app._rules, app._bundles, parts.queue, 0.005)
     )
     async with asyncio.timeout(60):
         keys = {await parts.queue.get(), await parts.queue.get()}

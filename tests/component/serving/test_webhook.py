@@ -27,10 +27,16 @@ from tests.junk import LIVING, complaints
 
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
-from copyrator.serving import listener, relay, webhook
+from copyrator.serving import relay
 from copyrator.serving.listener import ListenError
-from copyrator.serving.webhook import PATH, WebhookError, WebhookServer
-from copyrator.settings.limits import WEBHOOK_BODY_BYTES
+from copyrator.serving.webhook import (
+    DEFAULT_TIMING,
+    PATH,
+    WebhookError,
+    WebhookServer,
+    WebhookTiming,
+)
+from copyrator.settings.limits import CONNECTIONS_PER_PEER, WEBHOOK_BEARER_CALLS, WEBHOOK_BODY_BYTES
 from hostile.mangled import JSON, TEXTS, mangled
 
 SECRET = "correct horse"
@@ -47,6 +53,7 @@ class Hook:
     told: list[Push] = field(default_factory=list)
     server: WebhookServer | None = None
     proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    timing: WebhookTiming = DEFAULT_TIMING
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         self.told.extend(pushes)
@@ -60,6 +67,7 @@ class Hook:
             secret_file=self.secret_file,
             trusted_proxies=self.proxies,
             leader=lambda: leader,
+            timing=self.timing,
         )
 
     @property
@@ -84,10 +92,16 @@ class Hook:
 
 
 @pytest.fixture
-async def hook(tmp_path: Path) -> AsyncIterator[Hook]:
+def timing() -> WebhookTiming:
+    """The timeouts of `hook`; a test may parametrize them."""
+    return DEFAULT_TIMING
+
+
+@pytest.fixture
+async def hook(tmp_path: Path, timing: WebhookTiming) -> AsyncIterator[Hook]:
     secret_file = tmp_path / "secret"
     secret_file.write_text(f"{SECRET}\n")
-    hook = Hook(secret_file)
+    hook = Hook(secret_file, timing=timing)
     hook.server = hook.make()
     hook.server.pushed = hook.pushed
     await hook.server.start()
@@ -174,10 +188,8 @@ async def test_a_long_body_without_a_length_is_refused_as_well(hook: Hook) -> No
         assert response.status == 413
 
 
-async def test_a_body_that_never_ends_is_given_up(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webhook, "WEBHOOK_BEARER_SECONDS", 0.05)
+@pytest.mark.parametrize("timing", [WebhookTiming(bearer=0.05)], ids=["short"])
+async def test_a_body_that_never_ends_is_given_up(hook: Hook) -> None:
     assert hook.server is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
     writer.write(
@@ -189,11 +201,11 @@ async def test_a_body_that_never_ends_is_given_up(
     assert b" 408 " in answer
 
 
-async def test_too_many_calls_at_a_time_are_put_off(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webhook, "WEBHOOK_BEARER_CALLS", 0)
-    assert (await hook.call(headers=BEARER))[0] == 503
+async def test_too_many_calls_at_a_time_are_put_off(hook: Hook) -> None:
+    async with slow_calls(hook, WEBHOOK_BEARER_CALLS, f"Authorization: Bearer {SECRET}"):
+        async with asyncio.timeout(8):  # less than slow calls may take
+            while (await hook.call(headers=BEARER))[0] != 503:
+                await asyncio.sleep(0.01)
 
 
 def request_head(*headers: str, length: int = 10) -> bytes:
@@ -252,10 +264,8 @@ async def test_a_peer_has_few_signed_calls_and_others_are_heard_meanwhile(tmp_pa
     await hook.server.stop()
 
 
-async def test_a_signed_call_without_its_body_is_given_up(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webhook, "WEBHOOK_SIGNED_SECONDS", 0.05)
+@pytest.mark.parametrize("timing", [WebhookTiming(signed=0.05)], ids=["short"])
+async def test_a_signed_call_without_its_body_is_given_up(hook: Hook) -> None:
     async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
         for reader in readers:
             assert b" 408 " in await asyncio.wait_for(reader.readline(), 60)
@@ -292,27 +302,19 @@ async def test_who_hangs_up_or_speaks_nonsense_leaves_no_line(
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-async def test_a_connection_without_a_request_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.2)
-    secret_file = tmp_path / "secret"
-    secret_file.write_text(SECRET)
-    server = Hook(secret_file).make()
-    await server.start()
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+@pytest.mark.parametrize("timing", [WebhookTiming(header=0.2)], ids=["short"])
+async def test_a_connection_without_a_request_is_closed(hook: Hook) -> None:
+    assert hook.server is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
     writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode())
     assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
-    await server.stop()
 
 
-async def test_a_peer_has_a_bounded_number_of_connections(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "CONNECTIONS_PER_PEER", 3)
+async def test_a_peer_has_a_bounded_number_of_connections(hook: Hook) -> None:
     assert hook.server is not None
-    streams = [await asyncio.open_connection("127.0.0.1", hook.server.port) for _ in range(6)]
+    port, most = hook.server.port, CONNECTIONS_PER_PEER + 3
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
     ended = [asyncio.create_task(reader.read()) for reader, _ in streams]
 
     for task in islice(asyncio.as_completed(ended, timeout=10), 3):

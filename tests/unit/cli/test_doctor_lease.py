@@ -4,8 +4,6 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import pytest
-
 from copyrator.api.times import format_micro_time
 from copyrator.cli import doctor
 from copyrator.cli.installation import Installation
@@ -26,10 +24,10 @@ class Released:
         return {"spec": spec | ({"holderIdentity": "next"} if self.left < 0 else {})}
 
 
-def checked(looks: float, *, ready: bool) -> tuple[bool | None, str]:
+def checked(looks: float, *, ready: bool, **more: float) -> tuple[bool | None, str]:
     async def check() -> doctor.Check:
         server = cast("Any", Released(looks))
-        (found,) = [one async for one in doctor._lease(server, INSTALLATION, ready=ready)]
+        (found,) = [one async for one in doctor._lease(server, INSTALLATION, ready=ready, **more)]
         return found
 
     found = asyncio.run(check())
@@ -46,7 +44,6 @@ def test_without_one_it_fails_at_once():
     assert said.startswith("the Lease op/copyrator has no holder: check that the operator is run")
 
 
-def test_the_time_ends(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "TAKEOVER", 0.6)
-    good, _ = checked(float("inf"), ready=True)
+def test_the_time_ends():
+    good, _ = checked(float("inf"), ready=True, takeover=0.6)
     assert not good

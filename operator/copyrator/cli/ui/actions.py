@@ -85,16 +85,17 @@ def described(verb: Verb, body: Body) -> str:
     return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
 
 
-async def first_of(client: KubeClient, verb: Verb, body: Body) -> list[str]:
+async def first_of(client: KubeClient, verb: Verb, body: Body, seconds: float) -> list[str]:
     """The lines that a person reads before a decision about a plan; none for other verbs.
 
-    What is in its log only, such as how many Secrets it changes, is missing without an answer.
+    What is in its log only, such as how many Secrets it changes, is missing without an answer in
+    so many seconds.
     """
     if not verb.decides:
         return []
     log = PlanLog()
     with suppress(TimeoutError):
-        async with asyncio.timeout(LOG_TIMEOUT):
+        async with asyncio.timeout(seconds):
             log = (await looked_at(client, body)).log
     return list(first_lines(plan_of(body), log))
 

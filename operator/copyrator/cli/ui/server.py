@@ -81,6 +81,8 @@ class Server:
     installation: Installation
     home: str | None
     port: int = 0
+    settle: float = SETTLE
+    log_timeout: float = actions.LOG_TIMEOUT
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the URL that opens the session, once."""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -256,7 +258,7 @@ class Server:
         command = (name, SINGULAR[what], f"{namespace}/{object_name}", *([plan] if plan else []))
         html = self.pages.confirm(
             question=f"{name.capitalize()} {shown}?",
-            first=await actions.first_of(self.client, verb, body),
+            first=await actions.first_of(self.client, verb, body, self.log_timeout),
             effect=actions.described(verb, body),
             command=hints.hint(*command),
             path=request.path,
@@ -276,7 +278,7 @@ class Server:
         return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send a page an event when something has changed, at most once in SETTLE seconds.
+        """Send a page an event when something has changed, at most once in `settle` seconds.
 
         Without a change it is sent after QUIET seconds, since it shows ages.
         """
@@ -288,7 +290,7 @@ class Server:
             while not self._stopping:
                 seen = await self.live.wait(seen, QUIET)
                 await answer.write(b"event: changed\ndata:\n\n")
-                await asyncio.sleep(SETTLE)
+                await asyncio.sleep(self.settle)
         return answer
 
     async def _asset(self, request: web.Request) -> web.Response:

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from copyrator.kube.errors import ApiError, NotLeading
 from copyrator.workqueue.waiters import Waiters
@@ -22,12 +23,19 @@ log = logging.getLogger(__name__)
 FAILURES = 5
 """Failures in a row, with no other answer between them, after which attempts are held back."""
 
-FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 2.0
-"""Seconds between probes: few requests, and a recovery is detected soon."""
 
-PATIENCE = 15.0
-"""Seconds that an attempt is held back before it fails with the last probe's error."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Durations in seconds; only tests use others than the defaults."""
+
+    first: float = 0.25
+    longest: float = 2.0
+    """Between probes: few requests, and a recovery is detected soon."""
+    patience: float = 15.0
+    """An attempt is held back for so long before it fails with the last probe's error."""
+
+
+DEFAULT_PAUSES = Pauses()
 
 
 class Permit:
@@ -63,13 +71,19 @@ class Permit:
 class CircuitBreaker:
     """Closed while attempts at `what` succeed; open, with single probes, while all of them fail."""
 
-    def __init__(self, what: str = "requests", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        what: str = "requests",
+        clock: Callable[[], float] = time.monotonic,
+        pauses: Pauses = DEFAULT_PAUSES,
+    ) -> None:
         self.answered_at = clock()
         """`clock` at the server's last answer, including the refusal of a single request."""
         self.on_close: Callable[[], None] = lambda: None
         """Called when the server is back, so that back-offs elsewhere can end."""
         self._what = what
         self._clock = clock
+        self._pauses = pauses
         self._failing: set[object] = set()
         self._last: ApiError | None = None
         self._opened_at: float | None = None
@@ -90,9 +104,9 @@ class CircuitBreaker:
         """Wait until attempts are let through, and record the outcome.
 
         Raises:
-            ApiError: a copy of the last probe's, after PATIENCE seconds.
+            ApiError: a copy of the last probe's, after `Pauses.patience`.
         """
-        permit = await self.permit(patience=PATIENCE)
+        permit = await self.permit(patience=self._pauses.patience)
         try:
             yield
         except NotLeading:
@@ -140,13 +154,13 @@ class CircuitBreaker:
         self._last = error
         self._probing = False
         if self._opened_at is not None:
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._pause = min(self._pause * 2, self._pauses.longest)
             self._arm()
             return
         self._failing.add(caller)
         if len(self._failing) >= FAILURES:
             self._opened_at = self._clock()
-            self._pause = FIRST_PAUSE
+            self._pause = self._pauses.first
             log.warning(
                 "all %s fail (%s); they are paused until the API server recovers", self._what, error
             )

@@ -23,6 +23,7 @@ from copyrator.kube.client.depth import read
 from copyrator.kube.client.pages import Page, WatchEvent
 from copyrator.kube.client.transport import (
     WATCH_CONNECTIONS,
+    WATCH_PATIENCE,
     Fence,
     OnDryRun,
     OnRefused,
@@ -66,18 +67,22 @@ class KubeClient:
         fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
+        watch_patience: float = WATCH_PATIENCE,
+        list_timeout: float = LIST_TIMEOUT,
         on_refused: OnRefused | None = None,
         on_dry_run: OnDryRun | None = None,
         alone: bool = False,
     ) -> None:
         self.connection = connection
         self._on_refused = on_refused
+        self._list_timeout = list_timeout
         self._http = Transport(
             connection,
             limit=limit,
             fence=fence,
             metrics=metrics,
             watch_connections=watch_connections,
+            watch_patience=watch_patience,
             on_refused=on_refused,
             on_dry_run=on_dry_run,
             alone=alone,
@@ -231,7 +236,7 @@ class KubeClient:
                 res.path(namespace),
                 params=dict(params),
                 headers=headers,
-                timeout=calls.total(LIST_TIMEOUT),
+                timeout=calls.total(self._list_timeout),
                 most=PAGE_BYTES if size > 1 else None,
             )
             try:

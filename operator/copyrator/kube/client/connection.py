@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from copyrator import __version__
-from copyrator.kube.client.circuit_breaker import CircuitBreaker
+from copyrator.kube.client.circuit_breaker import DEFAULT_PAUSES, CircuitBreaker, Pauses
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +66,13 @@ class Connection:
         origin: str = "given",
         loader: Loader | None = None,
         clock: Callable[[], float] = time.monotonic,
+        pauses: Pauses = DEFAULT_PAUSES,
     ) -> None:
         self.endpoint = endpoint
         self.origin = origin
         self.generation = 0
-        self.requests = CircuitBreaker("requests", clock)
-        self.watches = CircuitBreaker("watches", clock)
+        self.requests = CircuitBreaker("requests", clock, pauses)
+        self.watches = CircuitBreaker("watches", clock, pauses)
         self._loader = loader
         self._clock = clock
         self._lock = asyncio.Lock()

@@ -107,6 +107,7 @@ class Transport:
         fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
+        watch_patience: float = WATCH_PATIENCE,
         on_refused: OnRefused | None = None,
         on_dry_run: OnDryRun | None = None,
         alone: bool = False,
@@ -119,6 +120,7 @@ class Transport:
         self._alone = alone
         self._metrics = metrics
         self._watch_connections = watch_connections
+        self._watch_patience = watch_patience
         self._watch_slots = asyncio.Semaphore(watch_connections)
         self._request_slots = asyncio.Semaphore(REQUEST_CONNECTIONS)
         self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
@@ -211,7 +213,7 @@ class Transport:
     @asynccontextmanager
     async def _watch_slot(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(WATCH_PATIENCE):
+            async with asyncio.timeout(self._watch_patience):
                 await self._watch_slots.acquire()
         except TimeoutError:
             raise Unreachable(

@@ -29,6 +29,12 @@ class Timing:
     """A stream that ends earlier counts as closed at once: a fault."""
     stable: float = 10.0
     """A stream that was open for so long resets the delays."""
+    suspects: float = 2.0
+    """In which watches that may be silent are reopened, so that not all come at once."""
+    namespaces: float = 10.0
+    """Between two polls of namespaces, so the delay of a new label or a deletion."""
+    answer: float = 60.0
+    """Timeout of a whole answer to kopf, or of a watch's headers."""
     first_delay: float = 0.3
     longest_delay: float = 10.0
     tolerance: float = 60.0

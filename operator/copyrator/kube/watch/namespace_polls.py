@@ -24,9 +24,6 @@ from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 10.0
-"""Seconds between two polls, so the delay of a new label or a deletion."""
-
 
 class Presence(enum.Enum):
     """The result of the last read of a namespace."""
@@ -59,7 +56,7 @@ class NamespacePolls:
         self.names = names
         self.lists = 0
         self._client = client
-        self._tolerance = timing.tolerance
+        self._timing = timing
         self._clock = clock
         self._heard = clock()
         self._presence = dict.fromkeys(names, Presence.UNKNOWN)
@@ -75,7 +72,7 @@ class NamespacePolls:
     @property
     def synced(self) -> bool:
         """Whether all readable namespaces were read, recently enough."""
-        return self.lists > 0 and self.failing_for < self._tolerance
+        return self.lists > 0 and self.failing_for < self._timing.tolerance
 
     @property
     def failure(self) -> ApiError | None:
@@ -125,7 +122,7 @@ class NamespacePolls:
     async def run(self) -> None:
         """Poll until cancelled; no fault ends it."""
         while True:
-            pause = POLL_SECONDS
+            pause = self._timing.namespaces
             try:
                 await self._poll_all()
             except ApiError as error:

@@ -40,9 +40,6 @@ OnChange = Callable[[ObjectName, R | None, R | None], None]
 POLL_SECONDS = 45.0
 """Seconds between two lists while no watch can be opened."""
 
-SUSPECTS_SECONDS = 2.0
-"""Seconds over which watches that may be silent are reopened, so that not all come at once."""
-
 
 class Reflector(Generic[R]):
     """Mirrors the matching objects of one kind into `store`.
@@ -166,7 +163,7 @@ class Reflector(Generic[R]):
         """
         if self._scope and self.silent_for >= self._timing.settled:
             self._suspected = True
-            spread = random.uniform(0.0, SUSPECTS_SECONDS)  # noqa: S311 - not for secrets
+            spread = random.uniform(0.0, self._timing.suspects)  # noqa: S311 - not for secrets
             self._scope.reschedule(asyncio.get_running_loop().time() + spread)
 
     def close(self) -> None:
