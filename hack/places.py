@@ -38,7 +38,7 @@ LISTS = ("gates",)
 """Folders whose modules are members of a list: one importer is enough for them."""
 QUEUES = ("queue", "scheduler", "schedule")
 """The attributes that hold the work queue, the scheduler or their owner; `_queue` counts too."""
-REQUEUES = ("requeue_at", "reconcile_at", "reevaluate", "reevaluate_now")
+REQUEUES = ("requeue_at", "reconcile_at", "repeat", "changed_with")
 """The functions that end in the work queue or the scheduler."""
 EVENT_SOURCES: tuple[str, ...] = ()
 """The modules of `bundles` that may report events to the owner of the queue, by their last name."""

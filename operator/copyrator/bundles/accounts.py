@@ -15,6 +15,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.blocked import missing_account
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import Forbidden
 
 LONGEST_PAUSE: Final = 300.0
@@ -92,7 +93,7 @@ class Accounts:
         found = self._missing.pop(account, None)
         if found is not None:
             for key in found.waiting - {finder}:
-                self._context.queue.add(key)
+                self._context.schedule.changed(key, Change.ACCOUNT)
 
     def forget(self, key: BundleKey) -> None:
         """Remove a Bundle whose account isn't missing, or that was deleted."""

@@ -24,13 +24,13 @@ from copyrator.bundles.freezes import Annotated
 from copyrator.bundles.policy import consent, ready_conditions
 from copyrator.bundles.policy.consent import ConsentFacts
 from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import WARNING
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class ConsentReviewer:
             # Nothing else may requeue it, and others wait for what it answers then.
             ends = max(answer.at + answer.lasts - self._context.monotonic(), 0.0)
             moment = self._context.clock() + timedelta(seconds=ends)
-            self._context.reconcile_at(entry.key, moment)
+            self._context.schedule.reconcile_at(entry.key, moment)
         return replace(
             facts,
             account=account,
@@ -209,7 +209,7 @@ class ConsentReviewer:
         for entry in self._context.bundles:
             is_elsewhere = entry.key.namespace != name.name
             if is_elsewhere and release_namespace(entry) == name.name:
-                self._context.queue.add(entry.key, Priority.URGENT)
+                self._context.schedule.changed(entry.key, Change.CONSENT)
 
 
 def _text(namespace: Annotated | None) -> str | None:

@@ -7,7 +7,6 @@ Bundles' status, the Jobs and the registry.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -20,20 +19,19 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
-from copyrator.api.keys import BundleKey, Key
+from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.dependencies import readiness
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.memory import Memory
+from copyrator.bundles.memory import Memories, Memory
 from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.gates import Gates, signature
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.restrictions import refusal
 from copyrator.bundles.policy.schedule import interval_of, query_of
 from copyrator.bundles.policy.slots import Slot, Slots
+from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
@@ -46,11 +44,7 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
-    from copyrator.workqueue.queue import WorkQueue
-    from copyrator.workqueue.scheduler import DueScheduler
 
-Clock = Callable[[], datetime]
-"""The wall clock, timezone-aware."""
 Hasher = Callable[[], Hash]
 """Returns a new keyed hash for contents that may be secret; the key is that of the copies."""
 
@@ -62,8 +56,8 @@ class Context:
     client: KubeClient
     informers: InformerFactory
     bundles: BundleCache
-    queue: WorkQueue[Key]
-    scheduler: DueScheduler[Key]
+    schedule: Schedule
+    memories: Memories
     recorder: EventRecorder
     oci: RegistryClient
     hasher: Hasher
@@ -77,7 +71,6 @@ class Context:
     gates: Gates = field(default_factory=Gates)
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
     """Returns the periods in which an operator ran, as of its last record."""
-    memories: dict[BundleKey, Memory] = field(default_factory=dict)
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
     )
@@ -140,10 +133,7 @@ class Context:
 
     def memory(self, key: BundleKey) -> Memory:
         """The state of a Bundle between reconciles; created at its first use."""
-        memory = self.memories.get(key)
-        if memory is None:
-            memory = self.memories[key] = Memory(answered_at=self.monotonic())
-        return memory
+        return self.memories[key]
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
@@ -165,124 +155,12 @@ class Context:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
-    def reevaluate(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Have the next reconcile decide again, without a new request to the registry.
-
-        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
-        have read its inputs before they changed.
-        """
-        memory = self.memory(key)
-        if memory.asked_since is None:
-            memory.asked_since = self.monotonic() - spec.interval
-        else:
-            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
-
-    def reevaluate_now(self, key: BundleKey, spec: BundleSpec) -> None:
-        """As ``reevaluate``, with a reconcile at once, also for a Bundle that was up to date."""
-        if memory := self.memories.get(key):
-            memory.settled = None
-        self.reevaluate(key, spec)
-        self.queue.add(key)
-
-    def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
-        """Reconcile the Bundle at this time too, in addition to the times of ``requeue_at``."""
-        memory = self.memory(key)
-        memory.recheck_at = min(memory.recheck_at or moment, moment)
-
-    def take(self, entry: BundleEntry) -> bool:
-        """Store a Bundle; False where nothing changed (BundleCache.take)."""
-        before = self.bundles.get(entry.key)
-        changed = self.bundles.take(entry)
-        if changed:
-            self._requeue_rivals(before, entry)
-            self._requeue_dependants(before, entry)
-            self._requeue_promoted(before, entry)
-            self._requeue_sources(before, entry)
-        return changed
-
-    def remove(self, key: BundleKey, uid: str) -> bool:
-        """Remove a deleted Bundle; False where nothing changed."""
-        before = self.bundles.get(key)
-        changed = self.bundles.remove(key, uid)
-        if changed:
-            self._requeue_rivals(before, None)
-            self._requeue_dependants(before, None)
-            self._requeue_promoted(before, None)
-        return changed
-
-    def _requeue_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Requeue the other Bundles of a release whose owner may have changed."""
-        if _ownership_inputs(before) == _ownership_inputs(after):
-            return
-        releases = {one for entry in (before, after) if entry is not None for one in entry.releases}
-        changed = {entry.key for entry in (before, after) if entry is not None}
-        for release in releases:
-            for rival in self.bundles.bundles_of(release):
-                if rival.key in changed:
-                    continue
-                if memory := self.memories.get(rival.key):
-                    memory.settled = None  # its conflict message may have changed
-                self.queue.add(rival.key)
-
-    def _requeue_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Requeue the Bundles that depend on one whose readiness or dependencies changed."""
-        entry = after or before
-        if entry is None or readiness(before) == readiness(after):
-            return
-        for key in self.bundles.dependants_of(entry.key):
-            self._reevaluate_gates(key)
-
-    def _requeue_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Requeue the Bundles that are promoted from one whose evidence or consent changed."""
-        entry = after or before
-        promoted = self.bundles.promoted_of(entry.key) if entry else ()
-        if not promoted:
-            return
-        shown = promotions.evidence(before) != promotions.evidence(after)
-        for key in promoted:
-            was, may = (promotions.allows(one, key.namespace) for one in (before, after))
-            if was != may or (shown and may):
-                self._reevaluate_gates(key)
-
-    def _requeue_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
-        """Requeue the Bundles that are named as sources now: their soak is recorded from now on."""
-        new = set(after.promoted_from) - set(before.promoted_from if before else ())
-        for key in new:
-            source = self.bundles.get(key)
-            if source is not None and key.namespace == after.key.namespace:
-                self.queue.add(key)
-
-    def _reevaluate_gates(self, key: BundleKey) -> None:
-        """Evaluate a Bundle's gates again, as their input has changed; no registry is polled."""
-        found = self.bundles.get(key)
-        if found is None:
-            return
-        if isinstance(found.spec, BundleSpec):
-            self.reevaluate_now(key, found.spec)
-        else:
-            self.queue.add(key)
-
     def forget(self, key: BundleKey) -> None:
         """Drop the state of a deleted Bundle."""
         memory = self.memories.pop(key, None)
         if memory is not None and memory.slot is not None:
             self.slots.give_back(memory.slot)
-        self.scheduler.remove(key)
-
-    def requeue_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Requeue the Bundle at the earliest of these times and those of ``reconcile_at``.
-
-        None is no time; without any time it isn't requeued.
-        """
-        known = [moment for moment in moments if moment is not None]
-        memory = self.memory(key)
-        now, account_at = self.clock(), memory.account_at if known else None
-        known += [at for at in (account_at, memory.recheck_at) if at is not None and at > now]
-        if not known:
-            self.scheduler.remove(key)
-            return
-        delay = max((min(known) - now).total_seconds(), 0.0)
-        self.scheduler.set(key, self.monotonic() + delay)
+        self.schedule.forget(key)
 
 
 @lru_cache(maxsize=4)
@@ -291,14 +169,6 @@ def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMo
 
 
 _globs = lru_cache(maxsize=4)(Globs)
-
-
-def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
-    """The fields of a Bundle by which the owner of a release is determined."""
-    if entry is None:
-        return ()
-    running, deployed_at = entry.running_release, entry.deployed_at
-    return entry.uid, entry.releases, running, deployed_at, entry.deleting, entry.consent
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -17,7 +17,7 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.consents import ConsentReviewer
-from copyrator.bundles.context import Clock, Context, Hasher
+from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.entry_reader import read_entry
@@ -25,6 +25,7 @@ from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health import Health
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.plans.deploy_plans import Plans
 from copyrator.bundles.plans.drift_checks import Drifts
 from copyrator.bundles.plans.drift_judge import DriftJudge
@@ -54,11 +55,12 @@ from copyrator.bundles.resolution.charts import Charts
 from copyrator.bundles.resolution.polling import bring_forward
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
+from copyrator.bundles.schedule import Change, Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust import TrustStore
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Outcome, Priority
+from copyrator.workqueue.outcome import Outcome
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -111,12 +113,21 @@ class BundleController:
         gates: Gates | None = None,
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
     ) -> None:
+        timing, memories = timing or BundleTiming(), Memories(monotonic)
         self._context = context = Context(
             client=client,
             informers=informers,
             bundles=bundles,
-            queue=queue,
-            scheduler=scheduler,
+            memories=memories,
+            schedule=Schedule(
+                queue,
+                scheduler,
+                bundles,
+                memories,
+                poll_after_push=timing.poll_after_push,
+                clock=clock,
+                monotonic=monotonic,
+            ),
             recorder=recorder,
             oci=oci,
             hasher=hasher,
@@ -124,7 +135,7 @@ class BundleController:
             metrics=metrics,
             clock=clock,
             monotonic=monotonic,
-            timing=timing or BundleTiming(),
+            timing=timing,
             proxies=proxies or {},
             seen_time=seen_time,
             gates=gates
@@ -238,12 +249,13 @@ class BundleController:
     def _take(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         entry = read_entry(body, self._context.defaults)
         before = self._context.bundles.get(entry.key)
-        context = self._context
-        if not (context.remove(entry.key, entry.uid) if deleted else context.take(entry)):
+        bundles, schedule = self._context.bundles, self._context.schedule
+        if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
             self._context.memory(entry.key).changed_at = self._context.clock()
-        self._context.queue.add(entry.key, Priority.URGENT if before else Priority.NORMAL)
+        schedule.changed_with(before, None if deleted else entry)
+        schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
@@ -274,4 +286,4 @@ class BundleController:
         return self._freezes.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
-        self._context.queue.add(key)
+        self._context.schedule.changed(key, Change.ANSWER)

@@ -49,6 +49,7 @@ from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.polling import Resolutions
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.runs import Runs
+from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust import TrustStore
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
@@ -97,11 +98,11 @@ class Deploys:
         memory, freezes = self._context.memory(entry.key), self._freezes.of(spec)
         await self._visit(entry, spec)
         if self._freezes.of(spec) != freezes:
-            self._context.reevaluate_now(entry.key, spec)
+            self._context.schedule.changed(entry.key, Change.FREEZE)
         if memory.asked_since is not None:
             return  # the registry's answer requeues it; sooner there is nothing to do
         if memory.recheck_at is not None and memory.recheck_at <= self._context.clock():
-            self._context.queue.add(entry.key)  # that time has passed during this reconcile
+            self._context.schedule.repeat(entry.key)  # that time has passed during this reconcile
 
     async def _visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         entry = await self._previews.visit(entry, spec)
@@ -133,13 +134,13 @@ class Deploys:
             return
         await self._handle(entry, spec, resolution, desired, observed)
         if is_drift_due:
-            self._context.queue.add(entry.key)  # for the check: the status is written now
+            self._context.schedule.repeat(entry.key)  # for the check: the status is written now
 
     async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = memory.again = None
-        self._context.requeue_at(entry.key)
+        self._context.schedule.requeue_at(entry.key)
         if not self._plans.is_made(entry, status):
             status = approval.paused(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
@@ -161,7 +162,7 @@ class Deploys:
         settled = known in (memory.settled, memory.settled_without_account)
         if settled and observed is None:
             self._resolutions.set_next_poll(entry, spec, resolution, self._context.clock())
-            self._context.requeue_at(entry.key, memory.next_poll)
+            self._context.schedule.requeue_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
         elif await self._decide(entry, spec, resolution, values_hash, observed):
@@ -180,7 +181,7 @@ class Deploys:
         )
         status = taken_over(entry.status, baseline, spec, self._context.clock())
         await self._writer.write(entry, status, ready_conditions.taken_over(status), decided=False)
-        self._context.queue.add(entry.key)
+        self._context.schedule.repeat(entry.key)
 
     async def _poll_failed(
         self, entry: BundleEntry, spec: BundleSpec, error: RegistryError, status: BundleStatus
@@ -200,7 +201,7 @@ class Deploys:
         verdict = ready_conditions.unusable(error.reason, error.message, status)
         await self._writer.write(entry, status, verdict)
         memory.poll_failures, memory.next_poll = failures, next_poll
-        self._context.requeue_at(entry.key, next_poll)
+        self._context.schedule.requeue_at(entry.key, next_poll)
 
     async def _report_missing(
         self,
@@ -226,7 +227,7 @@ class Deploys:
         )
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = None
-        self._context.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
+        self._context.schedule.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
         self,
@@ -280,7 +281,7 @@ class Deploys:
             return True
         if not await self._plans.begin(entry, spec, status, case.target, verdict):
             return False
-        self._context.requeue_at(entry.key, self._context.memory(entry.key).next_poll)
+        self._context.schedule.requeue_at(entry.key, self._context.memory(entry.key).next_poll)
         return True
 
     async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
@@ -303,7 +304,7 @@ class Deploys:
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
         if written is case.entry and is_final:
             memory.settled = case.known(written)
-        self._context.requeue_at(
+        self._context.schedule.requeue_at(
             case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
         )
         return written
@@ -322,7 +323,7 @@ class Deploys:
         verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
         memory.settled_without_account = case.known(written)
-        self._context.requeue_at(entry.key, memory.next_poll)
+        self._context.schedule.requeue_at(entry.key, memory.next_poll)
         return True
 
     async def _check_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -331,7 +332,7 @@ class Deploys:
         if not self._accounts.is_cleared(spec) and await self._accounts.missing(entry, spec):
             return
         memory.settled_without_account = memory.account_at = None
-        self._context.reevaluate(entry.key, spec)
+        self._context.schedule.decide_again(entry.key, spec)
 
     async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
         """Record the attempt, then create its Job."""

@@ -27,11 +27,11 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
@@ -184,9 +184,9 @@ class Freezes:
     def _judge(self, entry: BundleEntry) -> None:
         """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
         if entry.is_running:
-            self._context.queue.add(entry.key, Priority.URGENT)
+            self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
         elif isinstance(entry.spec, BundleSpec) and (entry.is_held or entry.correctable):
-            self._context.reevaluate_now(entry.key, entry.spec)
+            self._context.schedule.changed(entry.key, Change.FREEZE)
 
 
 def _denied(watch: Registration) -> Forbidden | None:

@@ -27,6 +27,7 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.health_watches import HealthWatches
 from copyrator.bundles.policy import consent, health
+from copyrator.bundles.schedule import Change
 from copyrator.bundles.timing import BundleTiming
 from copyrator.workqueue.scheduler import DueScheduler
 
@@ -157,7 +158,7 @@ class Health:
     def _requeue(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):
             memory.version = ""
-            self._context.queue.add(key)
+            self._context.schedule.changed(key, Change.HEALTH)
 
 
 def _stored(status: BundleStatus) -> Mapping[str, Any]:

@@ -19,11 +19,11 @@ from copyrator.bundles.policy.jobs.retention import plan_ttl
 from copyrator.bundles.policy.observation import JobRecord, is_owned, read_job
 from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.report import plain, printed_digests
+from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.settings import limits
-from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Jobs:
                 continue
             now = self._context.clock()
             if end := plan_due.waits_until(entry.status, now):
-                self._context.reconcile_at(entry.key, end)
+                self._context.schedule.reconcile_at(entry.key, end)
             await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
 
     async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
@@ -248,7 +248,7 @@ class Jobs:
             jobs[new.name] = replace(new, started=new.started or had_started)
         if record.kind in _PLANS and self.plan_changed is not None:
             self.plan_changed(key, record.name, new is None or new.done)
-        self._context.queue.add(key, Priority.URGENT)
+        self._context.schedule.changed(key, Change.JOB)
 
     async def _check_health(self) -> None:
         """Requeue all Bundles when the watch becomes forbidden, so that they report it.
@@ -264,7 +264,7 @@ class Jobs:
 
     def _requeue_all(self) -> None:
         for entry in self._context.bundles:
-            self._context.queue.add(entry.key, Priority.RESYNC)
+            self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
 
 
 def _termination_message(pods: list[dict[str, Any]]) -> str:

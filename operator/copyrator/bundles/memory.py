@@ -5,9 +5,11 @@ None of it is needed for correctness: a restart loses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from copyrator.api.keys import BundleKey
 from copyrator.bundles.policy.resolution import DesiredVersion
 from copyrator.bundles.policy.slots import Slot
 
@@ -72,3 +74,15 @@ class Memory:
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+
+
+class Memories(dict[BundleKey, Memory]):
+    """The state of all Bundles, by their keys; created at its first use, except by ``get``."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+
+    def __missing__(self, key: BundleKey) -> Memory:
+        memory = self[key] = Memory(answered_at=self._monotonic())
+        return memory

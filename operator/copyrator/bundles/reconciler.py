@@ -184,7 +184,7 @@ class BundleReconciler:
             spec = self.context.default_spec(entry.key)
         runs = await self.runs.observe(entry, self.context.effective(spec))
         if not runs:
-            self.context.queue.add(entry.key)
+            self.context.schedule.repeat(entry.key)
         return runs
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
@@ -203,9 +203,9 @@ class BundleReconciler:
         await self.writer.write(entry, status, verdict)
         memory = self.context.memory(entry.key)
         memory.desired = None
-        self.context.requeue_at(entry.key)
+        self.context.schedule.requeue_at(entry.key)
         if memory.recheck_at is not None and memory.recheck_at <= self.context.clock():
-            self.context.queue.add(entry.key)  # that time has passed during this reconcile
+            self.context.schedule.repeat(entry.key)  # that time has passed during this reconcile
 
     def _forget(self, key: BundleKey) -> None:
         self.references.forget(key)

@@ -196,7 +196,7 @@ class Runs:
             (self._context.clock() - started).total_seconds()
         )
         if left > 0:
-            self._context.queue.add_after(entry.key, left)
+            self._context.schedule.repeat(entry.key, left)
         return left > 0
 
     async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -275,7 +275,7 @@ class Runs:
     ) -> None:
         self._context.memory(entry.key).creating = None
         await self._finish(entry, spec, _interrupted(reason, text))
-        self._context.queue.add(entry.key)
+        self._context.schedule.repeat(entry.key)
 
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         """Report why the Job is blocked; clear it on progress.
@@ -289,9 +289,9 @@ class Runs:
         now, timing = self._context.clock(), self._context.timing
         patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
-            self._context.requeue_at(entry.key, patience)
+            self._context.schedule.requeue_at(entry.key, patience)
             return
-        self._context.requeue_at(entry.key, now + timedelta(seconds=timing.job_recheck))
+        self._context.schedule.requeue_at(entry.key, now + timedelta(seconds=timing.job_recheck))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:
@@ -342,7 +342,7 @@ class Runs:
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None or spec.drift.is_enabled:
             await self._seals.remove_others(entry, plan_record.needed(status))
-            self._context.reevaluate(entry.key, spec)  # for the baseline
+            self._context.schedule.decide_again(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.
             self._context.memory(entry.key).desired = None

@@ -98,7 +98,7 @@ class StatusWriter:
         status = self._with_health(entry, status)
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
-            self._context.queue.add(entry.key)  # for its Job's TTL and its Secrets
+            self._context.schedule.repeat(entry.key)  # for its Job's TTL and its Secrets
         status_events.record_ready(self._context, entry, verdict)
         status_events.record_drift(self._context, entry, written)
         self._health_written(entry, written)
@@ -117,7 +117,7 @@ class StatusWriter:
         if status == entry.status:
             return entry
         written = await self._replace(entry, status)
-        self._context.queue.add(entry.key)
+        self._context.schedule.repeat(entry.key)
         return written
 
     async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
@@ -257,7 +257,9 @@ class StatusWriter:
         try:
             body = await self._context.client.get(BUNDLES, key.namespace, key.name)
         except NotFound:
-            self._context.remove(key, entry.uid)
+            before = self._context.bundles.get(key)
+            if self._context.bundles.remove(key, entry.uid):
+                self._context.schedule.changed_with(before, None)
             return
         self._take(body)
 
@@ -299,7 +301,9 @@ class StatusWriter:
 
     def _take(self, body: dict[str, Any]) -> BundleEntry:
         written = read_entry(body, self._context.defaults)
-        self._context.take(written)
+        before = self._context.bundles.get(written.key)
+        if self._context.bundles.take(written):
+            self._context.schedule.changed_with(before, written)
         return written
 
     async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:

@@ -29,6 +29,7 @@ from copyrator.bundles.policy.signature_policy import (
     policy_in,
 )
 from copyrator.bundles.references.reader import References, files_of, verify_ref
+from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -177,7 +178,7 @@ class TrustStore:
             if isinstance(spec, BundleSpec) and (
                 first or before.concerns(spec) or policy.concerns(spec)
             ):
-                self._context.queue.add(entry.key)
+                self._context.schedule.changed(entry.key, Change.TRUST)
 
     def _follow(self, refs: set[ObjectRef]) -> None:
         for ref in self._watches.keys() - refs:

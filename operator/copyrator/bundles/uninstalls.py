@@ -88,7 +88,7 @@ class Uninstalls:
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
-        self._context.requeue_at(entry.key, now + self._recheck)
+        self._context.schedule.requeue_at(entry.key, now + self._recheck)
 
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
         """After a failure: report it, and return whether it is too early to retry."""
@@ -106,7 +106,7 @@ class Uninstalls:
             f"Job {job.name}: {why[-512:]}"
         )
         await self._writer.write(entry, entry.status, verdict)
-        self._context.requeue_at(entry.key, due)
+        self._context.schedule.requeue_at(entry.key, due)
         return True
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
@@ -116,7 +116,7 @@ class Uninstalls:
             return Progress.UNDER_WAY
         if missing := await missing_account(self._context.client, spec):
             await self._report_failed(entry, f"Uninstalling is blocked: {missing}")
-            self._context.requeue_at(entry.key, again)
+            self._context.schedule.requeue_at(entry.key, again)
             return Progress.UNDER_WAY
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
         verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
@@ -130,7 +130,7 @@ class Uninstalls:
                 raise
             text = f"The API server rejected the uninstall Job: {error.message}"
             await self._report_failed(entry, text)
-        self._context.requeue_at(entry.key, again)
+        self._context.schedule.requeue_at(entry.key, again)
         return Progress.UNDER_WAY
 
     async def _report_failed(self, entry: BundleEntry, text: str) -> None:

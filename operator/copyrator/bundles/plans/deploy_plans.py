@@ -91,7 +91,7 @@ class Plans:
         status = plan_decision.decided(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
             return None
-        self._context.reevaluate(entry.key, spec)
+        self._context.schedule.decide_again(entry.key, spec)
         return status
 
     async def _tidy(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -155,7 +155,9 @@ class Plans:
         with suppress(RefusedError):  # the next reconcile tries again, and records why not
             if await self._make_job(entry, spec):
                 return True
-        self._context.queue.add(entry.key)  # the watch may not report the change that was just read
+        self._context.schedule.repeat(
+            entry.key
+        )  # the watch may not report the change that was just read
         return False
 
     async def discard(self, entry: BundleEntry) -> None:

@@ -100,7 +100,7 @@ class Drifts:
             await self._tidy(entry)
         if entry.correctable is not None and memory.correctable != entry.correctable:
             memory.correctable = entry.correctable
-            self._context.reevaluate(entry.key, spec)
+            self._context.schedule.decide_again(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not drift_due.not_comparable(
@@ -110,7 +110,7 @@ class Drifts:
         self._queue.forget(ticket)
         self._memory(entry).missed_until = None
         if due is not None and not is_due:
-            self._context.reconcile_at(entry.key, due)
+            self._context.schedule.reconcile_at(entry.key, due)
         return entry
 
     async def _tidy(self, entry: BundleEntry) -> None:
@@ -132,7 +132,7 @@ class Drifts:
             if left or not memory.is_tidied:
                 await self._plan_jobs.discard(entry)
                 memory.is_tidied = True
-            self._context.queue.add(entry.key)  # its Job isn't needed any more
+            self._context.schedule.repeat(entry.key)  # its Job isn't needed any more
         return entry
 
     async def _observed(
@@ -197,7 +197,9 @@ class Drifts:
             if self._memory(entry).begun != number:
                 self._queue.end(ticket)
         self._memory(entry).missed_until = None
-        self._context.queue.add(entry.key)  # the watch may not report the change that was just read
+        self._context.schedule.repeat(
+            entry.key
+        )  # the watch may not report the change that was just read
         entry = await self._writer.conclude(entry, status)
         if status.drift.check.outcome != PlanOutcome.RUNNING:
             await self._plan_jobs.discard(entry)

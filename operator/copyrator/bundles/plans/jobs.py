@@ -147,7 +147,7 @@ class PlanJobs:
             return PlanDelay(plan.message)
         if isinstance(chart, RegistryError):
             again = self._context.clock() + timedelta(seconds=ERROR_SECONDS)
-            self._context.reconcile_at(entry.key, again)
+            self._context.schedule.reconcile_at(entry.key, again)
             text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
             return PlanDelay(text)
         made_of = MadeOf(ServiceAccount.of(spec), spec.werf_image, chart)
@@ -173,7 +173,7 @@ class PlanJobs:
         patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         is_early = now < patience
         check_at = patience if is_early else now + timedelta(seconds=timing.job_recheck)
-        self._context.reconcile_at(entry.key, check_at)
+        self._context.schedule.reconcile_at(entry.key, check_at)
         if is_early:
             return known
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)

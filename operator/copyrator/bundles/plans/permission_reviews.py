@@ -23,6 +23,7 @@ from copyrator.bundles.policy.permissions import (
     needs,
 )
 from copyrator.bundles.policy.plans.operations import Operation
+from copyrator.bundles.schedule import Change
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
@@ -134,7 +135,7 @@ class PermissionReviews:
             del self._reviews[key]
             return
         self._reviews[key].findings = findings
-        self._context.queue.add(key)
+        self._context.schedule.changed(key, Change.PERMISSIONS)
 
     async def _reviewed(self, ask: Ask) -> Findings | None:
         try:

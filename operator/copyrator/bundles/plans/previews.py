@@ -94,7 +94,7 @@ class Previews:
         elif not entry.is_paused:
             entry = await self._begin(entry, spec, entry.preview_request)
         if entry.has_preview and (end := parse_time(entry.status.preview.expires_at)):
-            self._context.reconcile_at(entry.key, end)
+            self._context.schedule.reconcile_at(entry.key, end)
         return entry
 
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:

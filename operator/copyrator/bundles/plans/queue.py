@@ -19,6 +19,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.schedule import Change
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""
@@ -102,7 +103,7 @@ class PlanQueue:
             waiting.setdefault(ticket)
             self._call(asking=ticket)
             if self._called.pop(ticket, None) is None:
-                self._context.queue.add_after(ticket.key, self._recheck_seconds())
+                self._context.schedule.repeat(ticket.key, self._recheck_seconds())
                 return False
         self._beginning[ticket] = job
         return True
@@ -157,7 +158,7 @@ class PlanQueue:
                 usage.add(namespace, is_check=is_check)
                 self._called[ticket] = False
                 if ticket != asking:
-                    self._context.queue.add(ticket.key)
+                    self._context.schedule.changed(ticket.key, Change.PLAN_SLOT)
 
     def _usage(self) -> _Usage:
         usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()

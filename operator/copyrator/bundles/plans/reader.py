@@ -32,6 +32,7 @@ from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, r
 from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.policy.report import without_template_text
 from copyrator.bundles.redaction import Redaction, WithheldError
+from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import ApiError
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -123,7 +124,7 @@ class PlanReader:
             readings[job.name] = _Reading(task)
             return None
         if reading.again_at is not None:
-            self._context.reconcile_at(key, reading.again_at)
+            self._context.schedule.reconcile_at(key, reading.again_at)
             return reading.delay
         if not reading.task.done():
             return None
@@ -132,7 +133,7 @@ class PlanReader:
         if isinstance(found, PlanDelay):
             again_at = self._context.clock() + timedelta(seconds=self._timing.plan_log_retry)
             readings[job.name] = _Reading(reading.task, found, again_at)
-            self._context.reconcile_at(key, again_at)
+            self._context.schedule.reconcile_at(key, again_at)
         return found
 
     def forget(self, key: BundleKey) -> None:
@@ -149,7 +150,7 @@ class PlanReader:
     def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
             task.exception()  # raised where the result is read
-            self._context.queue.add(key)
+            self._context.schedule.changed(key, Change.PLAN_READ)
 
     async def _read_in_slot(
         self, job: JobRecord, nonce: str, made_of: MadeOf

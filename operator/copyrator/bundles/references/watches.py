@@ -16,8 +16,8 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
 from copyrator.bundles.references.open_watches import Opened, OpenWatches
 from copyrator.bundles.references.scopes import Ref, Scope
+from copyrator.bundles.schedule import Change
 from copyrator.kube.watch.seen import Seen
-from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
 
@@ -154,4 +154,4 @@ class ReferenceWatches:
         """Requeue the Bundles that have read another version."""
         for key in followed.bundles:
             if not self._has_read(key, ref, followed.version):
-                self._context.queue.add(key, Priority.URGENT)
+                self._context.schedule.changed(key, Change.REFERENCE)

@@ -26,9 +26,9 @@ from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.polls import Polls
 from copyrator.bundles.resolution.queries import Queries
 from copyrator.bundles.resolution.resolver import Resolver
+from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.notifications import Push, canonical
-from copyrator.workqueue.outcome import Priority
 
 SHARING: Final = 1.0
 """Seconds by which an answer may be older than a changed spec, so that Bundles that are created
@@ -80,7 +80,9 @@ class Resolutions:
         if memory.asked_since == asked_since:  # else a push arrived since
             memory.asked_since = None
         if memory.again is not None:
-            self._context.requeue_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
+            self._context.schedule.requeue_at(
+                entry.key, memory.next_poll, self._context.again_at(entry.key)
+            )
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
@@ -126,7 +128,7 @@ class Resolutions:
             comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
             judge_at = None if _is_judged(entry, memory.judged_at) else entry.judge_at
-            self._context.requeue_at(
+            self._context.schedule.requeue_at(
                 entry.key, slot, retry, judge_at, again, comes_of_age, promoted
             )
             return False
@@ -168,7 +170,7 @@ class Resolutions:
         asked_at = self._context.memory(entry.key).asked_at or now
         patience = asked_at + timedelta(seconds=self._context.timing.poll_report)
         if now < patience:
-            self._context.requeue_at(entry.key, patience)
+            self._context.schedule.requeue_at(entry.key, patience)
             return
         verdict = ready_conditions.polling(spec.reference, spec.version)
         await self._writer.write(entry, entry.status, verdict, decided=False)
@@ -214,10 +216,7 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
         registries = pushed.get(spec.repo.lower(), _NONE)
         tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
         if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
-            memory = context.memory(entry.key)
-            memory.asked_since, memory.again = now, now + context.timing.poll_after_push
-            memory.asked_at = context.clock()
-            context.queue.add(entry.key, Priority.URGENT)
+            context.schedule.changed(entry.key, Change.PUSH, since=now)
             count += 1
     return count
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from copyrator.bundles.context import Clock
 from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.schedule import Clock
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import Unreachable
 from copyrator.oci.reference import Repository
