@@ -37,6 +37,7 @@ from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
+from copyrator.workqueue.outcome import Outcome
 from copyrator.workqueue.queue import WorkQueue
 from copyrator.workqueue.scheduler import DueScheduler
 from copyrator.workqueue.workers import Workers
@@ -55,6 +56,7 @@ class Operator:
         registry_seconds: float = 8.0,
         timing: BundleTiming = TIMING,
         isolated: Callable[[], Any] = Isolated,
+        recorder: Any = None,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -78,7 +80,7 @@ class Operator:
             bundles=self.bundles,
             queue=self.queue,
             scheduler=self.scheduler,
-            recorder=EventRecorder(self.client),
+            recorder=EventRecorder(self.client) if recorder is None else recorder,
             oci=self.oci,
             hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
@@ -92,7 +94,9 @@ class Operator:
             reviewer=self.reviewer,
             namespaces=NAMESPACE_WATCH,
         )
-        self.workers = Workers(self.queue, self.controller.reconcile, count=4)
+        self.reconciled: list[Any] = []
+        """The keys that were reconciled, in order."""
+        self.workers = Workers(self.queue, self._reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None
 
     def make_clients(self) -> tuple[KubeClient, KubeClient]:
@@ -123,6 +127,10 @@ class Operator:
         await self._watch_bundles().wait_synced()
         self._scheduling = asyncio.create_task(self.scheduler.run())
         self.workers.start()
+
+    async def _reconcile(self, key: Any) -> Outcome:
+        self.reconciled.append(key)
+        return await self.controller.reconcile(key)
 
     def _watch_bundles(self) -> Registration:
         return self.pool.acquire(WatchSpec(resource=BUNDLES), self._bundle_changed)

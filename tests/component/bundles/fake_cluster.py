@@ -96,6 +96,7 @@ class BundleCluster(FakeCluster):
         self.runs: list[str] = []
         self.logs: dict[str, str] = {}
         self.reviews = 0
+        self.review_gate: asyncio.Event | None = None
         self.by_name_only: set[tuple[str, str]] = set()
         self.writes_seen = 0
         self.dies_at: int | None = None
@@ -257,6 +258,8 @@ class BundleCluster(FakeCluster):
         asked = body["spec"]["resourceAttributes"]
         allowed = (asked["resource"], asked["namespace"]) not in self.by_name_only
         self.reviews += 1
+        if self.review_gate is not None:
+            await self.review_gate.wait()
         return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     async def _review_other(self, request: web.Request) -> web.StreamResponse:

@@ -25,7 +25,7 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
-from copyrator.kube.events import EventRecorder, ObjectRef
+from copyrator.kube.events import ObjectRef
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -147,25 +147,23 @@ async def test_a_plan_that_is_approved_and_rejected_at_once_is_rejected(
     assert condition(cluster, "Stalled") == ("True", "PlanRejected")
 
 
+class Told(list[tuple[str, str]]):
+    """Type and reason of each Event, as their recorder."""
+
+    def record(self, _about: ObjectRef, kind: str, reason: str, _message: str) -> None:
+        self.append((kind, reason))
+
+
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Type and reason of each Event about a Bundle."""
-    found: list[tuple[str, str]] = []
-
-    def tell(
-        _self: EventRecorder, _about: ObjectRef, kind: str, reason: str, _message: str
-    ) -> None:
-        found.append((kind, reason))
-
-    monkeypatch.setattr(EventRecorder, "record", tell)
-    return found
+def told() -> Told:
+    return Told()
 
 
 async def test_a_plan_and_a_decision_are_told_by_one_event_each(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, told: list[tuple[str, str]]
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, told: Told
 ) -> None:
     bundle(approval=ALWAYS)
-    operator = await run()
+    operator = await run(recorder=told)
     await waits(cluster)
     refresh(cluster)  # Ready has another reason than Planning when it begins
     await eventually(lambda: plan(cluster)["number"] == 2)
@@ -183,10 +181,10 @@ async def test_of_a_newer_version_too_a_decision_is_told_by_one_event(
     run: Run,
     bundle: Make,
     werf: Werf,
-    told: list[tuple[str, str]],
+    told: Told,
 ) -> None:
     bundle(approval=ALWAYS, version="1.*")
-    operator = await run(timer_interval=1.0)
+    operator = await run(recorder=told, timer_interval=1.0)
     approve(cluster, await waits(cluster))
     await deployed(cluster, version="1.0.0")
     await idle(operator)
@@ -208,10 +206,10 @@ async def test_a_plan_of_a_newer_version_that_fails_is_a_warning(
     run: Run,
     bundle: Make,
     werf: Werf,
-    told: list[tuple[str, str]],
+    told: Told,
 ) -> None:
     bundle(approval=ALWAYS, version="1.*", retry={"backoff": "1h"})
-    await run(timer_interval=1.0)
+    await run(recorder=told, timer_interval=1.0)
     approve(cluster, await waits(cluster))
     await deployed(cluster, version="1.0.0")
     cluster.refuse("create", "/jobs", 403, "exceeded quota")
@@ -221,11 +219,11 @@ async def test_a_plan_of_a_newer_version_that_fails_is_a_warning(
 
 
 async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(
-    cluster: BundleCluster, run: Run, bundle: Make, told: list[tuple[str, str]]
+    cluster: BundleCluster, run: Run, bundle: Make, told: Told
 ) -> None:
     cluster.drop(path_of("serviceaccounts", "werf"))
     bundle(approval=ALWAYS)
-    operator = await run()
+    operator = await run(recorder=told)
     await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
     await idle(operator)
     assert told == [("Warning", "ServiceAccountMissing")]

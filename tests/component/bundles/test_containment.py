@@ -12,22 +12,23 @@ from tests.component.bundles.waiting import eventually
 from tests.steps import assert_quick
 
 from copyrator.bundles import entry_reader
+from copyrator.bundles.policy.gates import PASSED, Gate, Gates, Occasion, Verdict
 from copyrator.bundles.policy.report import printed_digests
 from copyrator.settings import limits
 
 
 async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    operator = await run()
-    visit = operator.controller._reconciler.deploys.visit
+    mistakes = ["a mistake that quotes hunter-two"]
 
-    async def broken(entry: Any, spec: Any) -> None:
-        if entry.key.name == "bad":
-            raise TypeError("a mistake that quotes hunter-two")
-        await visit(entry, spec)
+    def judge(*_: Any) -> Verdict:
+        if mistakes:
+            raise TypeError(mistakes[0])
+        return PASSED
 
-    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", broken)
+    gate = Gate("broken", lambda spec: spec.name == "bad", frozenset(Occasion), judge)
+    await run(gates=Gates(moment=(gate,)))
     bundle("bad")
     bundle("good")
 
@@ -36,7 +37,7 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
     assert "the operator failed to reconcile this Bundle (TypeError)" in cluster.message("bad")
     assert "hunter-two" not in str(cluster.look("bundles", "bad"))
 
-    monkeypatch.setattr(operator.controller._reconciler.deploys, "visit", visit)
+    mistakes.clear()
     await eventually(lambda: cluster.status("bad").get("deploy"), "tried again")
 
 

@@ -161,18 +161,17 @@ async def test_infrastructure_is_not_counted_against_the_digest(
 
 
 async def test_the_job_of_an_attempt_that_another_process_recorded_may_come_a_little_later(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     reached = asyncio.Event()
-    create = cluster._create
 
     async def slow(request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/jobs"):
             reached.set()
             await asyncio.sleep(1.0)
-        return await create(request)
+        return await cluster.serve(request)
 
-    monkeypatch.setattr(cluster, "_create", slow)
+    cluster.always("create", slow)
     await run()
     bundle()
     await reached.wait()

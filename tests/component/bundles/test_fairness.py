@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiohttp import web
+from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -75,7 +76,7 @@ async def test_a_query_that_waits_in_a_long_line_is_sent_for_who_has_none(
         crowd_bundle(cluster, f"crowd{number:02}", slow.host)
     operator = await run(registry_seconds=PATIENT)
     await eventually(lambda: slow.in_flight == limits.TENANT_HOST_POLLS)
-    await eventually(lambda: len(operator.controller._polls._pending) == 40)
+    await idle(operator)  # each has queued its query
     asked = {path for _, path in slow.asked}
     last = next(n for n in range(40) if not any(f"crowd{n:02}/" in path for path in asked))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.approvals import condition
+from tests.component.bundles.approvals import condition, idle
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import (
@@ -26,9 +28,7 @@ from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.reconciler import BundleReconciler
-from copyrator.kube.events import EventRecorder, ObjectRef
+from copyrator.kube.events import ObjectRef
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -327,19 +327,18 @@ async def test_nothing_is_deployed_before_it_is_known_what_is_frozen(
 
 
 async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     told: list[tuple[str, str, str]] = []
 
-    def tell(_: Any, about: ObjectRef, kind: str, reason: str, *_more: Any) -> None:
+    def tell(about: ObjectRef, kind: str, reason: str, *_more: Any) -> None:
         if about.kind != "Bundle":
             told.append((about.kind, kind, reason))
 
-    monkeypatch.setattr(EventRecorder, "record", tell)
     cluster.namespace("old")
     freeze(cluster, namespace="old")
     bundle()
-    await run()
+    await run(recorder=SimpleNamespace(record=tell))
     await eventually(lambda: cluster.reason() == "Deployed")
     freeze(cluster)
     freeze(cluster, "{")
@@ -365,16 +364,17 @@ async def test_the_gauges_count_what_is_in_force(
         freeze(cluster, value, name)
     freeze_all(cluster)
     operator = await run()
-    found = operator.metrics.freezes
+    await eventually(lambda: freezes(operator, "all") == 1)
+    await eventually(lambda: freezes(operator, "namespace") == 2)
+    assert freezes(operator, "namespace", "FreezeUnreadable") == 1
+    assert freezes(operator, "all", "FreezeUnreadable") == 0
 
-    def value(*labels: str) -> float:
-        operator.controller.publish()
-        return float(found.labels(*labels)._value.get())
 
-    await eventually(lambda: value("all", "Frozen") == 1)
-    await eventually(lambda: value("namespace", "Frozen") == 2)
-    assert value("namespace", "FreezeUnreadable") == 1
-    assert value("all", "FreezeUnreadable") == 0
+def freezes(operator: Operator, scope: str, reason: str = "Frozen") -> float | None:
+    """The gauge of freezes."""
+    operator.controller.publish()
+    registry, labels = operator.metrics.registry, {"scope": scope, "reason": reason}
+    return registry.get_sample_value("copyrator_freezes", labels)
 
 
 async def test_many_frozen_bundles_cost_nothing_until_something_happens(
@@ -382,7 +382,6 @@ async def test_many_frozen_bundles_cost_nothing_until_something_happens(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     freeze(cluster)
     for number in range(MANY):
@@ -392,28 +391,22 @@ async def test_many_frozen_bundles_cost_nothing_until_something_happens(
     await eventually(lambda: not operator.queue.working and not len(operator.queue))
     seen, asked = len(cluster.seen), len(registry.asked)
     assert cluster.bundle_writes() <= 2 * MANY, "a finalizer and a status each"
-    reconciled: list[Any] = []
-    original = BundleReconciler._visit
-
-    async def visit(self: BundleReconciler, entry: BundleEntry) -> None:
-        reconciled.append(entry.key)
-        await original(self, entry)
-
-    monkeypatch.setattr(BundleReconciler, "_visit", visit)
+    reconciled = len(operator.reconciled)
     cluster.namespace("other")
     freeze(cluster, namespace="other")
-    freezes = operator.controller._freezes
-    await eventually(lambda: freezes.count()["namespace", "Frozen"] == 2)
-    operator.controller.publish()
+    await eventually(lambda: freezes(operator, "namespace") == 2)
     await eventually(lambda: not operator.queue.working and not len(operator.queue))
-    assert reconciled == [], "another namespace's freeze is none of theirs"
+    assert operator.reconciled[reconciled:] == [], "another namespace's freeze is none of theirs"
     requests = [one for one in cluster.seen[seen:] if "events" not in one.path]
     assert [one for one in requests if not one.params.get("watch")] == []
     assert len(registry.asked) == asked
-    assert operator.queue._due == {}, "none wakes by itself"
     due = [operator.scheduler.due(BundleKey(TEAM, f"shop-{n}")) for n in range(MANY)]
     known = [one for one in due if one is not None]
     assert max(known) - min(known) < 1, "nothing is due but the poll that they share"
+    left = timedelta(seconds=min(known) - operator.monotonic() - 1)
+    operator.let_pass(max(left, timedelta()))
+    await idle(operator)
+    assert operator.reconciled[reconciled:] == [], "none wakes by itself"
 
 
 def frozen(cluster: BundleCluster) -> int:
@@ -421,23 +414,22 @@ def frozen(cluster: BundleCluster) -> int:
 
 
 async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     """The Bundle isn't known to wait yet, so that the thaw alone doesn't queue it."""
     freeze(cluster)
     operators: list[Any] = []
     thawed: list[str] = []
-    original = cluster._patch
 
     async def thawing(request: web.Request) -> web.StreamResponse:
-        answer = await original(request)
+        answer = await cluster.serve(request)
         if "Frozen" in await request.text() and not thawed:
             thawed.append(request.path)
             thaw(cluster)
-            await eventually(lambda: not operators[0].controller._freezes._frozen)
+            await eventually(lambda: freezes(operators[0], "namespace") == 0)
         return answer
 
-    monkeypatch.setattr(cluster, "_patch", thawing)
+    cluster.always("patch", thawing)
     operators.append(await run())
     bundle()
     await eventually(lambda: cluster.reason() == "Deployed")

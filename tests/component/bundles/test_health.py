@@ -21,6 +21,7 @@ from tests.long import LONG
 
 from copyrator.bundles.policy import health
 from copyrator.bundles.timing import BundleTiming
+from copyrator.kube.resources import DEPLOYMENTS
 from copyrator.settings import limits
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -287,22 +288,21 @@ async def test_nothing_deployed_is_not_healthy(
 async def test_a_rollout_takes_few_writes(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     bundle(health="Watch")
     deployment(cluster, of=50, ready=50)
-    operator = await run(timing=replace(SOON, health_status=1.0, health_message=60.0))
+    await run(timing=replace(SOON, health_status=1.0, health_message=60.0))
     await eventually(lambda: healthy(cluster) == GOOD)
     before, loop = writes_of(cluster), asyncio.get_running_loop()
     started = loop.time()
     for ready in range(50):
         deployment(cluster, of=50, ready=ready)
         await asyncio.sleep(0.01)
-    deployment(cluster, of=50, ready=50)
-    await eventually(lambda: healthy(cluster) == GOOD and not len(operator.controller._health._due))
+    deployment(cluster, of=50, ready=0, late=True)  # the last write
+    await eventually(lambda: healthy(cluster) == BAD)
     assert writes_of(cluster) - before <= 2 * (loop.time() - started) + 2
 
 
 async def test_what_flaps_is_written_no_more_often_than_allowed(
-    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    monkeypatch.setattr("copyrator.workqueue.scheduler.GRAIN", 0.01)  # not what limits the writes
     bundle(health="Watch")
     deployment(cluster)
     await run(timing=replace(SOON, health_status=0.5))
@@ -454,16 +454,15 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     await eventually(lambda: healthy(cluster) == GOOD)
     large = owned("shop", note="x" * (20_000 if LONG else 3_000))
 
-    def seen() -> health.ReleaseObjects:
-        found = operator.controller._health._watches.view((TEAM, "shop"))
-        assert isinstance(found, health.ReleaseObjects)
-        return found
+    def seen() -> int:
+        """Objects in the caches of the watches of releases."""
+        found = [one for one in operator.pool.statuses() if one.spec.resource == DEPLOYMENTS]
+        return sum(one.objects for one in found)
 
     async def grow(numbers: range) -> int:
         for number in numbers:
             deployment(cluster, f"web-{number}", 0, metadata=large)
-        last = f"Deployment/web-{numbers[-1]}"
-        await eventually(lambda: last in seen().pending)
+        await eventually(lambda: seen() == sum("/deployments/" in path for path in cluster.objects))
         gc.collect()
         found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
         return sum(each.size for each in found)

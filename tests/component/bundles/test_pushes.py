@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
+from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
@@ -69,8 +70,7 @@ async def test_news_without_anything_new_cost_two_heads_and_no_write(
 
     assert operator.controller.pushed([APP, APP, Push("app")]) == 3
     await eventually(lambda: len(registry.asked) == asked + 2)
-    memories = operator.controller._context.memories.values()
-    await eventually(lambda: all(one.again is one.asked_since is None for one in memories))
+    await idle(operator)
     await asyncio.sleep(0.5)  # for a third, were there one
 
     assert len(registry.asked) == asked + 2

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
@@ -117,13 +118,9 @@ async def test_a_hundred_bundles_of_a_repository_share_its_list(
     slots = {datetime.fromisoformat(at).timestamp() % 600 for at in polls}
     assert len(slots) == 1  # all ranges of a repository come due together; one may have passed
     lists, heads = registry.count(*LISTS), registry.count("HEAD")
-    memories = operator.controller._context.memories
-    now = operator.controller._context.clock()
-    since = operator.controller._context.monotonic()
-    for key, memory in memories.items():  # the slot comes
-        memory.next_poll, memory.asked_since, memory.asked_at = now, since, now
-        operator.queue.add(key)
-    await eventually(lambda: all(memory.asked_since is None for memory in memories.values()))
+    operator.let_pass(timedelta(seconds=600))  # the slot comes
+    await eventually(lambda: registry.count("HEAD") - heads == 2)
+    await idle(operator)
     assert registry.count(*LISTS) - lists == 1
     assert registry.count("HEAD") - heads == 2
 

@@ -13,8 +13,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
-from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.references import open_watches as opening
+from copyrator.api.keys import BundleKey
 from copyrator.bundles.references import watches
 from copyrator.bundles.references.scopes import Ref, Scope
 from copyrator.bundles.timing import BundleTiming
@@ -325,20 +324,13 @@ async def test_where_only_names_are_granted_they_are_shared_until_more_is_grante
 
 
 async def test_a_watch_counts_only_once_it_is_granted(
-    reader: Reader, edit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    cluster: BundleCluster, reader: Reader, edit: Callable[..., None]
 ) -> None:
-    asked, granted = asyncio.Event(), asyncio.Event()
-
-    async def review(*_: object) -> bool:
-        asked.set()
-        await granted.wait()
-        return True
-
-    monkeypatch.setattr(opening, "is_allowed", review)
+    cluster.review_gate = granted = asyncio.Event()
     spaces = teams(10)
     edit(*spaces)
     reader.follow(*spaces)
-    await asked.wait()
+    await eventually(lambda: cluster.reviews, "it is asked")
     assert reader.watches.count() == {"all": 0, "name": 0, "namespace": 0, "poll": 10}
 
     granted.set()
@@ -455,9 +447,6 @@ async def test_what_nobody_names_is_not_held(
     (status,) = reader.pool.statuses()
 
     assert status.objects == 9
-    opened = reader.watches._open.opened[ALL].registration
-    assert opened is not None
-    assert set(opened.store) == {ObjectName(one, "values") for one in spaces[:9]}
 
 
 def wide_lists(cluster: BundleCluster) -> list[Any]:

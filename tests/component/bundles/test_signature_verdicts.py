@@ -161,10 +161,13 @@ async def test_the_same_payload_with_another_signature_beside_it_is_judged_anew(
     assert (await world.judge()).is_trusted
 
 
-async def test_a_trusted_verdict_is_not_kept_as_a_refusal(world: World) -> None:
+async def test_a_trusted_verdict_is_not_kept_as_a_refusal(
+    world: World, judged: list[Found]
+) -> None:
     world.finder.signatures = (payload_signature(MINE),)
     await world.judge()
-    assert world.verdicts._refusals == {}
+    await world.judge()
+    assert len(judged) == 2
 
 
 async def test_refusals_are_bounded_and_those_in_use_stay(
@@ -173,8 +176,9 @@ async def test_refusals_are_bounded_and_those_in_use_stay(
     monkeypatch.setattr(limits, "SIGNATURE_REFUSALS", 2)
     for digest in ("sha256:a", "sha256:b", "sha256:a", "sha256:c", "sha256:a"):
         await world.judge(digest=digest)
-    assert len(world.verdicts._refusals) == 2
     assert [found.artifact.digest for found in judged] == ["sha256:a", "sha256:b", "sha256:c"]
+    await world.judge(digest="sha256:b")
+    assert judged[-1].artifact.digest == "sha256:b", "it is judged again"
 
 
 async def test_after_a_day_a_refusal_is_judged_again(world: World, judged: list[Found]) -> None:
@@ -281,38 +285,29 @@ def test_what_a_tenant_may_ask_for_of_usual_signatures_is_within_the_limit_of_wo
     assert each * limits.SIGNATURES < limits.SIGNATURE_WORK
 
 
-async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: Isolated) -> None:
     """50 bundles of 80 KB and ten entries."""
+    child = Mock(call=AsyncMock(wraps=isolated.call))
+    world = World(child)
     world.finder.signatures = hostile()
     asked = trust.asked([TEN])
-    calls: list[object] = []
-    call = world.verdicts._isolated.call
-
-    async def counting(*args: Any) -> Any:
-        calls.append(args[0])
-        return await call(*args)
-
-    monkeypatch.setattr(world.verdicts._isolated, "call", counting)
     with measured_steps() as steps:
         first = await world.judge(asked)
         again = [await world.judge(asked) for _ in range(3)]
     assert (first.is_trusted, first.signatures) == (False, limits.SIGNATURES)
     assert again == [first] * 3
-    assert calls == [judge_found]
+    assert [one.args[0] for one in child.call.await_args_list] == [judge_found]
     assert steps.longest < limits.STEP_SECONDS, steps.where
 
 
-async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kept() -> None:
+    small = Isolated(memory=1)
+    world = World(small)
     world.finder.signatures = hostile()
-    monkeypatch.setattr(world.verdicts, "_isolated", isolated := Isolated(memory=1))
-    with pytest.raises(Unreachable, match=r"the signatures of sha256:.* can't be judged"):
-        await world.judge()
-    await isolated.close()
-    assert world.verdicts._refusals == {}
+    for _ in range(2):
+        with pytest.raises(Unreachable, match=r"the signatures of sha256:.* can't be judged"):
+            await world.judge()
+    await small.close()
 
 
 STEPS = st.lists(

@@ -32,7 +32,6 @@ from tests.signature_layout import digest_of, encoded, fallback_tag, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
 from copyrator.bundles import trust as trust_module
-from copyrator.kube.errors import Forbidden
 from copyrator.oci.notifications import Push
 from copyrator.signatures.model import Artifact
 
@@ -140,9 +139,11 @@ async def test_a_verdict_is_kept_and_a_restart_asks_nothing(
     await first.stop()
     before, requests = cluster.look("bundles", "shop"), len(registry.asked)
 
+    seen = len(cluster.seen)
     second = await run(timer_interval=3600.0)
 
-    await eventually(lambda: second.controller._trust.ready, "the policy is read")
+    watches = lambda: [one for one in cluster.seen[seen:] if one.verb == "watch"]  # noqa: E731
+    await eventually(lambda: [one for one in watches() if POLICY in str(one.params)])
     await idle(second)
     assert len(registry.asked) == requests
     assert cluster.look("bundles", "shop") == before
@@ -208,9 +209,10 @@ async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
 ) -> None:
     """A Bundle that asks for no signature isn't deployed until it is known what the policy asks."""
     put_policy(cluster, "entries: 7" if fault == "not a policy" else "default: Allow")
-    errors = {"forbidden": Forbidden("configmaps: you may not"), "an error of ours": KeyError()}
-    if fault in errors:
-        monkeypatch.setattr(trust_module, "policy_in", Mock(side_effect=errors[fault]))
+    if fault == "forbidden":
+        cluster.refuse("get", f"/{POLICY}", 403, "you may not")
+    if fault == "an error of ours":
+        monkeypatch.setattr(trust_module, "policy_in", Mock(side_effect=KeyError()))
     registry.put("app", "1.0.0", "one")
     bundle()
     operator = await run(timer_interval=1.0)
@@ -221,6 +223,7 @@ async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
     assert why in cluster.message()
 
     monkeypatch.undo()
+    cluster.refusals.clear()
     put_policy(cluster, "default: Allow  # now")
 
     await deployed(cluster)
