@@ -100,7 +100,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(_installed(installation))
         behind = await readable("Pods", pods(client, installation))
         ready = any(check.good for check in behind)
-        found += behind + await readable("Lease", _lease(client, installation, ready=ready))
+        found += behind + await readable("Lease", check_lease(client, installation, ready=ready))
         served = all(check.good for check in crds)
         plans = served and await plans_are_asked(client, installation)
         found += [check async for check in _permissions(client, installation, plans=plans)]
@@ -150,7 +150,7 @@ def _installed(installation: Installation) -> Check:
     return Check("Deployment", True, said)
 
 
-async def _lease(
+async def check_lease(
     client: KubeClient, installation: Installation, *, ready: bool, takeover: float = TAKEOVER
 ) -> AsyncIterator[Check]:
     """With a ready pod, a Lease without a holder is about to be taken (a rollout): it has time."""

@@ -221,7 +221,7 @@ async def test_the_browser_is_led_to_the_page_by_a_file_that_only_its_user_can_r
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(command.webbrowser, "open", browser)
     stopped = asyncio.Event()
-    browsing = asyncio.create_task(command._browse(page.server, stopped))
+    browsing = asyncio.create_task(command.open_browser(page.server, stopped))
     url, modes, text = await asyncio.wait_for(found.get(), 30)
     assert url.startswith("file://")
     assert page.server.token not in url
@@ -242,7 +242,7 @@ async def test_the_file_is_removed_when_the_command_ends_without_a_browser(
     monkeypatch.setattr(command.webbrowser, "open", lambda _url: False)
     stopped = asyncio.Event()
     stopped.set()
-    await asyncio.wait_for(command._browse(page.server, stopped), 30)
+    await asyncio.wait_for(command.open_browser(page.server, stopped), 30)
     assert list(tmp_path.iterdir()) == []
     assert "open the URL yourself" in capsys.readouterr().err
 

@@ -52,6 +52,7 @@ class Operator:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
         watches: int = WATCH_CONNECTIONS,
+        jitter: Callable[[], float] = lambda: 1.0,
         **settings: Any,
     ) -> None:
         self.left.add(self)
@@ -64,6 +65,7 @@ class Operator:
             group=lambda key: self.controller.tenant_of(key),  # noqa: PLW0108 - made later
             each=2,
             together=6,
+            jitter=jitter,
         )
         self.metrics = Metrics()
         self.rules = RuleCache()
@@ -100,10 +102,6 @@ class Operator:
         await self.controller.stop()
         await self.pool.close()
         await self.client.close()
-
-    def index_size(self) -> int:
-        """How many claims there are, of all rules."""
-        return len(list(self.controller._context.index.all()))
 
     def requeue_rules(self) -> None:
         """Let it reconcile all its rules again, as it does when something is due."""

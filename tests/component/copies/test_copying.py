@@ -241,7 +241,8 @@ async def test_an_unmanaged_object_is_left_alone_and_not_asked_about_again_and_a
     assert cluster.writes("configmaps") == [("create", path_of("configmaps", "team", "")[:-1])]
     key = CopyKey("configmaps", "team", "app")
     await until(
-        lambda: operator.controller._context.home.unmanaged.watches.version(key), "it is watched"
+        lambda: any(one.synced for one in operator.pool.statuses() if one.spec.namespace == "team"),
+        "it is watched",
     )
     cluster.seen.clear()
     for _ in range(3):  # as if its time had come

@@ -137,9 +137,11 @@ def cluster_copies(cluster):
 def held(operator, namespace):
     """Bytes of sources that are held for a namespace."""
     size = 0
-    for spec, watch in operator.pool._watches.items():
+    for spec in list(operator.pool.specs()):
         if spec.namespace == namespace and not spec.metadata_only:
-            size += sum(len(json.dumps(r.body)) for r in watch.reflector.store.values())
+            registration = operator.pool.acquire(spec, lambda *_: None)
+            size += sum(len(json.dumps(r.body)) for r in registration.store.values())
+            registration.release()
     return size
 
 
@@ -202,11 +204,12 @@ async def test_named_sources_that_share_a_watch_are_counted_too(cluster, served)
     fits = fit[0]
     cluster.gone("copyrators", TENANT, fits)
     await until(lambda: len(without_room()) == 5, "one of them fits now")
-    share = served.controller._context.shares.of(TENANT)
     for name in names:
         if name != fits:
             cluster.gone("copyrators", TENANT, name)
-    await until(lambda: share.bytes == 0 == share.watches, "nothing is counted any more")
+    source(cluster, "whole", size=190_000)
+    tenant_rule(cluster, "whole", selecting("whole"))
+    await until(lambda: ready(cluster, "whole") == "Synced", "nothing else is counted any more")
 
 
 async def test_what_trusted_rules_hold_is_no_tenants(cluster, served, monkeypatch):

@@ -2,14 +2,15 @@
 
 import pytest
 from aiohttp import web
-from tests.component.copies.conftest import HOME, by_name, counts, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import error, until
 from tests.long import LONG
 
 from copyrator.api.keys import CopyKey
-from copyrator.workqueue.queue import LONGEST_DELAY
 
 GOOD = [f"good-{number}" for number in range(5)]
+BACK_OFF = 250.0
+"""Seconds after the first failure."""
 BAD = CopyKey("configmaps", "bad", "app")
 LABELLED = {"source": {"kind": "ConfigMap", "selector": {"matchLabels": {"app": "x"}}}}
 
@@ -31,19 +32,18 @@ def attempts(cluster):
 
 
 @pytest.fixture
-async def failing(cluster, operator):
+async def failing(cluster):
     """A rule whose copy in "bad" is refused, and waits for minutes."""
+    operator = Operator(cluster, jitter=lambda: BACK_OFF)  # as if it had failed for hours
+    await operator.start()
     for name in (*GOOD, "bad"):
         cluster.namespace(name)
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     refuse(cluster, error(403, "Forbidden", message='configmaps is forbidden: User "x" cannot'))
-    operator.queue._failures[BAD] = 20  # as if it had failed for hours
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: counts(cluster, "rule").get("failed") == 1)
     await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
-    await until(lambda: BAD in operator.queue._due, "it waits, and isn't at work")
-    due, _ = operator.queue._due[BAD]
-    assert 0.7 * LONGEST_DELAY < due - operator.queue._clock() <= LONGEST_DELAY
+    await operator.idle()
     cluster.seen.clear()
     return operator
 
@@ -54,7 +54,8 @@ async def test_a_failing_namespace_keeps_nobody_waiting_and_is_tried_on_for_ever
     await until(lambda: "late" in cluster.copies("configmaps", "app"))
     await failing.settled()
     assert attempts(cluster) == [], "what happens elsewhere is no reason to try again"
-    assert BAD in failing.queue._due
+    failing.queue.end_backoffs()
+    await until(lambda: attempts(cluster), "it is still to be tried")
 
 
 def change_source(cluster):
@@ -79,7 +80,7 @@ async def test_what_failed_is_tried_at_once_when_something_relevant_changes(
     cluster.object("configmaps", HOME, "app", data={"key": "last"})
     await until(lambda: "bad" in cluster.copies("configmaps", "app"))
     await until(lambda: reason(cluster, "rule") == "Synced")
-    assert BAD not in failing.queue._failures
+    assert failing.queue.retry(BAD) == BACK_OFF, "it counts as the first failure"
 
 
 WEBHOOK = 'admission webhook "w" denied the request: no'

@@ -90,13 +90,10 @@ async def test_a_namespace_makes_a_trusted_rules_copies_due_before_any_tenants_a
 ):
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: operator.index_size() == 1)
+    await until(lambda: reason(cluster, "rule") == "NoTargets")
     await operator.settled()
-    context = operator.controller._context
     sets = [
-        context.home.namespaces.targets(
-            Targets(exclude=Globs((*STARS[:50], f"no-{number}"))), "tenant"
-        )
+        operator.namespaces.targets(Targets(exclude=Globs((*STARS[:50], f"no-{number}"))), "tenant")
         for number in range(300)
     ]
     cluster.namespace("team")
@@ -118,7 +115,8 @@ async def test_one_source_that_cant_be_planned_cuts_off_no_other(cluster, operat
     for name in ("bad", "good"):
         cluster.object("configmaps", HOME, name, data={"key": "value"})
         make_rule(cluster, name, by_name(name))
-    await until(lambda: operator.index_size() == 2)
+    await until(lambda: reason(cluster, "good") == "NoTargets")
+    await until(lambda: reason(cluster, "bad") not in ("None", "Progressing"))
     cluster.namespace("team")
     await until(lambda: cluster.copies("configmaps", "good") == ["team"])
     await until(lambda: reason(cluster, "bad") == "PartialFailure")

@@ -43,7 +43,8 @@ async def test_the_number_of_watches_is_bounded(cluster, operator):
     assert shared.metadata_only
     operator.pool.metrics = operator.metrics
     operator.pool.publish()
-    value = operator.metrics.watches.labels("configmaps")._value.get()
+    labels = {"resource": "configmaps"}
+    value = operator.metrics.registry.get_sample_value("copyrator_watches", labels)
     assert value == ALONE + 1 + 1, "and the watch of our copies"
 
 

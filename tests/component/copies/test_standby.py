@@ -8,10 +8,14 @@ from copyrator.copies.timing import CopyTiming
 KEY = f"/api/v1/namespaces/{HOME}/secrets/copyrator-hash-key"
 
 
+def watches_copies(operator):
+    return any(spec.label_selector for spec in operator.pool.specs())
+
+
 async def test_a_standby_watches_and_writes_nothing_not_even_the_hash_key(cluster):
     standby = Operator(cluster)
     await standby.controller.prepare()
-    await until(lambda: standby.controller._context.home.namespaces_synced)
+    await until(lambda: standby.namespaces.get(HOME))
     assert KEY not in cluster.objects
     assert {seen.verb for seen in cluster.seen} <= {"get", "list", "watch"}
     await standby.stop()
@@ -22,9 +26,9 @@ async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(clust
     cluster.drop(KEY)
     standby = Operator(cluster, timing=CopyTiming(health=0.01, stale=0.0))
     await standby.controller.prepare()
-    assert not standby.controller._context.home.kinds
+    assert not watches_copies(standby)
     cluster.write(KEY, key)
-    await until(lambda: standby.controller._context.home.kinds)
+    await until(lambda: watches_copies(standby))
     await standby.stop()
 
 

@@ -63,11 +63,7 @@ async def in_the_way(cluster, operator, data, count="conflicts", **more):
     cluster.object("configmaps", HOME, "app", data=OURS)
     make_rule(cluster, "rule", by_name("app", **more))
     await until(lambda: counts(cluster, "rule").get(count) == 1, f"it is among the {count}")
-    await until(lambda: known(operator).watches.version(KEY), "it is watched")
-
-
-def known(operator):
-    return operator.controller._context.home.unmanaged
+    await until(lambda: watched(operator) and all(one.synced for one in watched(operator)))
 
 
 def requests(cluster):
@@ -82,7 +78,7 @@ def failures(cluster):
 
 
 def watched(operator):
-    return [spec for spec in operator.pool.specs() if spec.name == "app" and spec.metadata_only]
+    return [one for one in operator.pool.statuses() if one.spec.name and one.spec.metadata_only]
 
 
 # --- it goes, or changes --------------------------------------------------------------------------
@@ -155,7 +151,6 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, oper
     assert len(watched(operator)) == 1
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: not watched(operator), "nobody's conflict is watched")
-    assert operator.controller._context.problems == {}
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: len(watched(operator)) == 1, "it is watched again")
@@ -174,8 +169,7 @@ async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another,
         cluster.object("configmaps", HOME, name, data=OURS)
         make_rule(cluster, name, by_name(name))
         await until(lambda name=name: counts(cluster, name).get("conflicts") == 1)
-    assert len(known(operator).watches) == 1
-    assert len(known(operator)) == 2
+    assert len(watched(operator)) == 1
 
     def reads():
         return [s.headers["Accept"] for s in cluster.of("get") if s.path == f"{PLACES}/b"]
@@ -185,7 +179,7 @@ async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another,
     for name in ("b", "a"):  # the second has no watch
         cluster.gone("configmaps", TEAM, name)
         await until(lambda name=name: reason(cluster, name) == "Synced")
-    assert len(known(operator)) == len(known(operator).watches) == 0
+    assert watched(operator) == []
 
 
 # --- it is what the rule wants --------------------------------------------------------------------
@@ -267,7 +261,7 @@ async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, 
     await operator.stop()
     cluster.seen.clear()
     again = await another()
-    await until(lambda: known(again).satisfied(KEY), "it was compared")
+    await until(lambda: requests(cluster) == ["create", "get", "get"], "it was compared")
     await again.settled()
     assert requests(cluster) == ["create", "get", "get"]
     assert cluster.writes("copyrators") == []

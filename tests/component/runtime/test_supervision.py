@@ -120,7 +120,5 @@ async def test_a_queue_that_stands_still_turns_readyz_red_within_a_minute(kit: K
 
 
 async def test_dead_workers_turn_healthz_red(kit: Kit) -> None:
-    for task in kit.workers._tasks:
-        task.cancel()
-    await asyncio.gather(*kit.workers._tasks, return_exceptions=True)
+    await kit.workers.drain(0.0)
     assert await kit.page("/healthz") == (503, "workers: no worker is running\n")

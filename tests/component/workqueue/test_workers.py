@@ -70,22 +70,20 @@ async def test_a_worker_that_is_cancelled_before_a_key_comes_ends(queue: WorkQue
     assert first.cancelled()
 
 
-async def test_workers_wait_without_asking_while_keys_are_held(
-    queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_workers_wait_without_asking_while_keys_are_held() -> None:
     seen: list[str] = []
     asked = itertools.count()
-    poll = queue.poll
+
+    class Counted(WorkQueue[str]):
+        def poll(self) -> str | None:
+            next(asked)
+            return super().poll()
 
     async def handler(key: str) -> Outcome:
         seen.append(key)
         return Done()
 
-    def counted() -> str | None:
-        next(asked)
-        return poll()
-
-    monkeypatch.setattr(queue, "poll", counted)
+    queue = Counted()
     workers = Workers(queue, handler, count=3)
     workers.start()
     await asyncio.sleep(0)
@@ -153,8 +151,7 @@ async def test_a_failure_is_retried_until_it_succeeds(
     workers.start()
     queue.add("a")
     await until(lambda: not outcomes and not queue.working, "six tries")
-    assert queue._failures.get("a", 0) == 0
-    assert not queue._due
+    assert queue.retry("a") == 0.02  # it counts as the first failure
     told = [r.getMessage().splitlines()[0] for r in caplog.records if r.name.startswith("copyr")]
     assert [text.split(";")[0] for text in told] == [
         "a: no luck",
@@ -169,15 +166,15 @@ async def test_a_failure_is_retried_until_it_succeeds(
 async def test_a_message_that_might_quote_data_is_not_logged(
     queue: WorkQueue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    outcomes: list[Outcome] = [Failed(ValueError(f"bad value: {'sentinel'}")), Done()]
+
     async def handler(key: str) -> Outcome:
-        return (
-            Done() if queue._failures.get(key) else Failed(ValueError(f"bad value: {'sentinel'}"))
-        )
+        return outcomes.pop(0)
 
     workers = Workers(queue, handler, count=1)
     workers.start()
     queue.add("a")
-    await until(lambda: caplog.records and not queue._due, "the failure and the success")
+    await until(lambda: not outcomes and not queue.working, "the failure and the success")
     assert "ValueError" in caplog.text
     assert "sentinel" not in caplog.text
     await workers.drain(1)
@@ -195,7 +192,7 @@ async def test_again_looks_again_without_counting_a_failure(queue: WorkQueue[str
     queue.add("a")
     await until(lambda: len(calls) == 3 and not queue.working, "three looks")
     assert all(later - earlier >= 0.029 for earlier, later in itertools.pairwise(calls))
-    assert queue._failures.get("a", 0) == 0
+    assert queue.retry("a") == 0.02  # it counts as the first failure
     await workers.drain(1)
 
 

@@ -11,7 +11,7 @@ __all__ = ["served"]
 
 async def test_the_file_of_open_leads_to_a_session_and_leaves_no_token(served, context):
     tab = await context.new_page()
-    with command._file_that_opens(served.server.url) as file:
+    with command.file_that_opens(served.server.url) as file:
         await tab.goto(file.as_uri())
         await tab.wait_for_url(f"{served.base}/")
     await tab.locator("main").get_by_text("infra/broken").first.wait_for()

@@ -27,7 +27,8 @@ class Released:
 def checked(looks: float, *, ready: bool, **more: float) -> tuple[bool | None, str]:
     async def check() -> doctor.Check:
         server = cast("Any", Released(looks))
-        (found,) = [one async for one in doctor._lease(server, INSTALLATION, ready=ready, **more)]
+        lease = doctor.check_lease(server, INSTALLATION, ready=ready, **more)
+        (found,) = [one async for one in lease]
         return found
 
     found = asyncio.run(check())

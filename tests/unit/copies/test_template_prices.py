@@ -261,7 +261,7 @@ def test_what_a_text_may_do_is_done_as_jinja2_does_it(text, rendered):
 
 
 def left(meter):
-    return meter._left
+    return meter.left
 
 
 def spent(work):

@@ -78,16 +78,16 @@ async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> No
         server.port = runner.addresses[0][1]
         click.echo(f"Serving on {server.url} until Ctrl-C.")
         if browse:
-            await _browse(server, stopped)
+            await open_browser(server, stopped)
         await stopped.wait()
     finally:
         server.stop()
         await runner.cleanup()
 
 
-async def _browse(server: Server, stopped: asyncio.Event) -> None:
+async def open_browser(server: Server, stopped: asyncio.Event) -> None:
     """Open the URL in the browser, and return when its token is spent."""
-    with _file_that_opens(server.url) as file:
+    with file_that_opens(server.url) as file:
         if not await asyncio.to_thread(webbrowser.open, file.as_uri()):
             click.echo("No browser can be opened here: open the URL yourself.", err=True)
         ends = [asyncio.ensure_future(event.wait()) for event in (server.opened, stopped)]
@@ -97,7 +97,7 @@ async def _browse(server: Server, stopped: asyncio.Event) -> None:
 
 
 @contextmanager
-def _file_that_opens(url: str) -> Iterator[Path]:
+def file_that_opens(url: str) -> Iterator[Path]:
     """A file that leads a browser to a URL and that only its user can read, until the block ends.
 
     Every local user can read the arguments of a process, and so a URL there.

@@ -60,10 +60,11 @@ class Scope:
 class Meter:
     """Counts down; one for each object that is rendered."""
 
-    __slots__ = ("_left", "_room", "scope")
+    __slots__ = ("_room", "left", "scope")
 
     def __init__(self) -> None:
-        self._left = RENDER_STEPS
+        self.left = RENDER_STEPS
+        """Steps that may still be taken."""
         self._room = RENDERED_OBJECT
         self.scope: Scope | None = None
         """Of the text that is rendered; None in an object without sources."""
@@ -79,8 +80,8 @@ class Meter:
         Raises:
             ObjectLimitError: it is too much.
         """
-        self._left -= abs(steps) + abs(characters) // CHARACTERS
-        if self._left < 0:
+        self.left -= abs(steps) + abs(characters) // CHARACTERS
+        if self.left < 0:
             raise ObjectLimitError(
                 f"rendering takes more than {RENDER_STEPS} steps; shorten its loops and texts"
             )
