@@ -15,6 +15,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.blocked import missing_account
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import Forbidden
 
@@ -40,6 +41,7 @@ class Accounts:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
+        context.memories.on_drop(self._leave)
 
     def is_cleared(self, spec: BundleSpec) -> bool:
         """Whether the account isn't recorded as missing: a request found it, or was forbidden."""
@@ -83,7 +85,7 @@ class Accounts:
             found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
             found.next_check = now + found.wait
             check_at = self._context.clock() + timedelta(seconds=found.wait)
-            self._context.memory(entry.key).account_at = check_at
+            self._context.memory(entry.key).account.check_at = check_at
         found.checked_at = now
         found.waiting.add(entry.key)
         return text
@@ -95,8 +97,8 @@ class Accounts:
             for key in found.waiting - {finder}:
                 self._context.schedule.changed(key, Change.ACCOUNT)
 
-    def forget(self, key: BundleKey) -> None:
-        """Remove a Bundle whose account isn't missing, or that was deleted."""
+    def _leave(self, key: BundleKey, _memory: BundleMemory) -> None:
+        """Remove a Bundle that was deleted."""
         for account, found in list(self._missing.items()):
             found.waiting.discard(key)
             if not found.waiting:

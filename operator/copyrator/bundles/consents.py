@@ -118,10 +118,10 @@ class ConsentReviewer:
         memory, result = self._context.memory(entry.key), (found.state, found.by)
         if found == (entry.consent or ConsentStatus()):
             return entry
-        if memory.consented == (entry.resource_version, *result):
+        if memory.consent == (entry.resource_version, *result):
             return entry  # it was written, and an older CRD dropped it
         written = await self._writer.record(entry, replace(entry.status, consent=found))
-        memory.consented = written.resource_version, *result
+        memory.consent = written.resource_version, *result
         return written
 
     async def _facts(self, entry: BundleEntry, namespace: str) -> ConsentFacts:

@@ -24,7 +24,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.memory import Memories, Memory
+from copyrator.bundles.memory import BundleMemory, Memories
 from copyrator.bundles.policy.gated import restricted
 from copyrator.bundles.policy.gates import Gates, signature
 from copyrator.bundles.policy.identity import Hash
@@ -76,6 +76,14 @@ class Context:
     )
     """Permits for reading values; each allows one object in memory."""
     slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
+
+    def __post_init__(self) -> None:
+        """Have the poll times of deleted Bundles given back."""
+        self.memories.on_drop(self._give_back)
+
+    def _give_back(self, _key: BundleKey, memory: BundleMemory) -> None:
+        if memory.poll.slot is not None:
+            self.slots.give_back(memory.poll.slot)
 
     @property
     def defaults(self) -> BundleDefaults:
@@ -131,36 +139,29 @@ class Context:
             werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
 
-    def memory(self, key: BundleKey) -> Memory:
+    def memory(self, key: BundleKey) -> BundleMemory:
         """The state of a Bundle between reconciles; created at its first use."""
         return self.memories[key]
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
         memory = self.memory(entry.key)
-        announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
-        memory.slot = self.slots.take(
-            memory.slot,
+        announced = parse_time(entry.status.next_poll_at) if memory.poll.slot is None else None
+        memory.poll.slot = self.slots.take(
+            memory.poll.slot,
             query_of(spec),
             interval_of(spec),
             announced=announced,
             bundles=len(self.bundles),
         )
-        return memory.slot
+        return memory.poll.slot
 
     def again_at(self, key: BundleKey) -> datetime | None:
         """The time of the second poll after a push, by the wall clock; None where none is due."""
-        again = self.memory(key).again
+        again = self.memory(key).poll.again
         if again is None:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
-
-    def forget(self, key: BundleKey) -> None:
-        """Drop the state of a deleted Bundle."""
-        memory = self.memories.pop(key, None)
-        if memory is not None and memory.slot is not None:
-            self.slots.give_back(memory.slot)
-        self.schedule.forget(key)
 
 
 @lru_cache(maxsize=4)

@@ -197,7 +197,6 @@ class BundleController:
             writer=writer,
             permissions=permissions,
             plan_queue=plan_queue,
-            plan_jobs=self._plan_jobs,
             runs=runs,
             deploys=Deploys(
                 context,
@@ -234,7 +233,7 @@ class BundleController:
         await self._permissions.close()
         await self._trust.stop()
         await self._health.stop()
-        self._references.forget_all()
+        self._references.close()
         await self._polls.close()
         await self._plan_jobs.close()
         await self._redaction.close()
@@ -253,7 +252,7 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._context.memory(entry.key).changed_at = self._context.clock()
+            self._context.memory(entry.key).poll.changed_at = self._context.clock()
         schedule.changed_with(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 

@@ -44,7 +44,7 @@ class Deletions:
         """Take the next step towards removing the finalizer."""
         memory = self._context.memory(entry.key)
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
-        if not held or memory.remove_finalizer == entry.uid:
+        if not held or memory.deploy.remove_finalizer == entry.uid:
             return
         await self._jobs.end_plans(entry.key, entry.uid)
         if await self._skips_uninstall(entry):
@@ -64,7 +64,7 @@ class Deletions:
     async def _remove_finalizer(self, entry: BundleEntry) -> None:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
         await self._writer.remove_finalizer(entry)
-        self._context.memory(entry.key).remove_finalizer = entry.uid
+        self._context.memory(entry.key).deploy.remove_finalizer = entry.uid
 
     async def _skips_uninstall(self, entry: BundleEntry) -> bool:
         """Whether the release isn't uninstalled: by force-delete, or in a Terminating namespace."""

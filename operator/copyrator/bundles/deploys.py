@@ -16,7 +16,6 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift_status import DriftReason
-from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
@@ -84,11 +83,6 @@ class Deploys:
         self._trust = trust
         self._freezes = freezes
 
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        self._accounts.forget(key)
-        self._drifts.forget(key)
-
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps that are due: previews, plans, checks for drift, polls, deploys.
 
@@ -99,7 +93,7 @@ class Deploys:
         await self._visit(entry, spec)
         if self._freezes.of(spec) != freezes:
             self._context.schedule.changed(entry.key, Change.FREEZE)
-        if memory.asked_since is not None:
+        if memory.poll.asked_since is not None:
             return  # the registry's answer requeues it; sooner there is nothing to do
         if memory.recheck_at is not None and memory.recheck_at <= self._context.clock():
             self._context.schedule.repeat(entry.key)  # that time has passed during this reconcile
@@ -123,7 +117,7 @@ class Deploys:
             observed = entry.status if observed else None
         else:
             is_drift_due = entry.is_checking or entry.drift_at is not None
-        if self._context.memory(entry.key).settled_without_account is not None:
+        if self._context.memory(entry.key).account.settled is not None:
             await self._check_account(entry, spec)
         desired = _desired_version(entry, spec, access, values_hash, asked)
         resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
@@ -139,7 +133,7 @@ class Deploys:
     async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
         memory = self._context.memory(entry.key)
-        memory.desired = memory.asked_since = memory.again = None
+        memory.poll.desired = memory.poll.asked_since = memory.poll.again = None
         self._context.schedule.requeue_at(entry.key)
         if not self._plans.is_made(entry, status):
             status = approval.paused(status)
@@ -157,19 +151,19 @@ class Deploys:
     ) -> None:
         """Act on the registry's answer."""
         memory, values_hash = self._context.memory(entry.key), desired.values_hash
-        asked_since = memory.asked_since
+        asked_since = memory.poll.asked_since
         known = (entry.resource_version, resolution, values_hash)
-        settled = known in (memory.settled, memory.settled_without_account)
+        settled = known in (memory.poll.settled, memory.account.settled)
         if settled and observed is None:
             self._resolutions.set_next_poll(entry, spec, resolution, self._context.clock())
-            self._context.schedule.requeue_at(entry.key, memory.next_poll)
+            self._context.schedule.requeue_at(entry.key, memory.poll.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
         elif await self._decide(entry, spec, resolution, values_hash, observed):
             desired = replace(desired, request="")
-        memory.desired = desired
-        if not memory.poll_failures:
-            memory.answered_at = self._context.monotonic()
+        memory.poll.desired = desired
+        if not memory.poll.failures:
+            memory.poll.answered_at = self._context.monotonic()
         self._resolutions.mark_handled(entry, asked_since)
 
     async def _take_over(
@@ -188,7 +182,7 @@ class Deploys:
     ) -> None:
         now = self._context.clock()
         memory = self._context.memory(entry.key)
-        failures = memory.poll_failures + 1
+        failures = memory.poll.failures + 1
         slot = self._context.slot(entry, spec)
         first = self._context.timing.poll_retry
         next_poll = poll_retry(slot, failures, now, error.retry_after, first=first)
@@ -200,7 +194,7 @@ class Deploys:
         )
         verdict = ready_conditions.unusable(error.reason, error.message, status)
         await self._writer.write(entry, status, verdict)
-        memory.poll_failures, memory.next_poll = failures, next_poll
+        memory.poll.failures, memory.poll.next_poll = failures, next_poll
         self._context.schedule.requeue_at(entry.key, next_poll)
 
     async def _report_missing(
@@ -226,7 +220,7 @@ class Deploys:
             entry, status, ready_conditions.unusable(error.reason, str(error), status)
         )
         memory = self._context.memory(entry.key)
-        memory.desired = memory.asked_since = None
+        memory.poll.desired = memory.poll.asked_since = None
         self._context.schedule.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
@@ -242,9 +236,9 @@ class Deploys:
         awaited, freezes = unready(self._context.bundles, spec), self._freezes.of(spec)
         moment = MomentGates(self._context.gates.moment, awaited, freezes)
         case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
-        self._context.memory(entry.key).judged_at = now
+        self._context.memory(entry.key).poll.judged_at = now
         self._resolutions.set_next_poll(entry, spec, resolution, case.now)
-        next_poll = self._context.memory(entry.key).next_poll or case.now
+        next_poll = self._context.memory(entry.key).poll.next_poll or case.now
         status = noted(case, next_poll)
         if case.deploys:
             assert case.decision.need is not None
@@ -281,7 +275,7 @@ class Deploys:
             return True
         if not await self._plans.begin(entry, spec, status, case.target, verdict):
             return False
-        self._context.schedule.requeue_at(entry.key, self._context.memory(entry.key).next_poll)
+        self._context.schedule.requeue_at(entry.key, self._context.memory(entry.key).poll.next_poll)
         return True
 
     async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
@@ -303,9 +297,9 @@ class Deploys:
         waits_for_turn = case.must_plan or case.entry.plan_request is not None
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
         if written is case.entry and is_final:
-            memory.settled = case.known(written)
+            memory.poll.settled = case.known(written)
         self._context.schedule.requeue_at(
-            case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
+            case.entry.key, memory.poll.next_poll, until, judge_at, comes_of_age, promoted
         )
         return written
 
@@ -313,17 +307,17 @@ class Deploys:
         """Report a missing service account; the time of the next poll isn't changed."""
         entry, spec = case.entry, case.spec
         memory = self._context.memory(entry.key)
-        memory.settled_without_account = None
+        memory.account.settled = None
         text = await self._accounts.missing(entry, spec, recheck=True)
         if text is None:
-            memory.account_at = None
+            memory.account.check_at = None
             return False
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = with_error(status, reason, text, self._context.clock())
         verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
-        memory.settled_without_account = case.known(written)
-        self._context.schedule.requeue_at(entry.key, memory.next_poll)
+        memory.account.settled = case.known(written)
+        self._context.schedule.requeue_at(entry.key, memory.poll.next_poll)
         return True
 
     async def _check_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -331,7 +325,7 @@ class Deploys:
         memory = self._context.memory(entry.key)
         if not self._accounts.is_cleared(spec) and await self._accounts.missing(entry, spec):
             return
-        memory.settled_without_account = memory.account_at = None
+        memory.account.settled = memory.account.check_at = None
         self._context.schedule.decide_again(entry.key, spec)
 
     async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:

@@ -29,7 +29,7 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
         memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if memory is not None and polled:
-            oldest = max(oldest, now - memory.answered_at)
+            oldest = max(oldest, now - memory.poll.answered_at)
     gauge = context.metrics.bundles
     gauge.clear()
     for reason, count in reasons.items():

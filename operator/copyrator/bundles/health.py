@@ -8,9 +8,7 @@ A rolling Deployment changes its status many times. So the first change is writt
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -26,19 +24,11 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.health_watches import HealthWatches
+from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.policy import consent, health
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.timing import BundleTiming
 from copyrator.workqueue.scheduler import DueScheduler
-
-
-@dataclass(slots=True)
-class _Memory:
-    """State of one Bundle whose release is watched; a restart loses it."""
-
-    written_at: float = -math.inf
-    version: str = ""
-    """The Bundle's resourceVersion for which the condition was compared last."""
 
 
 class Health:
@@ -49,7 +39,7 @@ class Health:
         self._timing = context.timing
         self._watches = HealthWatches(context, self._on_change)
         self._due: DueScheduler[BundleKey] = DueScheduler(self._requeue, clock=context.monotonic)
-        self._memories: dict[BundleKey, _Memory] = {}
+        context.memories.on_drop(lambda key, _: self._leave(key))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -68,18 +58,26 @@ class Health:
         """
         spec = entry.spec
         if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
-            self.forget(entry.key)
+            self._leave(entry.key)
             return
-        self._memories.setdefault(entry.key, _Memory())
+        memory = self._context.memory(entry.key)
+        if memory.health is None:
+            memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
         is_accepted = consent.is_accepted(spec, entry.consent)
-        self._watches.follow(entry.key, release if is_accepted else None)
+        self._watches.follow(entry.key, memory.health, release if is_accepted else None)
 
-    def forget(self, key: BundleKey) -> None:
+    def _leave(self, key: BundleKey) -> None:
         """End the watch of a Bundle that was deleted, or has no ``spec.health`` any more."""
-        if self._memories.pop(key, None) is not None:
-            self._watches.follow(key, None)
+        memory = self._memory(key)
+        if memory is not None:
+            self._watches.follow(key, memory, None)
             self._due.remove(key)
+            self._context.memory(key).health = None
+
+    def _memory(self, key: BundleKey) -> HealthMemory | None:
+        memory = self._context.memories.get(key)
+        return None if memory is None else memory.health
 
     def condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
         """The condition as it is now; None without ``spec.health``.
@@ -94,7 +92,7 @@ class Health:
 
     def before(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
         """The condition in the status, else one with Unknown; None without ``spec.health``."""
-        if entry.key not in self._memories:
+        if self._memory(entry.key) is None:
             return None
         found = _stored(status)
         if found.get("status") not in tuple(ConditionStatus):
@@ -105,7 +103,7 @@ class Health:
 
     def due(self, entry: BundleEntry) -> FurtherCondition | None:
         """The condition where it has changed and may be written now; else it is checked later."""
-        memory = self._memories.get(entry.key)
+        memory = self._memory(entry.key)
         if memory is None or memory.version == entry.resource_version:
             return None
         status, now = entry.status, self._context.monotonic()
@@ -125,14 +123,14 @@ class Health:
 
     def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
         """Record the time of a write that changed the condition."""
-        memory = self._memories.get(before.key)
+        memory = self._memory(before.key)
         if memory is not None and _stored(before.status) != _stored(written.status):
             memory.written_at = self._context.monotonic()
 
     def _view(self, entry: BundleEntry, status: BundleStatus) -> health.View | None:
         """The release's objects, or why they are unknown; None while they haven't been listed."""
         spec = entry.spec
-        if not isinstance(spec, BundleSpec) or entry.key not in self._memories:
+        if not isinstance(spec, BundleSpec) or self._memory(entry.key) is None:
             return None
         if fault := health.undeployed(spec, status):
             return fault
@@ -156,7 +154,7 @@ class Health:
             self._due.set(key, moment)
 
     def _requeue(self, key: BundleKey) -> None:
-        if memory := self._memories.get(key):
+        if memory := self._memory(key):
             memory.version = ""
             self._context.schedule.changed(key, Change.HEALTH)
 

@@ -19,6 +19,7 @@ from typing import Final
 from copyrator.api.health import HealthReason
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
+from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.policy.health import DECODERS, SELECTOR, Fault, Judged, ReleaseObjects, View
 from copyrator.bundles.policy.health_scopes import Place, decide
 from copyrator.kube.access_reviews import is_allowed
@@ -131,7 +132,6 @@ class HealthWatches:
     def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
         self._context = context
         self._on_change = on_change
-        self._of: dict[BundleKey, Release] = {}
         self._asked: dict[Release, tuple[BundleKey, ...]] = {}
         self._spaces: dict[str, set[BundleKey]] = {}
         self._since: dict[str, float] = {}
@@ -148,15 +148,14 @@ class HealthWatches:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def follow(self, key: BundleKey, release: Release | None) -> None:
+    def follow(self, key: BundleKey, memory: HealthMemory, release: Release | None) -> None:
         """Watch this release for a Bundle, in place of an earlier one; None: none."""
-        before = self._of.get(key)
+        before, memory.release = memory.release, release
         if before == release:
             return
         if before is not None:
             self._leave(key, before)
         if release is not None:
-            self._of[key] = release
             self._asked[release] = (*self._asked.get(release, ()), key)
             self._since.setdefault(release[0], self._context.monotonic())
             self._spaces.setdefault(release[0], set()).add(key)
@@ -168,7 +167,6 @@ class HealthWatches:
             )
 
     def _leave(self, key: BundleKey, release: Release) -> None:
-        del self._of[key]
         left = tuple(other for other in self._asked.pop(release) if other != key)
         if left:
             self._asked[release] = left

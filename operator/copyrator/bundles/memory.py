@@ -1,23 +1,35 @@
-"""State of a Bundle between two reconciles beside its entry: due times and work in progress.
+"""What is remembered of a Bundle between two reconciles, beside its entry in the cache.
 
-None of it is needed for correctness: a restart loses it.
+One record for each Bundle, with a slot for each feature; created at its first use, and dropped in
+one place when the Bundle was deleted. None of it is needed for correctness: a restart loses it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.policy.resolution import DesiredVersion
 from copyrator.bundles.policy.slots import Slot
 
+if TYPE_CHECKING:
+    from copyrator.bundles.health_watches import Release
+    from copyrator.bundles.plans.permission_reviews import Review
+    from copyrator.bundles.plans.reader import Reading
+    from copyrator.bundles.references.reader import Known
+    from copyrator.bundles.references.scopes import Ref
+
 
 @dataclass(slots=True)
-class Memory:
-    """State of one Bundle between two reconciles."""
+class PollMemory:
+    """The polls of the registry, and what was decided by their answers."""
 
+    answered_at: float
+    """Monotonic seconds of the last successful poll; at first, of the first reconcile."""
     desired: DesiredVersion | None = None
     """The last desired version that was handled."""
     asked_since: float | None = None
@@ -31,58 +43,156 @@ class Memory:
     next_poll: datetime | None = None
     slot: Slot | None = None
     """The Bundle's poll times; None until its first poll is scheduled."""
-    poll_failures: int = 0
+    failures: int = 0
+    """Number of consecutive polls that failed, or found no tag."""
     unsigned: int = 0
     """Number of consecutive polls that found a version without a trusted signature."""
     changed_at: datetime | None = None
     """When a user last edited the Bundle."""
-    creating: int | None = None
-    """The attempt whose Job this process began to create without knowing yet that it exists."""
-    begun: int | None = None
-    """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
-    answered_at: float = 0.0
-    """Monotonic seconds of the last successful poll; at first, of the first reconcile."""
     settled: tuple[object, ...] | None = None
     """The Bundle's version, the resolution and the values' hash for which there was nothing to do:
     with the same again no decision is needed.
     """
-    settled_without_account: tuple[object, ...] | None = None
-    """The same where only the service account is missing."""
-    account_at: datetime | None = None
-    """When to request the missing service account again; None where another Bundle does so."""
     judged_at: datetime | None = None
     """When the gates were evaluated last."""
+
+
+@dataclass(slots=True)
+class DeployMemory:
+    """The Job of the recorded attempt."""
+
+    creating: int | None = None
+    """The attempt whose Job this process began to create without knowing yet that it exists."""
+    begun: int | None = None
+    """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
+    remove_finalizer: str | None = None
+    """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+
+
+@dataclass(slots=True)
+class PlanMemory:
+    """The plan of the next deploy."""
+
     plan_begun: int | None = None
     """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
     plan_counted: int | None = None
     """The plan whose outcome was counted in the metrics."""
+    values_of: str | None = None
+    """The failed plan's Job whose values are deleted once its outcome is in the status."""
+    is_tidied: bool = False
+    """Whether this process has deleted Secrets that a former one may have left."""
+    readings: dict[str, Reading] = field(default_factory=dict)
+    """Reads of the results of all the Bundle's plan Jobs, by their names."""
+    review: Review | None = None
+    """The reviews of the plan's permissions."""
+    reviewed: str | None = None
+    """The Job of the last plan that isn't reviewed again: its findings were written (an older CRD
+    may drop them), or its operations can't be read.
+    """
+
+
+@dataclass(slots=True)
+class PreviewMemory:
+    """The plan of a version that a user names."""
+
     preview_begun: int | None = None
     """The preview whose Job this process has created or seen."""
     preview_asked: str = ""
     """The token of the preview request for which the registry is polled."""
     preview_since: float = 0.0
     """Monotonic seconds of the oldest answer that is accepted for it."""
-    recheck_at: datetime | None = None
-    """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
-    values_of: str | None = None
-    """The failed plan's Job whose values are deleted once its outcome is in the status."""
+
+
+@dataclass(slots=True)
+class CheckMemory:
+    """The checks for drift."""
+
+    begun: int | None = None
+    """The check whose Job this process has created or seen: if it doesn't exist, it is lost."""
+    correctable: str | None = None
+    """The Job that found the drift whose correction was decided on."""
     is_tidied: bool = False
     """Whether this process has deleted Secrets that a former one may have left."""
-    consented: tuple[str | None, ...] = ()
+    missed_until: datetime | None = None
+    """While a check waits in the queue: the time up to which missed checks are counted."""
+
+
+@dataclass(slots=True)
+class HealthMemory:
+    """The condition Healthy of a Bundle whose release is watched."""
+
+    written_at: float = -math.inf
+    """Monotonic seconds of the last write that changed it."""
+    version: str = ""
+    """The Bundle's resourceVersion for which the condition was compared last."""
+    release: Release | None = None
+    """The release whose objects are watched; None where its namespace doesn't accept it."""
+
+
+@dataclass(slots=True)
+class InputsMemory:
+    """What was read of the objects that the spec names."""
+
+    values: Known | None = None
+    access: Known | None = None
+    signers: Known | None = None
+    refs: frozenset[Ref] = frozenset()
+    """The objects that are watched."""
+
+
+@dataclass(slots=True)
+class AccountMemory:
+    """The missing service account of its Jobs."""
+
+    settled: tuple[object, ...] | None = None
+    """As ``PollMemory.settled``, where only the service account is missing."""
+    check_at: datetime | None = None
+    """When it is requested again; None where another Bundle does so, or it isn't missing."""
+
+
+@dataclass(slots=True)
+class BundleMemory:
+    """What is remembered of one Bundle."""
+
+    poll: PollMemory
+    deploy: DeployMemory = field(default_factory=DeployMemory)
+    plan: PlanMemory = field(default_factory=PlanMemory)
+    preview: PreviewMemory = field(default_factory=PreviewMemory)
+    check: CheckMemory = field(default_factory=CheckMemory)
+    inputs: InputsMemory = field(default_factory=InputsMemory)
+    account: AccountMemory = field(default_factory=AccountMemory)
+    health: HealthMemory | None = None
+    """None where no health is asked for."""
+    consent: tuple[str | None, ...] = ()
     """What was last written to ``status.consent``: the resourceVersion then, state and by."""
-    soaked: str = ""
+    soak: str = ""
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
-    remove_finalizer: str | None = None
-    """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+    recheck_at: datetime | None = None
+    """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
 
 
-class Memories(dict[BundleKey, Memory]):
-    """The state of all Bundles, by their keys; created at its first use, except by ``get``."""
+class Memories(dict[BundleKey, BundleMemory]):
+    """What is remembered of all Bundles; created at the first use, except by ``get``."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         super().__init__()
         self._monotonic = monotonic
+        self._releases: list[Callable[[BundleKey, BundleMemory], None]] = []
 
-    def __missing__(self, key: BundleKey) -> Memory:
-        memory = self[key] = Memory(answered_at=self._monotonic())
+    def __missing__(self, key: BundleKey) -> BundleMemory:
+        memory = self[key] = BundleMemory(PollMemory(self._monotonic()))
         return memory
+
+    def on_drop(self, release: Callable[[BundleKey, BundleMemory], None]) -> None:
+        """Have what a feature holds for a Bundle released when its record is dropped.
+
+        Such as watches, tasks, places in queues, and its key in tables of other things.
+        """
+        self._releases.append(release)
+
+    def drop(self, key: BundleKey) -> None:
+        """Release all that is held for a deleted Bundle, and drop its record."""
+        memory = self[key]
+        for release in self._releases:
+            release(key, memory)
+        del self[key]

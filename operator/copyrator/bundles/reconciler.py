@@ -20,7 +20,6 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.health import Health
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.plans.jobs import PlanJobs
 from copyrator.bundles.plans.permissions import PlanPermissions
 from copyrator.bundles.plans.queue import PlanQueue
 from copyrator.bundles.policy import ready_conditions
@@ -48,7 +47,6 @@ class BundleReconciler:
     writer: StatusWriter
     permissions: PlanPermissions
     plan_queue: PlanQueue
-    plan_jobs: PlanJobs
     runs: Runs
     deploys: Deploys
     deletions: Deletions
@@ -72,13 +70,13 @@ class BundleReconciler:
     async def _reconcile(self, key: BundleKey) -> Outcome:
         entry = self.context.bundles.get(key)
         if entry is None:
-            self._forget(key)
+            self.context.memories.drop(key)
             return Done()
         if not self.jobs.synced:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.context.memory(key).desired = None
+                self.context.memory(key).poll.desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
         if not self.trust.ready or not (self.freezes.ready or entry.deleting):
             return RequeueAfter(1.0, Priority.RESYNC)
@@ -202,16 +200,7 @@ class BundleReconciler:
         status = replace(entry.status, ready=ready, next_poll_at=None)
         await self.writer.write(entry, status, verdict)
         memory = self.context.memory(entry.key)
-        memory.desired = None
+        memory.poll.desired = None
         self.context.schedule.requeue_at(entry.key)
         if memory.recheck_at is not None and memory.recheck_at <= self.context.clock():
             self.context.schedule.repeat(entry.key)  # that time has passed during this reconcile
-
-    def _forget(self, key: BundleKey) -> None:
-        self.references.forget(key)
-        self.health.forget(key)
-        self.deploys.forget(key)
-        self.permissions.forget(key)
-        self.plan_queue.forget_all(key)
-        self.plan_jobs.forget(key)
-        self.context.forget(key)

@@ -103,7 +103,7 @@ class Runs:
         memory = self._context.memory(entry.key)
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
-            if memory.creating == attempted.attempt and not entry.deleting:
+            if memory.deploy.creating == attempted.attempt and not entry.deleting:
                 await self.make_job(entry, spec)
                 return True
             if self._may_come(entry):
@@ -111,7 +111,7 @@ class Runs:
             text = f"Job {attempted.job} was deleted before it had an outcome"
             await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
             return False
-        memory.creating, memory.begun = None, attempted.attempt
+        memory.deploy.creating, memory.deploy.begun = None, attempted.attempt
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
@@ -179,7 +179,7 @@ class Runs:
         attempted = entry.status.attempted
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
-            is_creating = self._context.memory(entry.key).creating == attempted.attempt
+            is_creating = self._context.memory(entry.key).deploy.creating == attempted.attempt
             return not is_creating and not self._may_come(entry)
         return job.done
 
@@ -190,7 +190,7 @@ class Runs:
         """
         attempted = entry.status.attempted
         started = parse_time(attempted.started_at)
-        if started is None or self._context.memory(entry.key).begun == attempted.attempt:
+        if started is None or self._context.memory(entry.key).deploy.begun == attempted.attempt:
             return False
         left = self._context.timing.job_handover - abs(
             (self._context.clock() - started).total_seconds()
@@ -206,7 +206,7 @@ class Runs:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         memory = self._context.memory(entry.key)
-        memory.creating = memory.begun = entry.status.attempted.attempt
+        memory.deploy.creating = memory.deploy.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
         except MissingReferenceError as error:
@@ -230,7 +230,7 @@ class Runs:
             text = f"a Job {order.job} already exists and wasn't created for this Bundle; delete it"
             await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
             return
-        memory.creating = None
+        memory.deploy.creating = None
         if awaits_reset(entry.status):
             await self._writer.reset_force(entry)
 
@@ -273,7 +273,7 @@ class Runs:
     async def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
     ) -> None:
-        self._context.memory(entry.key).creating = None
+        self._context.memory(entry.key).deploy.creating = None
         await self._finish(entry, spec, _interrupted(reason, text))
         self._context.schedule.repeat(entry.key)
 
@@ -345,7 +345,7 @@ class Runs:
             self._context.schedule.decide_again(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.
-            self._context.memory(entry.key).desired = None
+            self._context.memory(entry.key).poll.desired = None
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:

@@ -105,6 +105,7 @@ class Schedule:
         self._poll_after_push = poll_after_push
         self._clock = clock
         self._monotonic = monotonic
+        memories.on_drop(lambda key, _: scheduler.remove(key))
 
     def changed(self, key: BundleKey, why: Change, *, since: float | None = None) -> None:
         """Reconcile a Bundle, as something has changed; every source of events calls this.
@@ -126,8 +127,8 @@ class Schedule:
             self._unsettle(key)
         elif why.stale is Stale.ANSWERS:
             memory, now = self._memories[key], self._monotonic() if since is None else since
-            memory.asked_since, memory.again = now, now + self._poll_after_push
-            memory.asked_at = self._clock()
+            memory.poll.asked_since, memory.poll.again = now, now + self._poll_after_push
+            memory.poll.asked_at = self._clock()
         self._queue.add(key, why.priority)
 
     def changed_with(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
@@ -145,10 +146,10 @@ class Schedule:
         have read its inputs before they changed.
         """
         memory = self._memories[key]
-        if memory.asked_since is None:
-            memory.asked_since = self._monotonic() - spec.interval
+        if memory.poll.asked_since is None:
+            memory.poll.asked_since = self._monotonic() - spec.interval
         else:
-            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
+            memory.poll.asked_since = math.nextafter(memory.poll.asked_since, -math.inf)
 
     def repeat(self, key: BundleKey, delay: float = 0.0) -> None:
         """Reconcile a Bundle once more, at once or in so many seconds: a step has more to do."""
@@ -166,7 +167,7 @@ class Schedule:
         """
         known = [moment for moment in moments if moment is not None]
         memory = self._memories[key]
-        now, account_at = self._clock(), memory.account_at if known else None
+        now, account_at = self._clock(), memory.account.check_at if known else None
         known += [at for at in (account_at, memory.recheck_at) if at is not None and at > now]
         if not known:
             self._scheduler.remove(key)
@@ -174,13 +175,9 @@ class Schedule:
         delay = max((min(known) - now).total_seconds(), 0.0)
         self._scheduler.set(key, self._monotonic() + delay)
 
-    def forget(self, key: BundleKey) -> None:
-        """Drop the due time of a deleted Bundle."""
-        self._scheduler.remove(key)
-
     def _unsettle(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):
-            memory.settled = None
+            memory.poll.settled = None
 
 
 def changes_of_others(

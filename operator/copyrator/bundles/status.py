@@ -203,12 +203,12 @@ class StatusWriter:
         memory = self._context.memory(entry.key)
         if not promotions.is_kept(self._context.bundles, entry):
             return entry
-        if memory.soaked == entry.resource_version:
+        if memory.soak == entry.resource_version:
             return entry
         status = soaks.with_soak(self._context, entry, entry.status)
         if status.soak != entry.status.soak:
             entry = await self._replace(entry, status)
-        memory.soaked = entry.resource_version
+        memory.soak = entry.resource_version
         return entry
 
     async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:

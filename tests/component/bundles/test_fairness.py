@@ -18,6 +18,7 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.resolution.polls import Polls, TagQuery
 from copyrator.bundles.timing import BundleTiming
 from copyrator.metrics import Metrics
@@ -106,6 +107,7 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
         clock=lambda: NOW,
         metrics=Metrics(),
         timing=BundleTiming(),
+        memories=Memories(lambda: 0.0),
     )
     polls = Polls(cast("Context", context), answered.append, Isolated())
     for number in range(1000):

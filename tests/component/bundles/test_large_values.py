@@ -21,6 +21,7 @@ from tests.steps import measured_steps
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.timing import BundleTiming
@@ -66,6 +67,7 @@ def references(api: Api) -> References:
         readers=FairLimit(each=1, together=1),
         hasher=lambda: hashlib.blake2b(key=b"key"),
         timing=BundleTiming(),
+        memories=Memories(lambda: 0.0),
     )
     return References(cast("Any", context))
 

@@ -14,6 +14,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.references import watches
 from copyrator.bundles.references.scopes import Ref, Scope
 from copyrator.bundles.timing import BundleTiming
@@ -52,7 +53,8 @@ class Reader:
         context = SimpleNamespace(
             client=self.client,
             informers=self.pool,
-            queue=SimpleNamespace(add=lambda key, _lane: self.calls.put_nowait(key)),
+            memories=Memories(asyncio.get_running_loop().time),
+            schedule=SimpleNamespace(changed=lambda key, _why: self.calls.put_nowait(key)),
             settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,
             timing=SOON,

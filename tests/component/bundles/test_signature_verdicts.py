@@ -30,6 +30,7 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.resolution import signature_verdicts
@@ -202,6 +203,7 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
         clock=lambda: NOW + timedelta(seconds=moments["seconds"]),
         metrics=Metrics(),
         timing=BundleTiming(),
+        memories=Memories(lambda: 0.0),
     )
     polls = Polls(cast("Any", context), answered.append, Isolated())
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)

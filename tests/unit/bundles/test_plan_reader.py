@@ -12,6 +12,7 @@ import pytest
 from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.plans.reader import MadeOf, PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.jobs.manifest import JobKind
@@ -52,10 +53,13 @@ class NothingSecret:
 def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
     async def reading() -> Plan | PlanFault | PlanDelay:
         was_read = asyncio.Event()
+        memories = Memories(lambda: 0.0)
         context: Any = SimpleNamespace(
             clock=lambda: NOW,
             timing=BundleTiming(),
-            queue=SimpleNamespace(add=lambda _key: was_read.set()),
+            memories=memories,
+            memory=memories.__getitem__,
+            schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
         )
         jobs: Any = FakeJobs(code)
         redaction: Any = NothingSecret()

@@ -102,18 +102,18 @@ class Plans:
         process left.
         """
         memory = self._context.memory(entry.key)
-        if memory.values_of is not None and not entry.is_planning:
-            await self._seals.remove_job(entry, memory.values_of)
-            memory.values_of = None
-        if not memory.is_tidied and (spec.approval.is_enabled or entry.has_preview):
+        if memory.plan.values_of is not None and not entry.is_planning:
+            await self._seals.remove_job(entry, memory.plan.values_of)
+            memory.plan.values_of = None
+        if not memory.plan.is_tidied and (spec.approval.is_enabled or entry.has_preview):
             status = entry.status
             if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
                 await self._seals.remove_others(entry, plan_record.needed(status))
-        memory.is_tidied = True
+        memory.plan.is_tidied = True
 
     def is_made(self, entry: BundleEntry, status: BundleStatus) -> bool:
         """Whether the plan in the status is being made: its Job was created."""
-        begun = self._context.memory(entry.key).plan_begun
+        begun = self._context.memory(entry.key).plan.plan_begun
         return status.plan.outcome == PlanOutcome.RUNNING and begun == status.plan.number
 
     async def begin(
@@ -167,7 +167,7 @@ class Plans:
     async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:
         plan = entry.status.plan
         if is_made := await self._plan_jobs.create(entry, spec, plan):
-            self._context.memory(entry.key).plan_begun = plan.number
+            self._context.memory(entry.key).plan.plan_begun = plan.number
         return is_made
 
     async def _observed(
@@ -179,23 +179,23 @@ class Plans:
         job = await self._plan_jobs.find(entry, plan)
         if job is None:
             self._queue.end(Ticket(entry.key))
-            if entry.is_paused and memory.plan_begun != plan.number:
+            if entry.is_paused and memory.plan.plan_begun != plan.number:
                 return plan_record.with_message(status, PAUSED.format(plan.job))
             text = f"Job {plan.job} was deleted before its plan was read"
-            if memory.plan_begun != plan.number:
+            if memory.plan.plan_begun != plan.number:
                 try:
                     await self._make_job(entry, spec)
                     return plan_record.with_message(status, None)
                 except RefusedError as error:
                     text = str(error)
             return self._failed(entry, spec, status, PlanFault(text))
-        memory.plan_begun = plan.number
+        memory.plan.plan_begun = plan.number
         found = await self._plan_jobs.progress(entry, spec, job, plan)
         if isinstance(found, PlanDelay):
             return plan_record.with_message(status, found.message)
         status = await self._taken(entry, spec, status, job, found)
-        if memory.plan_counted != plan.number:
-            memory.plan_counted = plan.number
+        if memory.plan.plan_counted != plan.number:
+            memory.plan.plan_counted = plan.number
             succeeded = status.plan.outcome == PlanOutcome.PLANNED
             self._plan_jobs.count(job, succeeded=succeeded)
         return status
@@ -229,14 +229,15 @@ class Plans:
             status, plan=replace(status.plan, changed=changed, change_unknown=unknown or None)
         )
         await self._seals.remove_values(entry, job.name)
-        self._context.memory(entry.key).values_of = None
+        self._context.memory(entry.key).plan.values_of = None
         found = CheckedPlan(plan, made.missing_namespace, bound=bool(status.plan.bound))
         return await self._judge.plan(entry, spec, status, found)
 
     def _failed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault
     ) -> BundleStatus:
-        self._context.memory(entry.key).values_of = status.plan.job  # deleted once this is written
+        memory = self._context.memory(entry.key).plan
+        memory.values_of = status.plan.job  # deleted once this is written
         now = self._context.clock()
         status = plan_record.failed(status, why.reason, why.message, spec.retry, now)
         if not why.denied:

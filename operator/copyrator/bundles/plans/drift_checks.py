@@ -7,16 +7,15 @@ approval for days. As with other plans the record is written before its Job is c
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
-from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.blocked import missing_account
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.memory import CheckMemory
 from copyrator.bundles.orders import is_made_of, target_of
 from copyrator.bundles.plans.drift_judge import DriftJudge
 from copyrator.bundles.plans.jobs import PlanJobs, RefusedError
@@ -38,20 +37,6 @@ from copyrator.kube.errors import Forbidden
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Memory:
-    """State of one Bundle that is checked, between two reconciles; a restart loses it."""
-
-    begun: int | None = None
-    """The check whose Job this process has created or seen: if it doesn't exist, it is lost."""
-    correctable: str | None = None
-    """The Job that found the drift whose correction was decided on."""
-    is_tidied: bool = False
-    """Whether this process has deleted Secrets that a former one may have left."""
-    missed_until: datetime | None = None
-    """While a check waits in the queue: the time up to which missed checks are counted."""
-
-
 class Drifts:
     """The checks of all Bundles."""
 
@@ -71,14 +56,9 @@ class Drifts:
         self._writer = writer
         self._seals = seals
         self._judge = judge
-        self._memories: dict[BundleKey, _Memory] = {}
 
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        self._memories.pop(key, None)
-
-    def _memory(self, entry: BundleEntry) -> _Memory:
-        return self._memories.setdefault(entry.key, _Memory())
+    def _memory(self, entry: BundleEntry) -> CheckMemory:
+        return self._context.memory(entry.key).check
 
     async def visit(
         self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None

@@ -10,7 +10,6 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.drift_status import DriftCheck
-from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus, PlanSummary
 from copyrator.bundles.blocked import find_blocked
@@ -153,10 +152,6 @@ class PlanJobs:
         made_of = MadeOf(ServiceAccount.of(spec), spec.werf_image, chart)
         found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
         return found or PlanDelay(plan.message)
-
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        self._reader.forget(key)
 
     async def close(self) -> None:
         """End all reads of logs."""

@@ -58,7 +58,7 @@ Ask = Callable[[], Awaitable[ReviewRequest | None]]
 
 
 @dataclass(slots=True)
-class _Review:
+class Review:
     """The reviews of one plan."""
 
     job: str
@@ -79,7 +79,7 @@ class PermissionReviews:
         self._client = client
         self._discovery = Discovery(client)
         self._turns = FairLimit(each=1, together=limits.PERMISSION_REVIEWS_AT_ONCE)
-        self._reviews: dict[BundleKey, _Review] = {}
+        context.memories.on_drop(lambda key, _: self.forget(key))
         self._pause = 0.0
         self._paused_until = 0.0
         """Monotonic seconds."""
@@ -91,7 +91,7 @@ class PermissionReviews:
 
     def begins(self, key: BundleKey, job: str) -> bool:
         """Whether ``begin`` would send reviews of this plan: not while paused or running."""
-        there = self._reviews.get(key)
+        there = self._review_of(key)
         return not self.is_paused and (there is None or there.job != job)
 
     def begin(self, key: BundleKey, job: str, ask: Ask) -> None:
@@ -106,35 +106,43 @@ class PermissionReviews:
             return
         self.forget(key)
         task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
-        self._reviews[key] = _Review(job, task)
+        self._context.memory(key).plan.review = Review(job, task)
 
     def found(self, key: BundleKey) -> tuple[str, Findings] | None:
         """The plan's Job and the findings, until ``forget``; None while there are none."""
-        there = self._reviews.get(key)
+        there = self._review_of(key)
         if there is None or there.findings is None:
             return None
         return there.job, there.findings
 
     def forget(self, key: BundleKey) -> None:
         """Drop the findings: they are in the status, or not needed."""
-        there = self._reviews.pop(key, None)
+        there = self._review_of(key)
         if there is not None:
+            self._context.memory(key).plan.review = None
             there.task.cancel()
 
     async def close(self) -> None:
         """End all reviews."""
-        await cancel_all({one.task for one in self._reviews.values()})
-        self._reviews.clear()
+        reviews = [memory.plan.review for memory in self._context.memories.values()]
+        await cancel_all({one.task for one in reviews if one is not None})
+
+    def _review_of(self, key: BundleKey) -> Review | None:
+        memory = self._context.memories.get(key)
+        return None if memory is None else memory.plan.review
 
     async def _review(self, key: BundleKey, ask: Ask) -> None:
         findings = None
         async with self._turns.slot(key.namespace):
             if not self.is_paused:  # another plan's review may have failed
                 findings = await self._reviewed(ask)
-        if findings is None:
-            del self._reviews[key]
+        review = self._review_of(key)
+        if review is None:
             return
-        self._reviews[key].findings = findings
+        if findings is None:
+            self._context.memory(key).plan.review = None
+            return
+        review.findings = findings
         self._context.schedule.changed(key, Change.PERMISSIONS)
 
     async def _reviewed(self, ask: Ask) -> Findings | None:

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
@@ -31,10 +30,6 @@ class PlanPermissions:
         self._reviews = reviews
         self._seals = seals
         self._writer = writer
-        self._done: dict[BundleKey, str] = {}
-        """The Job of the last plan by Bundle that isn't reviewed again: its findings were written
-        (an older CRD may drop them), or its operations can't be read.
-        """
 
     def ask(
         self,
@@ -73,11 +68,6 @@ class PlanPermissions:
             self._ask_again(entry, spec)
         return entry
 
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        self._reviews.forget(key)
-        self._done.pop(key, None)
-
     async def close(self) -> None:
         """End all reviews."""
         await self._reviews.close()
@@ -94,7 +84,7 @@ class PlanPermissions:
         if plan.job == job:
             status = replace(entry.status, plan=with_findings(plan, findings))
             entry = await self._writer.record(entry, status)
-            self._done[entry.key] = job
+            self._context.memory(entry.key).plan.reviewed = job
         self._reviews.forget(entry.key)
         return entry
 
@@ -102,13 +92,14 @@ class PlanPermissions:
         """Review the permissions of a plan whose operations are in its Secret."""
         plan = entry.status.plan
         job = plan.job or ""
-        if self._done.get(entry.key) == job or not self._reviews.begins(entry.key, job):
+        reviewed = self._context.memory(entry.key).plan.reviewed
+        if reviewed == job or not self._reviews.begins(entry.key, job):
             return
 
         async def ask() -> ReviewRequest | None:
             kept = await self._seals.operations(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
-                self._done[entry.key] = job
+                self._context.memory(entry.key).plan.reviewed = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
             return _review_request(spec, is_namespace_missing=missing).of(kept.operations)

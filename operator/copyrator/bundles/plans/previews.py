@@ -115,14 +115,14 @@ class Previews:
         job = await self._plan_jobs.find(entry, record)
         if job is None:
             self._queue.end(Ticket(entry.key, is_preview=True))
-            if entry.is_paused and memory.preview_begun != record.number:
+            if entry.is_paused and memory.preview.preview_begun != record.number:
                 return preview.with_message(status, PAUSED.format(record.job))
-            if memory.preview_begun == record.number:
+            if memory.preview.preview_begun == record.number:
                 return self._failed(
                     status, f"Job {record.job} was deleted before its plan was read"
                 )
             return await self._made_job(entry, spec, status)
-        memory.preview_begun = record.number
+        memory.preview.preview_begun = record.number
         found = await self._plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay):
             return preview.with_message(status, found.message)
@@ -168,7 +168,7 @@ class Previews:
             await self._plan_jobs.discard(entry)
             status = await self._made_job(entry, spec, entry.status)
         finally:
-            if self._context.memory(entry.key).preview_begun != number:
+            if self._context.memory(entry.key).preview.preview_begun != number:
                 self._queue.end(ticket)
         return await self._writer.record(entry, status)
 
@@ -178,7 +178,7 @@ class Previews:
         """The status once the recorded preview's Job is created, or with the reason why not."""
         try:
             if await self._plan_jobs.create(entry, spec, status.preview, renders=1):
-                self._context.memory(entry.key).preview_begun = status.preview.number
+                self._context.memory(entry.key).preview.preview_begun = status.preview.number
                 return status
         except RefusedError as error:
             return self._failed(status, str(error))
@@ -214,7 +214,7 @@ class Previews:
         Of the gates only those of signatures and vendored dependencies are evaluated, as nothing is
         deployed. The latter is asked of Bundles without gates, too, of the version that they'd get.
         """
-        memory, context = self._context.memory(entry.key), self._context
+        memory, context = self._context.memory(entry.key).preview, self._context
         if memory.preview_asked != request.token:
             memory.preview_asked, memory.preview_since = request.token, context.monotonic()
         asked_of = (signature.NAME, vendored.NAME)

@@ -76,6 +76,7 @@ class PlanQueue:
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
         jobs.plan_changed = self._changed
+        context.memories.on_drop(lambda key, _: self._leave(key))
 
     def turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""
@@ -121,7 +122,7 @@ class PlanQueue:
         if not waiting:
             namespaces.pop(namespace, None)
 
-    def forget_all(self, key: BundleKey) -> None:
+    def _leave(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
         for ticket in _tickets(key):
             self.forget(ticket)

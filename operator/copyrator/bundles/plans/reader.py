@@ -18,6 +18,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
@@ -82,7 +83,7 @@ class PlanDelay:
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """A read of a Job's plan, or the time of the next one."""
 
     task: asyncio.Task[Plan | PlanFault | PlanDelay]
@@ -98,8 +99,7 @@ class PlanReader:
         self._timing = context.timing
         self._jobs = jobs
         self._redaction = redaction
-        self._readings: dict[BundleKey, dict[str, _Reading]] = {}
-        """By the Job's name."""
+        context.memories.on_drop(lambda _, memory: _cancel(memory))
         self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
     def read(
@@ -112,7 +112,7 @@ class PlanReader:
         Raises:
             ApiError: its pods can't be read now.
         """
-        readings = self._readings.setdefault(key, {})
+        readings = self._context.memory(key).plan.readings
         reading = readings.get(job.name)
         if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
             task = asyncio.create_task(
@@ -121,7 +121,7 @@ class PlanReader:
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
                 del readings[name]  # its result isn't needed any more
-            readings[job.name] = _Reading(task)
+            readings[job.name] = Reading(task)
             return None
         if reading.again_at is not None:
             self._context.schedule.reconcile_at(key, reading.again_at)
@@ -132,20 +132,17 @@ class PlanReader:
         found = reading.task.result()
         if isinstance(found, PlanDelay):
             again_at = self._context.clock() + timedelta(seconds=self._timing.plan_log_retry)
-            readings[job.name] = _Reading(reading.task, found, again_at)
+            readings[job.name] = Reading(reading.task, found, again_at)
             self._context.schedule.reconcile_at(key, again_at)
         return found
 
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        for reading in self._readings.pop(key, {}).values():
-            reading.task.cancel()
-
     async def close(self) -> None:
         """End all reads."""
-        readings = [one for found in self._readings.values() for one in found.values()]
-        self._readings.clear()
-        await cancel_all({one.task for one in readings})
+        tasks = set()
+        for memory in self._context.memories.values():
+            tasks |= {one.task for one in memory.plan.readings.values()}
+            memory.plan.readings.clear()
+        await cancel_all(tasks)
 
     def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
@@ -216,3 +213,8 @@ class PlanReader:
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
         return found
+
+
+def _cancel(memory: BundleMemory) -> None:
+    for reading in memory.plan.readings.values():
+        reading.task.cancel()

@@ -26,6 +26,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.memory import InputsMemory
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.jobs.order import Login
 from copyrator.bundles.policy.jobs.pod import CA_KEY
@@ -74,7 +75,7 @@ TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """A result computed from contents, valid for exactly these objects at these versions."""
 
     refs: tuple[Ref, ...]
@@ -91,28 +92,19 @@ class References:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._values: dict[BundleKey, _Known] = {}
-        self._access: dict[BundleKey, _Known] = {}
-        self._signers: dict[BundleKey, _Known] = {}
+        self._memories = context.memories
         self.watches = ReferenceWatches(context, self._has_read)
+        context.memories.on_drop(lambda key, _: self.watches.follow(key, frozenset()))
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch the objects that the spec names now, and no others."""
         self.watches.follow(entry.key, references_of(spec))
 
-    def forget(self, key: BundleKey) -> None:
-        """Drop the watches and cached results of a deleted Bundle."""
-        self.watches.follow(key, frozenset())
-        self._values.pop(key, None)
-        self._access.pop(key, None)
-        self._signers.pop(key, None)
-
-    def forget_all(self) -> None:
+    def close(self) -> None:
         """End all watches, and drop all cached results."""
         self.watches.close()
-        self._values.clear()
-        self._access.clear()
-        self._signers.clear()
+        for memory in self._memories.values():
+            memory.inputs = InputsMemory()
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
         """The hash of the Bundle's values, None without values; reads them only if one changed.
@@ -124,7 +116,7 @@ class References:
         refs = _values_refs(spec)
         if not refs:
             return None
-        known = self._values.get(entry.key)
+        known = self._memories[entry.key].inputs.values
         if known is not None and self._is_current(known, refs):
             shape, found = known.value
             if shape == spec.secret_key:
@@ -174,7 +166,8 @@ class References:
                 await take(ValuesSource(ValuesKind.SECRET, spec.secret_key.secret), content)
         found = reader.hash.result()
         value = spec.secret_key, found
-        self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), value)
+        known = Known(_values_refs(spec), tuple(versions), value)
+        self._memories[entry.key].inputs.values = known
         return found, tuple(reader.files)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
@@ -186,7 +179,7 @@ class References:
         refs = _access_refs(spec)
         if not refs:
             return _ANONYMOUS
-        known = self._access.get(entry.key)
+        known = self._memories[entry.key].inputs.access
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
             cached: Access = known.value[1]
@@ -202,7 +195,8 @@ class References:
             bodies[ref.name] = body
             versions.append(_version(body))
         found = _read_access(spec, bodies)
-        self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
+        known = Known(refs, tuple(versions), (shape, found))
+        self._memories[entry.key].inputs.access = known
         return found
 
     async def requirement(
@@ -211,7 +205,7 @@ class References:
         """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
         assert spec.verify is not None
         refs = _verify_refs(spec)
-        known = self._signers.get(entry.key)
+        known = self._memories[entry.key].inputs.signers
         if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
             cached: tuple[Requirement, tuple[str, ...]] = known.value[1]
             return cached
@@ -224,16 +218,19 @@ class References:
         found = await asyncio.to_thread(
             read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
         )
-        self._signers[entry.key] = _Known(refs, tuple(versions), (spec.verify, found))
+        known = Known(refs, tuple(versions), (spec.verify, found))
+        self._memories[entry.key].inputs.signers = known
         return found
 
-    def _is_current(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
+    def _is_current(self, known: Known, refs: tuple[Ref, ...]) -> bool:
         """Whether a cached result is of the same objects at their current versions."""
         return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
         """Whether all results cached for a Bundle were read from that version of an object."""
-        known = (self._values.get(key), self._access.get(key), self._signers.get(key))
+        if (memory := self._memories.get(key)) is None:
+            return False
+        known = memory.inputs.values, memory.inputs.access, memory.inputs.signers
         versions = [
             read
             for part in known

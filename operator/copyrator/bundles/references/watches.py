@@ -44,14 +44,14 @@ class ReferenceWatches:
         self._context = context
         self._has_read = has_read
         self._refs: dict[Ref, _Followed] = {}
-        self._of_bundle: dict[BundleKey, frozenset[Ref]] = {}
         self._open = OpenWatches(context, on_change=self._take, on_listed=self._synced)
 
     # --- for Bundles -----------------------------------------------------------------------------
 
     def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
         """Watch these objects for a Bundle, and no others; the watches open a moment later."""
-        before = self._of_bundle.get(key, frozenset())
+        inputs = self._context.memories[key].inputs
+        before = inputs.refs
         if refs == before:
             return
         for ref in before - refs:
@@ -59,14 +59,12 @@ class ReferenceWatches:
         for ref in refs - before:
             self._refs.setdefault(ref, _Followed()).bundles.add(key)
             self._open.wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
-        self._of_bundle[key] = refs
-        if not refs:
-            del self._of_bundle[key]
+        inputs.refs = refs
         self._open.arrange_soon()
 
     def close(self) -> None:
         """End all watches."""
-        for key in list(self._of_bundle):
+        for key in list(self._context.memories):
             self.follow(key, frozenset())
         self._open.close()
 

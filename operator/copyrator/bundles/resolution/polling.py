@@ -58,7 +58,7 @@ class Resolutions:
         """The resolution if a poll is due and answered; else None, and the Bundle is requeued."""
         if not self._is_wanted(entry, spec, desired):
             return None
-        since = self._context.memory(entry.key).asked_since or 0.0
+        since = self._context.memory(entry.key).poll.asked_since or 0.0
         context = self._context
         queries = Queries(entry, spec, access, self._polls, since)
         judge = Judge(
@@ -77,11 +77,11 @@ class Resolutions:
     def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> None:
         """Record that the answer to the poll that was due since then was handled."""
         memory = self._context.memory(entry.key)
-        if memory.asked_since == asked_since:  # else a push arrived since
-            memory.asked_since = None
-        if memory.again is not None:
+        if memory.poll.asked_since == asked_since:  # else a push arrived since
+            memory.poll.asked_since = None
+        if memory.poll.again is not None:
             self._context.schedule.requeue_at(
-                entry.key, memory.next_poll, self._context.again_at(entry.key)
+                entry.key, memory.poll.next_poll, self._context.again_at(entry.key)
             )
 
     def set_next_poll(
@@ -94,50 +94,50 @@ class Resolutions:
             resolution.unresolved is not None
             and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
         ):
-            memory.poll_failures += 1
-            memory.next_poll = poll_retry(slot, memory.poll_failures, now, first=first)
+            memory.poll.failures += 1
+            memory.poll.next_poll = poll_retry(slot, memory.poll.failures, now, first=first)
         else:
-            memory.poll_failures, memory.next_poll = 0, slot.after(now)
-            memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
-            if memory.unsigned:
-                memory.next_poll = poll_retry(slot, memory.unsigned, now, first=first)
+            memory.poll.failures, memory.poll.next_poll = 0, slot.after(now)
+            memory.poll.unsigned = memory.poll.unsigned + 1 if _awaits_registry(resolution) else 0
+            if memory.poll.unsigned:
+                memory.poll.next_poll = poll_retry(slot, memory.poll.unsigned, now, first=first)
 
     def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._context.memory(entry.key)
-        if memory.desired is None and is_answered(entry.status, desired):
-            memory.desired = desired
-            memory.next_poll = self._context.slot(entry, spec).after(now)
-        is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
-        if memory.asked_since is not None and not is_newer:
+        if memory.poll.desired is None and is_answered(entry.status, desired):
+            memory.poll.desired = desired
+            memory.poll.next_poll = self._context.slot(entry, spec).after(now)
+        is_newer = desired.request not in ("", memory.poll.asked_for)  # than the poll in flight
+        if memory.poll.asked_since is not None and not is_newer:
             return True
         slot, retry = self._slot(entry), entry.retry_at
-        if memory.desired != desired:
+        if memory.poll.desired != desired:
             strict = bool(desired.request)
-            memory.asked_for = desired.request
-            memory.asked_since = monotonic - (0.0 if strict else SHARING)
-        elif memory.again is not None and monotonic >= memory.again:
-            memory.asked_since, memory.again = memory.again, None
+            memory.poll.asked_for = desired.request
+            memory.poll.asked_since = monotonic - (0.0 if strict else SHARING)
+        elif memory.poll.again is not None and monotonic >= memory.poll.again:
+            memory.poll.asked_since, memory.poll.again = memory.poll.again, None
         elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, spec, now):
             may_be = spec.interval / 2
-            if memory.poll_failures:
+            if memory.poll.failures:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
-            memory.asked_since = monotonic - may_be
+            memory.poll.asked_since = monotonic - may_be
         else:
             again = self._context.again_at(entry.key)
             comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
-            judge_at = None if _is_judged(entry, memory.judged_at) else entry.judge_at
+            judge_at = None if _is_judged(entry, memory.poll.judged_at) else entry.judge_at
             self._context.schedule.requeue_at(
                 entry.key, slot, retry, judge_at, again, comes_of_age, promoted
             )
             return False
-        memory.asked_at = now
+        memory.poll.asked_at = now
         return True
 
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by the time alone since the last evaluation."""
-        at, last = entry.judge_at, self._context.memory(entry.key).judged_at
+        at, last = entry.judge_at, self._context.memory(entry.key).poll.judged_at
         if spec.min_age and age.has_matured(entry.status, spec, last, now):
             return True
         if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
@@ -157,17 +157,17 @@ class Resolutions:
     def _slot(self, entry: BundleEntry) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
         memory = self._context.memory(entry.key)
-        if memory.next_poll is None or memory.changed_at is None:
-            return memory.next_poll
+        if memory.poll.next_poll is None or memory.poll.changed_at is None:
+            return memory.poll.next_poll
         idle = timedelta(seconds=self._context.settings.timer_idle)
-        return max(memory.next_poll, memory.changed_at + idle)
+        return max(memory.poll.next_poll, memory.poll.changed_at + idle)
 
     async def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Report in the status of a new spec that the registry hasn't answered yet."""
         if entry.observed_generation == entry.generation:
             return
         now = self._context.clock()
-        asked_at = self._context.memory(entry.key).asked_at or now
+        asked_at = self._context.memory(entry.key).poll.asked_at or now
         patience = asked_at + timedelta(seconds=self._context.timing.poll_report)
         if now < patience:
             self._context.schedule.requeue_at(entry.key, patience)

@@ -123,6 +123,12 @@ class Polls:
         self._permits = PollPermits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
+        context.memories.on_drop(lambda key, _: self._leave(key))
+
+    def _leave(self, key: BundleKey) -> None:
+        """A Bundle was deleted: it doesn't wait for answers any more."""
+        for pending in self._pending.values():
+            pending.waiting.discard(key)
 
     def ask(self, key: BundleKey, query: TagQuery, not_before: float) -> Result | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
