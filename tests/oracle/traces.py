@@ -30,11 +30,15 @@ JOB = re.compile(
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?")
 DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|min|seconds?|minutes?|hours?)\b")
 PORT = re.compile(r"\b(127\.0\.0\.1|localhost):(\d+)\b")
+REVISION = re.compile(r"\brevision (\d+)")
+"""Of a release: the fake werf counts those of all Bundles together."""
 NAMES = re.compile(r"(?<=notin )\(([^()]*)\)")
 """Of a selector: their order is that of a Python set."""
 HASH = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{10,128}\b"
 )
+TOKEN = re.compile(r"(?=.*\d)(?=.*[A-Z])(?=.*[a-z])(?:[\w+/-]{32}|[\w+/-]{43}=)", re.ASCII)
+"""A keyed hash, or a key, in base64."""
 LEFT_OUT = {"resourceVersion", "timeoutSeconds", "allowWatchBookmarks", "limit", "continue"}
 
 
@@ -44,6 +48,7 @@ class Numbers:
     def __init__(self, jobs: dict[str, str]) -> None:
         self._jobs = jobs
         self._hashes: dict[str, str] = {}
+        self._revisions: dict[int, str] = {}
 
     def body(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -54,10 +59,15 @@ class Numbers:
             }
         if isinstance(value, list):
             return [self.body(item) for item in value]
+        if key == "revision" and isinstance(value, int):
+            return self._revision(value)
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
+        if TOKEN.fullmatch(text):
+            return self._hashes.setdefault(text, f"<{len(self._hashes) + 1}>")
         text = JOB.sub(lambda found: self._jobs.get(found[0], f"{found[1]}#?"), text)
+        text = REVISION.sub(lambda found: f"revision {self._revision(int(found[1]))}", text)
         text = TIME.sub("<time>", text)
         text = DURATION.sub("<duration>", text)
         text = PORT.sub(r"\1:<port>", text)
@@ -66,6 +76,9 @@ class Numbers:
         if len(text) <= LONGEST:
             return text
         return f"{text[:40]}... <sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+
+    def _revision(self, number: int) -> str:
+        return self._revisions.setdefault(number, f"<r{len(self._revisions) + 1}>")
 
     def _number(self, found: re.Match[str]) -> str:
         text = found[0]
@@ -104,7 +117,7 @@ def traces_of(requests: Iterable[Request]) -> Traces:
     def add(name: str, request: Request, *, body: bool = True) -> None:
         if name.startswith(UNORDERED):
             line = _line(request, Numbers(jobs), body)
-            line = re.sub(r"<\d+>|#\d+", "<n>", line)
+            line = re.sub(r"<r?\d+>|#\d+", "<n>", line)
             if line not in traces.setdefault(name, []):
                 traces[name] = sorted([*traces[name], line])
             return

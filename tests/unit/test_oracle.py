@@ -38,7 +38,9 @@ def job(name: str) -> Request:
         ("again in 30 s", "again in <duration>"),
         ("127.0.0.1:40453/app:1.0.0", "127.0.0.1:<port>/app:1.0.0"),
         ("notin (shop-plan-000000000b,shop-plan-000000000a)", "notin (shop-plan-#1,shop-plan-#2)"),
-        ("revision 12 of 1.0.0", "revision 12 of 1.0.0"),
+        ("revision 12, revision 1, revision 12", "revision <r1>, revision <r2>, revision <r1>"),
+        ("FGWcjgXgop-iJlJLou2DP8JGc4b4Vf2K", "<1>"),
+        ("attempt 12 of 1.0.0", "attempt 12 of 1.0.0"),
     ],
 )
 def test_what_differs_from_run_to_run_becomes_a_number(text: str, expected: str) -> None:
