@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.oracle.__main__ import agrees, common, differences, readable_diff
+from tests.oracle.__main__ import agrees, common, differences, is_of, readable_diff
 from tests.oracle.traces import Numbers, Request, traces_of
 
 UID, OTHER_UID = "5369c129-fea2-45fb-b7eb-d1417fad5e3b", "2cd304ae-a6cb-42b2-87e2-1ade4257d41f"
@@ -131,3 +131,19 @@ def test_a_difference_shows_the_field_that_changed() -> None:
     one, other = (traces_of([status(reason)])["bundles team/shop"] for reason in ("A", "B"))
     changed = [line for line in readable_diff(one, other) if line[0] in "+-"][2:]
     assert [line.split(":")[1].strip() for line in changed] == ['"A"', '"B"']
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        ("tests/component/bundles", True),
+        ("tests/component/bundles/test_age.py", True),
+        ("tests/component/bundles/test_age.py::test_a", True),
+        ("tests/component/bundles/test_age.py::test_a[x]", True),
+        ("tests/component/bundles/test_ages.py", False),
+        ("tests/component/bundles/test_age.py::test_", False),
+        ("tests/component/copies", False),
+    ],
+)
+def test_tests_are_named_by_folder_file_or_name(tests: str, expected: bool) -> None:
+    assert is_of("tests/component/bundles/test_age.py::test_a[x]", (tests,)) is expected
