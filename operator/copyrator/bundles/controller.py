@@ -31,8 +31,7 @@ from copyrator.bundles.plans.drift_checks import Drifts
 from copyrator.bundles.plans.drift_judge import DriftJudge
 from copyrator.bundles.plans.inputs import PlanInputs
 from copyrator.bundles.plans.jobs import PlanJobs
-from copyrator.bundles.plans.permission_reviews import PermissionReviews
-from copyrator.bundles.plans.permissions import PlanPermissions
+from copyrator.bundles.plans.permissions import PermissionReviewer, PlanPermissions
 from copyrator.bundles.plans.previews import Previews
 from copyrator.bundles.plans.queue import PlanQueue
 from copyrator.bundles.plans.seals import Seals
@@ -171,7 +170,7 @@ class BundleController:
         self._plan_jobs = PlanJobs(
             context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts
         )
-        reviews = PermissionReviews(context, reviewer)
+        reviews = PermissionReviewer(context, reviewer)
         self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
         plan_queue = PlanQueue(context, jobs)
         runs = Runs(

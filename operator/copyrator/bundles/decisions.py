@@ -22,9 +22,6 @@ from copyrator.api.freeze import Freeze
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import target_of
 from copyrator.bundles.policy import gates, ready_conditions, state
-from copyrator.bundles.policy.drift import correction as drift_correction
-from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import (
     Candidate,
     Facts,
@@ -36,7 +33,8 @@ from copyrator.bundles.policy.gates import (
     age,
     approval,
 )
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import correction
+from copyrator.bundles.policy.plans import drift as plan_drift
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolution.model import Resolution
@@ -106,7 +104,7 @@ class Case:
         if self.target is None or self.spec.suspend:
             return False
         asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
-        return asked and plan_due.must_plan(self.status, self.target, self.now)
+        return asked and plan_record.must_plan(self.status, self.target, self.now)
 
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
         """The decision's input; a reconcile with an equal one has nothing to do."""
@@ -155,7 +153,7 @@ def decided(
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
         if not resolution.plan_refused:
-            waiting = plan_due.kept(status, spec, found, target, now)
+            waiting = plan_record.kept_candidate(status, spec, found, target, now)
         if waiting is not None and entry.plan_request is None:
             status = replace(status, plan=replace(status.plan, newer=wanted.version))
             wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
@@ -166,18 +164,18 @@ def decided(
     if resolution.tag:
         decision = state.decide(status, wanted, spec.retry, now)
     if target is not None and decision.action is state.Action.NOTHING:
-        status = plan_record.dropped(status, target)
+        status = plan_record.drop_plan(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     return _corrected(_judged(case, moment), moment)
 
 
 def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
     """The status with whether checks for drift are on, and what prevents them now."""
-    status = drift_record.switched_off(status, spec)
+    status = plan_drift.switch_off_drift(status, spec)
     if not spec.drift.is_enabled:
         return status
-    why = drift_due.not_comparable(status, spec, wanted.spec_hash, wanted.values_hash)
-    return drift_record.noted(drift_record.without_ignored(status, spec), why)
+    why = plan_drift.find_hindrance(status, spec, wanted.spec_hash, wanted.values_hash)
+    return plan_drift.set_hindrance(plan_drift.remove_ignored(status, spec), why)
 
 
 def _corrected(case: Case, moment: MomentGates) -> Case:
@@ -186,16 +184,16 @@ def _corrected(case: Case, moment: MomentGates) -> Case:
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
     status, spec, now = case.status, case.spec, case.now
-    if case.deploys or not drift_correction.is_due(status, spec):
+    if case.deploys or not correction.is_correction_due(status, spec):
         return case
     there = status.deployed
     wanted = replace(
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
     occasion = state.occasion(state.Need.DRIFT, wanted, status)
-    if drift_correction.needs_approval(status, spec):
+    if correction.needs_approval(status, spec):
         target = target_of(case.entry, spec, wanted)
-        if case.is_waiting or not plan_due.is_free_for(status, target):
+        if case.is_waiting or not plan_record.is_free_for(status, target):
             return case  # another deploy is planned first, or its plan waits
         case, occasion = replace(case, target=target), Occasion.EDIT
     candidate = Candidate(wanted.version, wanted.digest)

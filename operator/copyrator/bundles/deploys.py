@@ -28,19 +28,14 @@ from copyrator.bundles.plans.deploy_plans import Plans
 from copyrator.bundles.plans.drift_checks import Drifts
 from copyrator.bundles.plans.previews import Previews
 from copyrator.bundles.policy import ready_conditions, state
-from copyrator.bundles.policy.drift import correction as drift_correction
-from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift import record as drift_record
 from copyrator.bundles.policy.gates import age, approval, promotion
 from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.policy.plans import correction
 from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import drift as plan_drift
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.requests import acknowledged
-from copyrator.bundles.policy.resolution import (
-    DesiredVersion,
-    kept_ready,
-    with_error,
-)
+from copyrator.bundles.policy.resolution import DesiredVersion, kept_ready, with_error
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.references.reader import Access, MissingReferenceError, References
@@ -285,7 +280,7 @@ class Deploys:
         written = await self._writer.write(case.entry, status, verdict)
         if case.is_plan_dropped or case.is_drift_dropped:
             await self._plans.discard(written)
-        judge_at = plan_due.next_check(status)
+        judge_at = plan_record.next_check(status)
         if judge_at is not None and judge_at <= case.now:
             judge_at = None  # it was just judged, and waits for something else
         comes_of_age = age.next_check(status, case.spec, case.now)
@@ -334,10 +329,14 @@ class Deploys:
         status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_enabled
         if need is state.Need.DRIFT:
-            status = drift_correction.begun(status, spec)
+            status = correction.record_correction(status, spec)
         else:
-            status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
-        status = drift_record.broken_off(status)
+            status = (
+                plan_decision.use_plan(status)
+                if is_planned
+                else plan_decision.drop_unused_plan(status)
+            )
+        status = plan_drift.break_off_check(status)
         status = self._runs.named(entry, spec, status)
         verdict = ready_conditions.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
@@ -354,7 +353,7 @@ def _not_compared(
     """The status with the reason why no check for drift is made now."""
     if not spec.drift.is_enabled:
         return status
-    return drift_record.noted(status, drift_due.NotComparable(reason, message))
+    return plan_drift.set_hindrance(status, plan_drift.Hindrance(reason, message))
 
 
 def _requests(entry: BundleEntry) -> str:

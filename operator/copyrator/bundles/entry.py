@@ -28,7 +28,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.policy.plans.preview import PreviewRequest
+from copyrator.bundles.policy.plans.record import PreviewRequest
 from copyrator.bundles.policy.requests import Request
 
 

@@ -28,12 +28,12 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.entry import BundleEntry, unpack_status
-from copyrator.bundles.policy.drift import correction as drift_correction
-from copyrator.bundles.policy.drift.due import due_at
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
+from copyrator.bundles.policy.plans import correction
 from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import due as plan_due
-from copyrator.bundles.policy.plans.preview import requested_plan, requested_preview
+from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.drift import due_at
+from copyrator.bundles.policy.plans.record import requested_plan, requested_preview
 from copyrator.bundles.policy.requests import pending_request
 from copyrator.bundles.policy.resolution import retry_at
 from copyrator.bundles.policy.takeover import is_inherited
@@ -83,11 +83,11 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
-        judge_at=plan_due.next_check(status),
+        judge_at=plan_record.next_check(status),
         is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_jobs=_plan_jobs(status),
-        is_decided=plan_decision.is_new(status, ours),
+        is_decided=plan_decision.has_new_decision(status, ours),
         awaits_approval_since=_awaits_approval_since(status),
         is_unreviewed=_awaits_approval_since(status) is not None
         and status.plan.missing_permissions is None,
@@ -132,7 +132,7 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
 
 
 def _correctable(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
-    if isinstance(spec, InvalidSpec) or not drift_correction.is_due(status, spec):
+    if isinstance(spec, InvalidSpec) or not correction.is_correction_due(status, spec):
         return None
     return status.drift.found_job
 

@@ -17,7 +17,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.jobs.retention import plan_ttl
 from copyrator.bundles.policy.observation import JobRecord, is_owned, read_job
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.report import plain, printed_digests
 from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
@@ -138,7 +138,7 @@ class Jobs:
                 await self.set_ttl(job, others)
                 continue
             now = self._context.clock()
-            if end := plan_due.waits_until(entry.status, now):
+            if end := plan_record.waits_until(entry.status, now):
                 self._context.schedule.reconcile_at(entry.key, end)
             await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
 

@@ -18,8 +18,8 @@ from copyrator.bundles.policy.slots import Slot
 
 if TYPE_CHECKING:
     from copyrator.bundles.health_watches import Release
-    from copyrator.bundles.plans.permission_reviews import Review
-    from copyrator.bundles.plans.reader import Reading
+    from copyrator.bundles.plans.jobs import Reading
+    from copyrator.bundles.plans.permissions import Review
     from copyrator.bundles.references.reader import Known
     from copyrator.bundles.references.scopes import Ref
 

@@ -26,7 +26,6 @@ from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy import ready_conditions, state
 from copyrator.bundles.policy.blocked import has_started, secrets_of
 from copyrator.bundles.policy.chart.facts import ChartFacts
-from copyrator.bundles.policy.drift import correction as drift_correction
 from copyrator.bundles.policy.jobs.deploy import build_deploy_job
 from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder
 from copyrator.bundles.policy.jobs.seal import operations_secret
@@ -39,6 +38,7 @@ from copyrator.bundles.policy.observation import (
     with_refusal,
 )
 from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.plans import correction
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.report import log_tail, without_template_text
 from copyrator.bundles.policy.requests import awaits_reset
@@ -244,7 +244,7 @@ class Runs:
             MissingReferenceError: an object that the spec names doesn't exist.
         """
         attempted = entry.status.attempted
-        plan = drift_correction.plan_of(entry.status, attempted.plan_job)
+        plan = correction.find_plan(entry.status, attempted.plan_job)
         access = await self._references.access(entry, spec)
         order = replace(order_of(entry, spec, attempted), login=access.login)
         is_planned = attempted.plan_job is not None
@@ -328,7 +328,7 @@ class Runs:
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
-            status = drift_correction.succeeded(status)
+            status = correction.record_corrected(status)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif state.has_succeeded(status):
@@ -341,7 +341,7 @@ class Runs:
             verdict = ready_conditions.will_retry(status)
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None or spec.drift.is_enabled:
-            await self._seals.remove_others(entry, plan_record.needed(status))
+            await self._seals.remove_others(entry, plan_record.needed_jobs(status))
             self._context.schedule.decide_again(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.

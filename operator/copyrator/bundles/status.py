@@ -28,9 +28,9 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.entry_reader import read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
 from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gated import settings_withheld
 from copyrator.bundles.policy.gates import signature
+from copyrator.bundles.policy.plans import correction
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.kube.client.client import PatchType
@@ -131,7 +131,7 @@ class StatusWriter:
         conditions = with_further(
             status.conditions,
             ConditionType.DRIFTED,
-            drift_condition.drifted(status, entry.spec),
+            correction.drifted_condition(status, entry.spec),
             generation=status.observed_generation or 0,
             now=self._context.clock(),
         )
@@ -160,7 +160,7 @@ class StatusWriter:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if isinstance(spec, BundleSpec):
-            found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)
+            found[ConditionType.DRIFTED] = correction.drifted_condition(status, spec)
             withheld = settings_withheld(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found

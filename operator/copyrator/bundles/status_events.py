@@ -19,8 +19,8 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.drift import condition as drift_condition
 from copyrator.bundles.policy.gates import signature
+from copyrator.bundles.policy.plans import correction
 from copyrator.kube.events import NORMAL, WARNING, EventType
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,9 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
     outcome = status.attempted.outcome or ""
     context.metrics.drift_corrections.labels(outcome.lower()).inc()
     if outcome == Outcome.SUCCEEDED:
-        text = f"{drift_condition.objects(status)} {drift_condition.verb(status)} been corrected"
+        text = (
+            f"{correction.drifted_objects(status)} {correction.has_or_have(status)} been corrected"
+        )
         _emit(context, entry, NORMAL, "DriftCorrected", text)
 
 

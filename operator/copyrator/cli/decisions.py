@@ -12,7 +12,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
-from copyrator.bundles.policy.plans.due import is_spent
+from copyrator.bundles.policy.plans.record import is_spent
 from copyrator.cli import rows
 from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.faults import Fault

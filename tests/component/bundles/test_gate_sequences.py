@@ -27,7 +27,6 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.health import Health
 from copyrator.bundles.policy import soak, trust
-from copyrator.bundles.policy.drift import correction
 from copyrator.bundles.policy.gates import (
     PASSED,
     Occasion,
@@ -39,6 +38,7 @@ from copyrator.bundles.policy.gates import (
     skip_digests,
     windows,
 )
+from copyrator.bundles.policy.plans import correction
 from copyrator.workqueue.scheduler import DueScheduler
 
 Step = tuple[Any, ...]

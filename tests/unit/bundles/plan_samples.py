@@ -10,11 +10,9 @@ from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import (
-    Target,
-)
+from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
-from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.policy.plans.record import PlanResult
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=2)
@@ -68,5 +66,5 @@ DELETE = operation(OperationType.DELETE, "", "b")
 RECREATE = operation(OperationType.RECREATE, "", "hook")
 
 
-def made(*operations: Operation, **more: Any) -> Made:
-    return Made(Plan(3, operations), more.pop("missing", None), "seal-2", **more)
+def made(*operations: Operation, **more: Any) -> PlanResult:
+    return PlanResult(Plan(3, operations), more.pop("missing", None), "seal-2", **more)

@@ -35,7 +35,7 @@ from copyrator.bundles.policy.plans.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.policy.plans.record import PlanResult
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.resolution.model import Resolution
 
@@ -172,7 +172,7 @@ class Simulation:
     def plan_ends(self, operations: set[Operation], is_missing: bool) -> None:
         status, job = self.status, self.status.plan.job or ""
         plan = Plan(self.revision, tuple(sorted(operations, key=str)))
-        made = Made(
+        made = PlanResult(
             plan,
             "prod" if is_missing else None,
             "seal",
@@ -180,7 +180,7 @@ class Simulation:
             baseline=self.stored.get(status.baseline.job or ""),
         )
         self.stored[job] = plan
-        self.status = plan_record.planned(status, made, self.read(), self.now)
+        self.status = plan_record.record_result(status, made, self.read(), self.now)
         found = self.status.plan
         assert found.id is not None
         whole = frozenset(effects(plan, made.missing_namespace))
@@ -189,7 +189,7 @@ class Simulation:
 
     def plan_fails(self, reason: BundleReason) -> None:
         spec = self.read()
-        self.status = plan_record.failed(self.status, reason, "no", spec.retry, self.now)
+        self.status = plan_record.record_failure(self.status, reason, "no", spec.retry, self.now)
         self.visit()
 
     def deploy_ends(self, outcome: tuple[Outcome, BundleReason]) -> None:
@@ -214,7 +214,7 @@ class Simulation:
                 break
         else:
             raise AssertionError("it never comes to rest")
-        kept = plan_record.needed(self.status)
+        kept = plan_record.needed_jobs(self.status)
         self.stored = {job: plan for job, plan in self.stored.items() if job in kept}
 
     def step(self) -> bool:
@@ -232,7 +232,7 @@ class Simulation:
         if case.target is not None and (case.must_plan or entry.plan_request is not None):
             job = f"plan-{(entry.status.plan.number or 0) + 1}"
             is_requested = entry.request is not None
-            status = plan_record.begun(
+            status = plan_record.record_plan(
                 status, case.target, job, self.now, is_requested=is_requested
             )
             if entry.plan_request is not None:
@@ -248,7 +248,7 @@ class Simulation:
 
     def observed(self, entry: BundleEntry) -> BundleStatus:
         before = self.status.plan.decision
-        status = plan_decision.decided(self.status, entry.annotations, self.now)
+        status = plan_decision.record_decision(self.status, entry.annotations, self.now)
         if status.plan.decision != before:
             assert status.plan.id is not None
             if status.plan.decision == "Approved":
@@ -264,9 +264,9 @@ class Simulation:
         status = state.begin(status, case.wanted, self.now)
         if case.spec.approval.is_enabled:
             self.check(case)
-            status = plan_decision.used(status)
+            status = plan_decision.use_plan(status)
         else:
-            status = plan_decision.unused(status)
+            status = plan_decision.drop_unused_plan(status)
             self.holding.clear()
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))

@@ -23,7 +23,6 @@ from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.plans.operations import Plan
 
@@ -128,16 +127,16 @@ class World:
     def operator(self) -> Iterator[tuple[str, World | None]]:
         """Each is one write of the status, with the resourceVersion of what it was decided on."""
         target, status, annotations = TARGETS[self.content], self.status, dict(self.annotations)
-        if status.plan.outcome == PlanOutcome.RUNNING and plan_due.is_for(status.plan, target):
+        if status.plan.outcome == PlanOutcome.RUNNING and plan_record.is_for(status.plan, target):
             kept = dict(self.stored).get(status.plan.approved.job)
             for operations in ((CREATE, DELETE), (CREATE,)):
                 found = made(*operations, approved=kept, baseline=Plan(3, (DELETE,)))
-                after = plan_record.planned(status, found, spec(self.mode), NOW)
+                after = plan_record.record_result(status, found, spec(self.mode), NOW)
                 plan = replace(after.plan, bound=True)
                 after = replace(after, plan=plan)
                 # A rejection while it was made isn't of this one, where it came out as another.
                 others = {annotations.get(ANN_REJECTED_PLAN)} - {plan.id, plan.approved.id}
-                after = plan_decision.decided(after, annotations, NOW)
+                after = plan_decision.record_decision(after, annotations, NOW)
                 yield (
                     f"plans {len(operations)}",
                     replace(
@@ -149,19 +148,19 @@ class World:
                     ),
                 )
             return
-        status = plan_decision.decided(status, annotations, NOW)
-        status = plan_record.dropped(status, target)
+        status = plan_decision.record_decision(status, annotations, NOW)
+        status = plan_record.drop_plan(status, target)
         attempted = status.attempted
         if attempted.outcome == Outcome.RUNNING:
             failed = replace(status, attempted=replace(attempted, outcome=Outcome.FAILED))
             yield "the deploy fails", replace(self, status=failed)
-        if not plan_due.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
+        if not plan_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
             number = (status.plan.number or 0) + 1
-            begun = plan_record.begun(status, target, f"plan-{number}", NOW)
+            begun = plan_record.record_plan(status, target, f"plan-{number}", NOW)
             yield "begins a plan", replace(self, status=begun)
             return
         yield "observes", replace(self, status=status)
-        refreshed = plan_record.begun(status, target, f"plan-{status.plan.number}-again", NOW)
+        refreshed = plan_record.record_plan(status, target, f"plan-{status.plan.number}-again", NOW)
         if (status.plan.number or 0) < 3:
             yield "plans again, as an editor asks", replace(self, status=refreshed)
         if attempted.outcome != Outcome.RUNNING and approval.passes(
@@ -182,7 +181,7 @@ class World:
             started_at=format_time(NOW),
             outcome=Outcome.RUNNING,
         )
-        return plan_decision.used(replace(status, attempted=attempted))
+        return plan_decision.use_plan(replace(status, attempted=attempted))
 
     def key(self) -> Any:
         """Without what is only counted: worlds that differ in nothing else go on alike."""
@@ -196,7 +195,7 @@ DEPTH = 8 if LONG else 6
 def test_a_rejected_plan_is_never_deployed_unless_somebody_who_may_decides_so(
     mode: ApprovalMode,
 ) -> None:
-    begun = plan_record.begun(BundleStatus(), TARGET, "plan-1", NOW)
+    begun = plan_record.record_plan(BundleStatus(), TARGET, "plan-1", NOW)
     worlds: dict[Any, tuple[World, tuple[str, ...]]] = {}
     for act, world in World(mode, begun).operator():
         assert world is not None

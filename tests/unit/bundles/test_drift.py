@@ -21,14 +21,19 @@ from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import state
-from copyrator.bundles.policy.drift import correction as drift_correction
-from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift import record as drift_record
-from copyrator.bundles.policy.drift.condition import drifted
-from copyrator.bundles.policy.drift.due import AT_ONCE, due_at, next_slot, slots_between
-from copyrator.bundles.policy.drift.findings import Findings, findings
-from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.plans import correction
+from copyrator.bundles.policy.plans import drift as plan_drift
 from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.correction import drifted_condition
+from copyrator.bundles.policy.plans.drift import (
+    AT_ONCE,
+    CheckedPlan,
+    DriftFindings,
+    compare_with_baseline,
+    due_at,
+    next_slot,
+    slots_between,
+)
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan, read_operation
 
 UID = "1b9c"
@@ -100,8 +105,8 @@ BLIND = "apply ::ConfigMap:app"
 def test_drift_is_what_the_baseline_hasnt(
     found: list[str], baseline: list[str], drift: list[str], unseen: list[str]
 ) -> None:
-    wanted = Findings(ops(*drift), ops(*unseen))
-    assert findings(ops(*found), ops(*baseline), Drift()) == wanted
+    wanted = DriftFindings(ops(*drift), ops(*unseen))
+    assert compare_with_baseline(ops(*found), ops(*baseline), Drift()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,9 @@ def test_drift_is_what_the_baseline_hasnt(
 )
 def test_a_kind_is_exact_and_a_name_a_pattern(kind: str, name: str, is_ignored: bool) -> None:
     drift = Drift(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
-    assert findings(ops(EDITED), (), drift) == Findings(() if is_ignored else ops(EDITED))
+    assert compare_with_baseline(ops(EDITED), (), drift) == DriftFindings(
+        () if is_ignored else ops(EDITED)
+    )
 
 
 operations = st.builds(
@@ -136,7 +143,7 @@ def test_a_larger_baseline_never_shows_more(
     found: list[Operation], baseline: list[Operation], more: list[Operation]
 ) -> None:
     def all_of(base: list[Operation]) -> set[Operation]:
-        beyond = findings(found, base, Drift())
+        beyond = compare_with_baseline(found, base, Drift())
         return {*beyond.drifted, *beyond.unseen}
 
     assert all_of([*baseline, *more]) <= all_of(baseline) <= set(found)
@@ -281,8 +288,10 @@ def test_a_baseline_that_is_made_late_is_unproven(
     deployed: datetime, unproven: bool | None
 ) -> None:
     what = status(deployed=replace(THERE, time=format_time(deployed)), baseline=Baseline())
-    what = drift_record.begun(what, TARGET, "check-2", NOW)
-    what = drift_record.based(drift_record.made(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR)
+    what = plan_drift.record_check(what, TARGET, "check-2", NOW)
+    what = plan_drift.set_baseline(
+        plan_drift.record_check_result(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR
+    )
     assert what.baseline == Baseline(
         digest="sha256:b",
         values_hash="v",
@@ -295,7 +304,7 @@ def test_a_baseline_that_is_made_late_is_unproven(
     )
     assert what.drift.verdict == DriftVerdict.NOT_DRIFTED
     assert what.drift.check.number == 2
-    found = drifted(what, spec())
+    found = drifted_condition(what, spec())
     assert found is not None
     assert ("isn't seen" in found.message) is (unproven is True)
 
@@ -303,9 +312,11 @@ def test_a_baseline_that_is_made_late_is_unproven(
 def judge(
     before: DriftStatus, *found: str, is_regular: bool = False, **changes: Any
 ) -> DriftStatus:
-    beyond = findings(ops(*found), (), Drift())
+    beyond = compare_with_baseline(ops(*found), (), Drift())
     what = status(drift=before, **changes)
-    return drift_record.judged(what, beyond, "check-9", NOW + HOUR, is_regular=is_regular).drift
+    return plan_drift.record_verdict(
+        what, beyond, "check-9", NOW + HOUR, is_regular=is_regular
+    ).drift
 
 
 def test_what_drifts_on_has_drifted_since_it_was_found_first() -> None:
@@ -349,17 +360,17 @@ def test_a_regular_check_that_finds_none_of_it_ends_the_count(
 def test_more_objects_than_are_listed_count_as_the_same() -> None:
     listed = tuple(f"update ::ConfigMap:a{number}" for number in range(MAX_DRIFTED))
     full = replace(FOUND, corrected=listed)
-    assert drift_record.is_same(full, ["update ::ConfigMap:other"])
-    assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
-    assert not drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(20)])
-    assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
-    assert not drift_record.is_same(full, [])
+    assert plan_drift.is_same(full, ["update ::ConfigMap:other"])
+    assert plan_drift.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
+    assert not plan_drift.is_same(TWICE, [f"update ::Secret:{one}" for one in range(20)])
+    assert not plan_drift.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
+    assert not plan_drift.is_same(full, [])
 
 
 def test_names_with_blanks_are_told_apart() -> None:
     found = replace(FOUND, corrected=("update :g:Role:say hi",))
-    assert drift_record.is_same(found, ["delete :g:Role:say hi"])
-    assert not drift_record.is_same(found, ["update :g:Role:or hi"])
+    assert plan_drift.is_same(found, ["delete :g:Role:say hi"])
+    assert not plan_drift.is_same(found, ["update :g:Role:or hi"])
 
 
 @pytest.mark.parametrize(
@@ -376,8 +387,8 @@ def test_names_with_blanks_are_told_apart() -> None:
 def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wanted: bool) -> None:
     plan = replace(PlanStatus(**MADE_OF, outcome="Planned", attempt=1), **change)
     what = status(plan=plan)
-    assert drift_record.is_judged_by(what, plan.attempt) is wanted
-    assert not drift_record.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
+    assert plan_drift.is_judged_by(what, plan.attempt) is wanted
+    assert not plan_drift.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +404,7 @@ def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wante
 def test_what_keeps_it_from_being_compared(
     what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], reason: str | None
 ) -> None:
-    why = drift_due.not_comparable(what, asked, *hashes)
+    why = plan_drift.find_hindrance(what, asked, *hashes)
     assert (why and why.reason) == reason
 
 
@@ -419,11 +430,11 @@ def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     for found in rounds:
         names = sorted(f"update ::ConfigMap:a{number:03}" for number in found)
         what = replace(what, drift=judge(what.drift, *names))
-        if drift_correction.is_recurring(what):
+        if correction.is_recurring(what):
             continue
         made += 1
-        what = drift_correction.succeeded(what)
-    assert made <= MAX_DRIFTED + drift_correction.MOST_CORRECTIONS
+        what = correction.record_corrected(what)
+    assert made <= MAX_DRIFTED + correction.MOST_CORRECTIONS
 
 
 CAN = status()
@@ -459,20 +470,20 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
 
 
 def test_what_was_found_is_corrected() -> None:
-    assert drift_correction.is_due(CAN, spec())
+    assert correction.is_correction_due(CAN, spec())
     trusted = replace(CAN, verification=Verification(verdict="Trusted"))
-    assert drift_correction.is_due(trusted, spec())
+    assert correction.is_correction_due(trusted, spec())
     by_user = status(
         plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
         drift=replace(FOUND, found_job="plan-1"),
     )
-    assert drift_correction.is_due(by_user, spec())
-    assert drift_correction.begun(by_user, spec()).attempted.plan_job == "plan-1"
+    assert correction.is_correction_due(by_user, spec())
+    assert correction.record_correction(by_user, spec()).attempted.plan_job == "plan-1"
 
 
 @pytest.mark.parametrize("why", CANT)
 def test_nothing_else_is_corrected(why: str) -> None:
-    assert not drift_correction.is_due(*CANT[why])
+    assert not correction.is_correction_due(*CANT[why])
 
 
 WANTED = state.Wanted(
@@ -541,18 +552,18 @@ MADE_OF_ATTEMPT: dict[str, Any] = {
 def test_the_condition(
     what: BundleStatus, asked: BundleSpec, wanted: tuple[ConditionStatus, str] | None
 ) -> None:
-    found = drifted(what, asked)
+    found = drifted_condition(what, asked)
     assert (found and (found.status, found.reason)) == wanted
 
 
 def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
-    why = drift_due.not_comparable(status(), spec(suspend=True), "s", "v")
+    why = plan_drift.find_hindrance(status(), spec(suspend=True), "s", "v")
     assert why is not None
-    noted = drift_record.noted(status(), why)
+    noted = plan_drift.set_hindrance(status(), why)
     assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
-    assert drift_record.noted(noted, None) == status()
-    failed = drift_record.failed(status(), "PlanFailed", "no")
-    assert drift_record.noted(failed, None) == failed
+    assert plan_drift.set_hindrance(noted, None) == status()
+    failed = plan_drift.record_check_failure(status(), "PlanFailed", "no")
+    assert plan_drift.set_hindrance(failed, None) == failed
 
 
 @pytest.mark.parametrize(
@@ -562,7 +573,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
 def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: int) -> None:
     drift = replace(FOUND, objects=("create ::ConfigMap:b", EDITED), count=2)
     asked = spec(DriftMode.DETECT, Ignored(ignored[0], Globs((ignored[1],))))
-    after = drift_record.without_ignored(status(drift=drift), asked).drift
+    after = plan_drift.remove_ignored(status(drift=drift), asked).drift
     assert (len(after.objects), after.count or 0) == (left, left)
     assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
     if not left:
@@ -570,7 +581,7 @@ def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: i
             drift, objects=(), count=None, verdict="NotDrifted", since=None, found_job=None
         )
     more = replace(drift, count=30)
-    assert drift_record.without_ignored(status(drift=more), asked).drift == more
+    assert plan_drift.remove_ignored(status(drift=more), asked).drift == more
 
 
 @pytest.mark.parametrize(
@@ -582,16 +593,16 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
     began = REGULAR - timedelta(seconds=2) + since
     ended = replace(TRIED, finished_at=format_time(REGULAR - timedelta(seconds=2)))
     what = status(attempted=ended)
-    assert drift_due.is_regular(what, spec(), UID, format_time(began)) is wanted
-    assert drift_due.is_regular(replace(what, attempted=Attempted()), spec(), UID, "x")
-    assert drift_due.is_regular(what, spec(), UID, None)
-    assert drift_due.is_regular(
+    assert plan_drift.is_regular_check(what, spec(), UID, format_time(began)) is wanted
+    assert plan_drift.is_regular_check(replace(what, attempted=Attempted()), spec(), UID, "x")
+    assert plan_drift.is_regular_check(what, spec(), UID, None)
+    assert plan_drift.is_regular_check(
         replace(what, attempted=Attempted()), spec(), UID, format_time(began)
     )
 
 
 def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
-    what = drift_record.begun(status(), TARGET, "check-2", NOW)
+    what = plan_drift.record_check(status(), TARGET, "check-2", NOW)
     running = DriftCheck(
         **MADE_OF,
         job="check-2",
@@ -601,14 +612,16 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         started_at=format_time(NOW),
     )
     assert what == status(drift=replace(FOUND, check=running))
-    assert drift_record.begun(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
+    assert plan_drift.record_check(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
 
-    waits = drift_record.with_message(what, "no node")
+    waits = plan_drift.set_check_message(what, "no node")
     assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
-    assert drift_record.with_message(waits, None) == what
+    assert plan_drift.set_check_message(waits, None) == what
 
     said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
-    made = drift_record.made(said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR)
+    made = plan_drift.record_check_result(
+        said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR
+    )
     planned = replace(
         running,
         outcome="Planned",
@@ -623,22 +636,28 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 
 
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
-    begun = plan_record.begun(status(), TARGET, "plan-1", NOW)
-    plan = plan_record.planned(begun, plan_record.Made(PLAN.plan, None), spec(), NOW).plan
-    check = drift_record.made(drift_record.begun(status(), TARGET, "c", NOW), PLAN, None, NOW)
+    begun = plan_record.record_plan(status(), TARGET, "plan-1", NOW)
+    plan = plan_record.record_result(
+        begun, plan_record.PlanResult(PLAN.plan, None), spec(), NOW
+    ).plan
+    check = plan_drift.record_check_result(
+        plan_drift.record_check(status(), TARGET, "c", NOW), PLAN, None, NOW
+    )
     assert check.drift.check.id == plan.id
 
 
 def test_a_baseline_ends_what_was_known_of_drift() -> None:
-    after = drift_record.based(status(drift=TWICE), NOW + HOUR)
+    after = plan_drift.set_baseline(status(drift=TWICE), NOW + HOUR)
     assert after.drift == DriftStatus(
         check=CHECK, checked_at=format_time(NOW + HOUR), verdict="NotDrifted", attempt=1
     )
-    assert drift_record.based(status(deployed=replace(THERE, time=None)), NOW).baseline.unproven
+    assert plan_drift.set_baseline(
+        status(deployed=replace(THERE, time=None)), NOW
+    ).baseline.unproven
 
 
 def test_a_check_that_failed_tells_nothing() -> None:
-    after = drift_record.failed(status(drift=TWICE), "PlanFailed", "no")
+    after = plan_drift.record_check_failure(status(drift=TWICE), "PlanFailed", "no")
     assert after.drift == replace(
         TWICE,
         check=replace(CHECK, outcome="Failed", reason="PlanFailed", message="no"),
@@ -653,9 +672,9 @@ def test_a_check_that_failed_tells_nothing() -> None:
 
 def test_only_a_check_that_runs_is_broken_off() -> None:
     running = status(drift=replace(FOUND, check=replace(CHECK, outcome="Running", number=7)))
-    after = drift_record.broken_off(running)
+    after = plan_drift.break_off_check(running)
     assert after == status(drift=replace(FOUND, check=DriftCheck(number=7)))
-    assert drift_record.broken_off(status()) == status()
+    assert plan_drift.break_off_check(status()) == status()
 
 
 @pytest.mark.parametrize(
@@ -673,7 +692,7 @@ def test_only_a_check_that_runs_is_broken_off() -> None:
     ],
 )
 def test_what_nobody_asks_for_any_more_goes(asked: BundleSpec, left: BundleStatus) -> None:
-    assert drift_record.switched_off(status(), asked) == left
+    assert plan_drift.switch_off_drift(status(), asked) == left
 
 
 def test_a_verdict_says_when_and_at_which_attempt() -> None:
@@ -725,8 +744,8 @@ def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -
 def test_what_keeps_it_from_being_compared_in_words(
     what: BundleStatus, asked: BundleSpec, said: str
 ) -> None:
-    why = drift_due.not_comparable(what, asked, "s", "v")
-    assert why == drift_due.NotComparable("Suspended" if asked.suspend else "NotAsDeployed", said)
+    why = plan_drift.find_hindrance(what, asked, "s", "v")
+    assert why == plan_drift.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
 
 
 MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
@@ -789,21 +808,21 @@ MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)
     ],
 )
 def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str) -> None:
-    found = drifted(what, asked)
+    found = drifted_condition(what, asked)
     assert found is not None
     assert found.message == said
 
 
 def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
-    once = drift_correction.succeeded(status()).drift
+    once = correction.record_corrected(status()).drift
     assert once == replace(FOUND, corrections=1, corrected=FOUND.objects)
-    again = drift_correction.succeeded(status(drift=replace(once, objects=("update ::Pod:x",))))
+    again = correction.record_corrected(status(drift=replace(once, objects=("update ::Pod:x",))))
     assert (again.drift.corrections, again.drift.corrected) == (2, (EDITED, "update ::Pod:x"))
 
 
 def test_an_attempt_records_what_it_corrects() -> None:
     what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
-    assert drift_correction.begun(what, spec()).attempted == replace(
+    assert correction.record_correction(what, spec()).attempted == replace(
         TRIED, plan="i", plan_job="check-1", correction=True
     )
 
@@ -815,10 +834,10 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     bound, checked = replace(BASE, bound=True), replace(CHECK, id="i")
     for drift, baseline in ((replace(FOUND, differs=True), bound), (FOUND, BASE)):
         what = status(plan=approved, drift=replace(drift, check=checked), baseline=baseline)
-        assert drift_correction.needs_approval(what, asked)
-        assert not drift_correction.needs_approval(what, spec())
-        attempted = drift_correction.begun(what, asked).attempted
+        assert correction.needs_approval(what, asked)
+        assert not correction.needs_approval(what, spec())
+        attempted = correction.record_correction(what, asked).attempted
         assert (attempted.plan, attempted.approved_by) == ("a", "ann")
     what = status(plan=approved, drift=replace(FOUND, check=checked), baseline=bound)
-    assert not drift_correction.needs_approval(what, asked)
-    assert drift_correction.begun(what, asked).attempted.plan == "i"
+    assert not correction.needs_approval(what, asked)
+    assert correction.record_correction(what, asked).attempted.plan == "i"

@@ -14,9 +14,9 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.permissions import (
     VERBS,
-    Findings,
     KindIn,
-    Need,
+    PermissionFindings,
+    RequiredPermission,
     ServiceAccount,
     kinds_of,
     listed,
@@ -38,19 +38,19 @@ def operation(kind: str, group: str = "", namespace: str = "", name: str = "a") 
     return Operation(CREATE, namespace, group, kind, name)
 
 
-def asked(found: tuple[Need, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
+def asked(found: tuple[RequiredPermission, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
     return {(one.namespace, one.key): one.verbs for one in found}
 
 
 def test_every_release_needs_its_lock_its_storage_and_tracking() -> None:
     lock = ("get", "list", "watch", "create", "update", "patch")
     assert needs("app", {}) == (
-        Need("app", "", "configmaps", lock, "werf-synchronization"),
-        Need("app", "", "secrets", ("get", "list", "create", "update", "delete")),
-        Need("app", "", "namespaces", ("get",), "app"),
-        Need("app", "", "events", ("list", "watch")),
-        Need("app", "", "pods", ("get", "list", "watch")),
-        Need("app", "", "pods/log", ("get", "list", "watch")),
+        RequiredPermission("app", "", "configmaps", lock, "werf-synchronization"),
+        RequiredPermission("app", "", "secrets", ("get", "list", "create", "update", "delete")),
+        RequiredPermission("app", "", "namespaces", ("get",), "app"),
+        RequiredPermission("app", "", "events", ("list", "watch")),
+        RequiredPermission("app", "", "pods", ("get", "list", "watch")),
+        RequiredPermission("app", "", "pods/log", ("get", "list", "watch")),
     )
 
 
@@ -73,7 +73,7 @@ def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
 def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> None:
     kinds = {KindIn("", "", "Secret"): SECRETS, KindIn("app", "", "Secret"): SECRETS}
     found = [one for one in needs("app", kinds) if one.resource == "secrets"]
-    assert found == [Need("app", "", "secrets", VERBS)]
+    assert found == [RequiredPermission("app", "", "secrets", VERBS)]
 
 
 def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:
@@ -87,16 +87,16 @@ def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:
 
 def test_a_namespace_that_is_missing_must_be_created() -> None:
     found = needs("app", {}, is_namespace_missing=True)
-    assert found[-1] == Need("", "", "namespaces", ("create", "patch"))
+    assert found[-1] == RequiredPermission("", "", "namespaces", ("create", "patch"))
     own = asked(needs("app", {KindIn("", "", "Namespace"): NAMESPACES}))
     assert own["", "namespaces"] == VERBS  # the chart's
 
 
 def test_what_werf_said_it_lacks_is_asked_about_whole() -> None:
     denied = (
-        Need("app", "apps", "deployments", ("get",)),
-        Need("app", "", "secrets", ("list",)),
-        Need("app", "", "pods/exec", ("create",)),
+        RequiredPermission("app", "apps", "deployments", ("get",)),
+        RequiredPermission("app", "", "secrets", ("list",)),
+        RequiredPermission("app", "", "pods/exec", ("create",)),
     )
     found = asked(needs("app", {}, denied=denied))
     assert found["app", "deployments.apps"] == VERBS
@@ -120,13 +120,13 @@ def test_an_access_review_names_an_object_where_one_is_all_that_is_needed() -> N
 
 
 def test_an_access_review_of_a_subresource_and_of_a_group() -> None:
-    assert Need("app", "", "pods/log", ("get",)).attributes("get") == {
+    assert RequiredPermission("app", "", "pods/log", ("get",)).attributes("get") == {
         "verb": "get",
         "resource": "pods",
         "subresource": "log",
         "namespace": "app",
     }
-    assert Need("", "apps", "deployments", ("get",)).attributes("get") == {
+    assert RequiredPermission("", "apps", "deployments", ("get",)).attributes("get") == {
         "verb": "get",
         "resource": "deployments",
         "group": "apps",
@@ -173,7 +173,7 @@ def test_reviews_are_bounded_whatever_the_plan_has(
     assert all(set(one.verbs) <= set(VERBS) for one in found)
     for one, kind in served.items():  # nothing that a kind needs is left out
         namespace = (one.namespace or "app") if kind.namespaced else ""
-        assert Need(namespace, one.group, one.kind, VERBS) in found
+        assert RequiredPermission(namespace, one.group, one.kind, VERBS) in found
 
 
 def test_of_as_many_operations_as_a_plan_may_have_a_part_is_reviewed() -> None:
@@ -187,8 +187,10 @@ def test_of_as_many_operations_as_a_plan_may_have_a_part_is_reviewed() -> None:
 
 
 def test_a_status_lists_a_limited_number_and_counts_all() -> None:
-    many = tuple(Need(f"ns-{number:02}", "", "pods", ("get", "list")) for number in range(30))
-    found = with_findings(PlanStatus(job="plan"), Findings(many, unreviewed=2))
+    many = tuple(
+        RequiredPermission(f"ns-{number:02}", "", "pods", ("get", "list")) for number in range(30)
+    )
+    found = with_findings(PlanStatus(job="plan"), PermissionFindings(many, unreviewed=2))
     assert len(found.missing) == MAX_MISSING
     assert found.missing[0] == MissingPermission(
         verbs=("get", "list"), resource="pods", namespace="ns-00"
@@ -198,7 +200,7 @@ def test_a_status_lists_a_limited_number_and_counts_all() -> None:
 
 
 def test_that_nothing_is_missing_is_told_from_what_is_not_known() -> None:
-    found = with_findings(PlanStatus(), Findings()).to_dict()
+    found = with_findings(PlanStatus(), PermissionFindings()).to_dict()
     assert found == {"missingPermissions": 0}
 
 
@@ -223,20 +225,26 @@ def words(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (words(), Need("team", "", "secrets", ("list",))),
-        (f"Error: get release history: {words()}\n", Need("team", "", "secrets", ("list",))),
+        (words(), RequiredPermission("team", "", "secrets", ("list",))),
+        (
+            f"Error: get release history: {words()}\n",
+            RequiredPermission("team", "", "secrets", ("list",)),
+        ),
         (
             words(verb="create", resource="deployments", group="apps"),
-            Need("team", "apps", "deployments", ("create",)),
+            RequiredPermission("team", "apps", "deployments", ("create",)),
         ),
-        (words(verb="get", resource="pods/log"), Need("team", "", "pods/log", ("get",))),
+        (
+            words(verb="get", resource="pods/log"),
+            RequiredPermission("team", "", "pods/log", ("get",)),
+        ),
         (
             words(verb="create", resource="namespaces", where=CLUSTER),
-            Need("", "", "namespaces", ("create",)),
+            RequiredPermission("", "", "namespaces", ("create",)),
         ),
     ],
 )
-def test_werfs_words_name_the_missing_permission(text: str, wanted: Need) -> None:
+def test_werfs_words_name_the_missing_permission(text: str, wanted: RequiredPermission) -> None:
     assert refused(text, WERF) == (wanted,)
 
 
@@ -269,21 +277,23 @@ def test_other_words_name_none(text: str) -> None:
 
 def test_several_verbs_on_one_resource_are_one_entry() -> None:
     text = "; ".join(words(verb=verb) for verb in ("list", "get", "list"))
-    assert refused(text, WERF) == (Need("team", "", "secrets", ("get", "list")),)
+    assert refused(text, WERF) == (RequiredPermission("team", "", "secrets", ("get", "list")),)
 
 
 def test_each_resource_is_an_entry_and_other_accounts_are_passed_over() -> None:
     text = "; ".join((words(user="team:other"), words(), words(resource="pods"), words()))
     assert refused(text, WERF) == (
-        Need("team", "", "secrets", ("list",)),
-        Need("team", "", "pods", ("list",)),
+        RequiredPermission("team", "", "secrets", ("list",)),
+        RequiredPermission("team", "", "pods", ("list",)),
     )
 
 
 def test_that_the_namespace_could_not_be_created_either_is_not_the_cause() -> None:
     lock = words(verb="create", resource="configmaps")
     space = words(verb="create", resource="namespaces", where=CLUSTER)
-    assert refused(f"{lock}; {space}", WERF) == (Need("team", "", "configmaps", ("create",)),)
+    assert refused(f"{lock}; {space}", WERF) == (
+        RequiredPermission("team", "", "configmaps", ("create",)),
+    )
 
 
 @given(st.text(max_size=2000))
@@ -298,8 +308,8 @@ def test_no_text_is_misread(text: str) -> None:
 def test_one_sentence_says_it_everywhere() -> None:
     missing = listed(
         [
-            Need("team", "apps", "deployments", ("create", "patch")),
-            Need("", "", "namespaces", ("get",)),
+            RequiredPermission("team", "apps", "deployments", ("create", "patch")),
+            RequiredPermission("", "", "namespaces", ("get",)),
         ]
     )
     assert sentence(WERF, missing) == (

@@ -14,7 +14,6 @@ from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import due as plan_due
 from copyrator.bundles.policy.plans import record as plan_record
 
 
@@ -52,8 +51,8 @@ def test_a_rejection_wins_and_an_approval_names_who_gave_it(
     annotations: dict[str, str], decision: str | None, by: str | None
 ) -> None:
     status = with_plan()
-    after = plan_decision.decided(status, named(**annotations), NOW)
-    assert plan_decision.is_new(status, named(**annotations)) is (decision is not None)
+    after = plan_decision.record_decision(status, named(**annotations), NOW)
+    assert plan_decision.has_new_decision(status, named(**annotations)) is (decision is not None)
     if decision is None:
         assert after is status
         return
@@ -69,8 +68,8 @@ def test_a_rejection_wins_and_an_approval_names_who_gave_it(
         assert (plan.approved, plan.rejections) == (ApprovedPlan(), 1)
         assert plan.rejected == RejectedPlan(id="id-1", contents=(SAME,))
         assert plan.approval_cleared is ("approved_plan" not in annotations)
-    assert plan_decision.decided(after, named(**annotations), LATER) is after
-    assert not plan_decision.is_new(after, named(**annotations))
+    assert plan_decision.record_decision(after, named(**annotations), LATER) is after
+    assert not plan_decision.has_new_decision(after, named(**annotations))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +100,10 @@ def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
     status = with_plan(
         decision="Rejected", rejections=1, rejected=rejected, approval_cleared=cleared
     )
-    after = plan_decision.decided(status, named(**annotations), NOW)
+    after = plan_decision.record_decision(status, named(**annotations), NOW)
     plan = after.plan
     assert (plan.decision, plan.approval_cleared, plan.rejections) == (decision, then, 1)
-    assert plan_decision.is_new(status, named(**annotations)) is (after != status)
+    assert plan_decision.has_new_decision(status, named(**annotations)) is (after != status)
     if decision == "Approved":
         assert (plan.approved, plan.rejected) == (ANN, RejectedPlan())
     else:
@@ -114,7 +113,7 @@ def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
 def test_a_rejection_ends_an_approval_and_names_are_cut() -> None:
     annotations = named(rejected_plan="id-1", approved_by="x" * 257)
     status = with_plan(decision="Approved", by="ann", approved=ApprovedPlan(id="id-1"))
-    plan = plan_decision.decided(status, annotations, NOW).plan
+    plan = plan_decision.record_decision(status, annotations, NOW).plan
     assert (plan.decision, plan.by, plan.approved) == ("Rejected", "x" * 256, ApprovedPlan())
 
 
@@ -124,10 +123,10 @@ def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_ca
 ) -> None:
     status = with_plan(outcome=outcome, id=None, rejections=1, approved=ANN)
     annotations = named(approved_plan="id-1", approved_by="ann", rejected_plan="id-1")
-    after = plan_decision.decided(status, annotations, NOW)
+    after = plan_decision.record_decision(status, annotations, NOW)
     rejected = RejectedPlan(id="id-1", contents=(SAME,))
     assert after == with_plan(outcome=outcome, id=None, rejections=2, rejected=rejected)
-    assert plan_decision.decided(after, annotations, LATER) is after
+    assert plan_decision.record_decision(after, annotations, LATER) is after
 
 
 @pytest.mark.parametrize(("before", "decision"), [("Approved", "Rejected"), (None, None)])
@@ -135,21 +134,21 @@ def test_a_rejection_of_the_plan_whose_approval_carried_over_counts_for_this_one
     before: str | None, decision: str | None
 ) -> None:
     status = with_plan(id="id-2", decision=before, by="ann" if before else None, approved=ANN)
-    after = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
+    after = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
     assert (after.plan.decision, after.plan.by) == (decision, None)
     assert (after.plan.approved, after.plan.rejections) == (ApprovedPlan(), 1)
-    assert plan_decision.decided(after, named(rejected_plan="id-1"), LATER) is after
+    assert plan_decision.record_decision(after, named(rejected_plan="id-1"), LATER) is after
 
 
 def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_approved() -> None:
     status = replace(
         with_plan(decision="Approved", approved=ANN), attempted=Attempted(plan_job="shop-plan-1")
     )
-    after = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
+    after = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
     assert (after.plan.decision, after.plan.approved) == ("Rejected", ApprovedPlan())
     approving = named(approved_plan="id-1", approved_by="ann")
-    assert plan_decision.decided(after, approving, LATER) is after
-    again = plan_record.begun(after, TARGET, "shop-plan-2", NOW).plan
+    assert plan_decision.record_decision(after, approving, LATER) is after
+    again = plan_record.record_plan(after, TARGET, "shop-plan-2", NOW).plan
     assert (again.approved, again.rejections) == (ApprovedPlan(), 1)
 
 
@@ -159,16 +158,16 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
 ) -> None:
     status = with_plan(risky_operations=None, bound=True)
     assert approval.passes(status.plan, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
-    rejected = plan_decision.decided(status, named(rejected_plan="id-1"), NOW)
-    again = plan_record.begun(rejected, TARGET, "shop-plan-2", NOW).plan
+    rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
+    again = plan_record.record_plan(rejected, TARGET, "shop-plan-2", NOW).plan
     again = replace(again, outcome="Planned", id="id-2", bound=True)
     assert not approval.passes(again, Approval(mode))
     other = replace(TARGET, digest="sha256:c")
-    newer = plan_record.begun(rejected, other, "shop-plan-2", NOW).plan
+    newer = plan_record.record_plan(rejected, other, "shop-plan-2", NOW).plan
     newer = replace(newer, outcome="Planned", id="id-2", bound=True)
     assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")
-    approved = plan_decision.decided(replace(rejected, plan=again), approving, NOW).plan
+    approved = plan_decision.record_decision(replace(rejected, plan=again), approving, NOW).plan
     assert approval.passes(approved, Approval(mode))
     assert approved.rejected == RejectedPlan(id="id-1"), "it never returns"
     assert approval.passes(replace(approved, decision=None), Approval(mode)) is (
@@ -192,30 +191,32 @@ def test_nothing_is_decided_about_a_plan_that_is_not_there_or_was_used(
         "operator.werf.dev/approved-plan": "id-1",
         "operator.werf.dev/approved-by": "ann",
     }
-    assert plan_decision.decided(status, annotations, NOW) is status
+    assert plan_decision.record_decision(status, annotations, NOW) is status
 
 
 def test_an_attempt_records_whose_approval_it_has() -> None:
-    status = plan_decision.used(with_plan(decision="Approved", by="ann"))
+    status = plan_decision.use_plan(with_plan(decision="Approved", by="ann"))
     attempted = status.attempted
     assert (attempted.plan, attempted.plan_job, attempted.approved_by) == (
         "id-1",
         "shop-plan-1",
         "ann",
     )
-    assert plan_due.is_spent(status)
+    assert plan_record.is_spent(status)
 
 
 def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
     counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     status = with_plan(**counted, decision="Approved", approved=ApprovedPlan(id="id-1"))
-    assert plan_decision.unused(status) == BundleStatus(plan=PlanStatus(**counted))
+    assert plan_decision.drop_unused_plan(status) == BundleStatus(plan=PlanStatus(**counted))
 
 
 def test_what_was_rejected_waits_although_something_else_was_rejected_since() -> None:
-    first = plan_decision.decided(with_plan(bound=True), named(rejected_plan="id-1"), NOW).plan
+    first = plan_decision.record_decision(
+        with_plan(bound=True), named(rejected_plan="id-1"), NOW
+    ).plan
     other = replace(first, digest="sha256:other", id="id-2", decision=None, outcome="Planned")
-    second = plan_decision.decided(
+    second = plan_decision.record_decision(
         replace(with_plan(), plan=other), named(rejected_plan="id-2"), NOW
     ).plan
     assert len(second.rejected.contents) == 2

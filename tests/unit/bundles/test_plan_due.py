@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, Gate
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import Candidate
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from copyrator.bundles.policy.plans import due as plan_due
     ],
 )
 def test_a_plan_is_made_once_for_what_it_is_made_of(status: BundleStatus, wanted: bool) -> None:
-    assert plan_due.must_plan(status, TARGET, NOW) is wanted
+    assert plan_record.must_plan(status, TARGET, NOW) is wanted
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
 ) -> None:
     candidate = Candidate(found, "sha256:b" if found == "1.1" else "sha256:c")
     target = replace(TARGET, version=found, digest=candidate.digest)
-    kept = plan_due.kept(status, spec(), candidate, target, NOW)
+    kept = plan_record.kept_candidate(status, spec(), candidate, target, NOW)
     assert (kept and kept.version) == version
 
 
@@ -75,7 +75,7 @@ def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
     for digest, waits in (("sha256:b", False), ("sha256:c", True)):
         skips = spec(skip_digests=(digest,))
-        kept = plan_due.kept(with_plan(), skips, candidate, target, NOW)
+        kept = plan_record.kept_candidate(with_plan(), skips, candidate, target, NOW)
         assert (kept is not None) is waits
 
 
@@ -84,7 +84,7 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
     status = with_plan(version="latest")
     candidate = Candidate(tag, "sha256:c")
     target = replace(TARGET, version=tag, digest="sha256:c")
-    kept = plan_due.kept(status, spec(version=tag), candidate, target, NOW)
+    kept = plan_record.kept_candidate(status, spec(version=tag), candidate, target, NOW)
     assert (kept is not None) is (tag == "latest")
 
 
@@ -100,15 +100,17 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
     ],
 )
 def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: bool) -> None:
-    assert plan_due.awaited(status) == (status.plan if waits else PlanStatus())
+    assert plan_record.awaited_plan(status) == (status.plan if waits else PlanStatus())
 
 
 def test_the_next_check_is_when_a_failed_plan_or_a_gate_is_due() -> None:
     waits = GateStatus(name="x", state=GateState.WAITING, until=format_time(LATER))
     failed = with_plan(outcome="Failed", next_retry_at=format_time(NOW))
-    assert plan_due.next_check(BundleStatus()) is None
-    assert plan_due.next_check(BundleStatus(gates=(waits,))) == LATER
-    assert plan_due.next_check(replace(failed, gates=(waits,))) == LATER, "no deploy waits for it"
+    assert plan_record.next_check(BundleStatus()) is None
+    assert plan_record.next_check(BundleStatus(gates=(waits,))) == LATER
+    assert plan_record.next_check(replace(failed, gates=(waits,))) == LATER, (
+        "no deploy waits for it"
+    )
     approval = replace(waits, name="approval", until=None)
-    assert plan_due.next_check(replace(failed, gates=(approval, waits))) == NOW
-    assert plan_due.next_check(with_plan(next_retry_at=format_time(NOW))) is None
+    assert plan_record.next_check(replace(failed, gates=(approval, waits))) == NOW
+    assert plan_record.next_check(with_plan(next_retry_at=format_time(NOW))) is None

@@ -13,7 +13,7 @@ from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plans.reader import MadeOf, PlanDelay, PlanFault, PlanReader
+from copyrator.bundles.plans.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.policy.chart.facts import ChartFacts
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import DEPLOY_CONTAINER, JobRecord
@@ -23,7 +23,7 @@ from copyrator.bundles.timing import BundleTiming
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
-MADE_OF = MadeOf(ServiceAccount("apps", "werf"), "werf:2", ChartFacts())
+MADE_OF = PlanSubject(ServiceAccount("apps", "werf"), "werf:2", ChartFacts())
 
 
 class FakeJobs:

@@ -38,13 +38,13 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.decision import decided
+from copyrator.bundles.policy.plans.decision import record_decision
 from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
     failed = with_plan(outcome="Failed", failures=2, number=7, approved=ApprovedPlan(id="x"))
-    again = plan_record.begun(failed, TARGET, "shop-plan-8", NOW).plan
+    again = plan_record.record_plan(failed, TARGET, "shop-plan-8", NOW).plan
     assert again == PlanStatus(
         **MADE_OF,
         job="shop-plan-8",
@@ -55,16 +55,20 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         approved=ApprovedPlan(id="x"),
     )
     tried = replace(failed, attempted=Attempted(attempt=3))
-    assert plan_record.begun(tried, TARGET, "shop-plan-8", NOW).plan == replace(again, attempt=3)
-    other = plan_record.begun(failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW).plan
+    assert plan_record.record_plan(tried, TARGET, "shop-plan-8", NOW).plan == replace(
+        again, attempt=3
+    )
+    other = plan_record.record_plan(
+        failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
+    ).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
         status = replace(failed, plan=replace(failed.plan, **counted))
-        plan = plan_record.begun(status, target, "shop-plan-8", NOW).plan
+        plan = plan_record.record_plan(status, target, "shop-plan-8", NOW).plan
         assert {name: getattr(plan, name) for name in counted} == counted
-    assert plan_record.begun(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1
+    assert plan_record.record_plan(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(None, 30), (1, 60), (2, None)])
@@ -72,23 +76,23 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     before: int | None, seconds: int | None
 ) -> None:
     status = with_plan(outcome="Running", failures=before)
-    plan = plan_record.failed(status, BundleReason.PLAN_FAILED, "broken", RETRY, NOW).plan
+    plan = plan_record.record_failure(status, BundleReason.PLAN_FAILED, "broken", RETRY, NOW).plan
     due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
     assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.with_message(with_plan(), "blocked")
+    status = plan_record.set_message(with_plan(), "blocked")
     assert status == with_plan(message="blocked")
-    assert plan_record.with_message(status, "blocked") is status
-    assert plan_record.with_message(status, None) == with_plan()
+    assert plan_record.set_message(status, "blocked") is status
+    assert plan_record.set_message(status, None) == with_plan()
 
 
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, **failed)
-    plan = plan_record.planned(running, made(CREATE, DELETE), spec(), NOW).plan
+    plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).plan
     assert plan == PlanStatus(
         **MADE_OF,
         job="shop-plan-1",
@@ -143,7 +147,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 ) -> None:
     assert plan_record.unbound_reasons(plan) == expected
     what = replace(made(), plan=plan)
-    found = plan_record.planned(with_plan(outcome="Running"), what, spec(), NOW).plan
+    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).plan
     assert (found.bound, found.unbound, found.image) == (not expected, expected, plan.image)
     assert found.hidden == (plan.hidden or None)
 
@@ -151,7 +155,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 def test_a_status_lists_a_bounded_number_of_reasons_why_a_plan_is_not_bound() -> None:
     many = tuple(f"reason {i}" for i in range(99))
     what = replace(made(), plan=replace(BOUND, drawn=many))
-    found = plan_record.planned(with_plan(outcome="Running"), what, spec(), NOW).plan
+    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).plan
     assert len(found.unbound) == MAX_UNBOUND
 
 
@@ -163,7 +167,7 @@ def test_an_approval_carries_over_to_the_same_contents_only(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
-    plan = plan_record.planned(running, what, spec(), NOW).plan
+    plan = plan_record.record_result(running, what, spec(), NOW).plan
     assert (plan.decision == "Approved") is (approved == found)
     assert (plan.message is None) is (approved == found)
     assert plan.message is None or plan.message.startswith("the approval of plan id-0 was of other")
@@ -171,21 +175,21 @@ def test_an_approval_carries_over_to_the_same_contents_only(
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:
     running = with_plan(outcome="Running")
-    plan = plan_record.planned(running, made(CREATE, missing="prod"), spec(), NOW).plan
+    plan = plan_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).plan
     assert plan.counts == OperationCounts(create=2)
     assert plan.risky == ("create ::Namespace:prod",)
 
 
 def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
     many = [operation(OperationType.DELETE, "", f"x{n:03}") for n in range(MAX_RISKY + 5)]
-    plan = plan_record.planned(with_plan(outcome="Running"), made(*many), spec(), NOW).plan
+    plan = plan_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).plan
     assert (len(plan.risky), plan.risky_operations) == (MAX_RISKY, MAX_RISKY + 5)
 
 
 def test_equal_effects_of_equal_content_have_one_id() -> None:
     def id_of(*operations: Operation, **more: Any) -> str | None:
         status = with_plan(outcome="Running", **more)
-        return plan_record.planned(status, made(*operations), spec(), NOW).plan.id
+        return plan_record.record_result(status, made(*operations), spec(), NOW).plan.id
 
     assert id_of(CREATE, DELETE) == id_of(DELETE, CREATE, number=9)
     others = [
@@ -201,7 +205,7 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
 def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
     """Else the annotation that approved the earlier one would approve it."""
     before = with_plan(outcome="Running", id=None)
-    first = plan_record.planned(before, made(CREATE), spec(), NOW).plan.id
+    first = plan_record.record_result(before, made(CREATE), spec(), NOW).plan.id
 
     def id_after(attempt: int, outcome: str) -> str | None:
         status = replace(
@@ -209,9 +213,9 @@ def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
             attempted=Attempted(attempt=attempt, outcome=outcome, plan=first),
             history=(HistoryEntry(outcome=outcome, plan=first),),
         )
-        again = plan_record.planned(status, made(CREATE), spec(), NOW)
+        again = plan_record.record_result(status, made(CREATE), spec(), NOW)
         approved = {ANN_APPROVED_PLAN: first or "", ANN_APPROVED_BY: "ann"}
-        assert (again.plan.id == first) == (decided(again, approved, NOW) != again)
+        assert (again.plan.id == first) == (record_decision(again, approved, NOW) != again)
         return again.plan.id
 
     assert id_after(1, "Failed") == first, "its approval carries over to the retry"
@@ -227,7 +231,9 @@ def test_an_approval_carries_over_to_a_retry_that_does_no_more(
 ) -> None:
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
-    plan = plan_record.planned(running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW).plan
+    plan = plan_record.record_result(
+        running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW
+    ).plan
     expected = ("Approved", "ann", "then") if carried else (None, None, None)
     assert (plan.decision, plan.by, plan.at) == expected
     assert plan.approved == before
@@ -252,21 +258,23 @@ def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
         started_at=format_time(NOW),
     )
     running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
-    plan = plan_record.planned(running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW).plan
+    plan = plan_record.record_result(
+        running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW
+    ).plan
     tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted") and not approved
     assert plan.decision == ("Approved" if tried else None)
 
 
 def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
-    first = plan_record.planned(
+    first = plan_record.record_result(
         with_plan(outcome="Running"), made(CREATE, missing="prod"), spec(), NOW
     )
     approved = ApprovedPlan(id=first.plan.id, by="ann", at="then", job="shop-plan-0", seal="x")
     running = with_plan(outcome="Running", approved=approved)
     again = made(CREATE, missing="prod", approved=Plan(3, (CREATE,)))
-    assert plan_record.planned(running, again, spec(), NOW).plan.decision == "Approved"
+    assert plan_record.record_result(running, again, spec(), NOW).plan.decision == "Approved"
     other = replace(running, plan=replace(running.plan, approved=replace(approved, id="other")))
-    assert plan_record.planned(other, again, spec(), NOW).plan.decision is None
+    assert plan_record.record_result(other, again, spec(), NOW).plan.decision is None
 
 
 @pytest.mark.parametrize(
@@ -290,15 +298,15 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
         spec_hash="s",
     )
     status = replace(with_plan(approved=approved), attempted=attempted)
-    plan = plan_record.begun(status, TARGET, "shop-plan-2", NOW, is_requested=requested).plan
+    plan = plan_record.record_plan(status, TARGET, "shop-plan-2", NOW, is_requested=requested).plan
     assert plan.approved == (approved if holds else ApprovedPlan())
     if not requested:
-        assert plan_record.begun(status, TARGET, "shop-plan-2", NOW).plan == plan
+        assert plan_record.record_plan(status, TARGET, "shop-plan-2", NOW).plan == plan
 
 
 def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
     status = with_plan(approved=ApprovedPlan(id="id-1"))
-    plan = plan_record.begun(status, TARGET, "shop-plan-2", NOW, is_requested=True).plan
+    plan = plan_record.record_plan(status, TARGET, "shop-plan-2", NOW, is_requested=True).plan
     assert plan.approved == ApprovedPlan(id="id-1")
 
 
@@ -319,7 +327,7 @@ def test_secrets_are_kept_for_the_jobs_that_need_them(
     plan: PlanStatus, attempted: Attempted, jobs: set[str]
 ) -> None:
     status = BundleStatus(plan=plan, attempted=attempted, baseline=Baseline(job="base"))
-    assert set(plan_record.needed(status)) - {None} == jobs | {"base"}
+    assert set(plan_record.needed_jobs(status)) - {None} == jobs | {"base"}
 
 
 @pytest.mark.parametrize(
@@ -332,7 +340,7 @@ def test_secrets_of_previews_and_checks_are_kept_while_they_run(
         preview=PreviewPlan(job="preview", outcome=outcome),
         drift=DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"),
     )
-    assert set(plan_record.needed(status)) - {None} == jobs
+    assert set(plan_record.needed_jobs(status)) - {None} == jobs
 
 
 @pytest.mark.parametrize(
@@ -350,13 +358,13 @@ def test_secrets_of_previews_and_checks_are_kept_while_they_run(
     ],
 )
 def test_what_ended_lately_may_have_left_secrets(status: BundleStatus, since: bool) -> None:
-    assert plan_record.ended_since(status, NOW) is since
+    assert plan_record.has_ended_since(status, NOW) is since
 
 
 def test_what_a_chart_does_every_time_is_not_risky() -> None:
     running = with_plan(outcome="Running")
     found = made(RECREATE, DELETE, baseline=Plan(2, (RECREATE,)))
-    plan = plan_record.planned(running, found, spec(ApprovalMode.ON_RISK), NOW).plan
+    plan = plan_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).plan
     assert plan.risky == (str(DELETE),)
 
 
@@ -374,7 +382,7 @@ def test_what_a_chart_does_every_time_is_not_risky() -> None:
 )
 def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays: bool) -> None:
     status = replace(status, plan=replace(status.plan, rejections=3))
-    after = plan_record.dropped(status, TARGET)
+    after = plan_record.drop_plan(status, TARGET)
     assert after.plan == (status.plan if stays else PlanStatus(number=1, rejections=3))
 
 
@@ -394,5 +402,5 @@ def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="p", seal="s", **given)
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=BOUND), plan=plan)
-    found = plan_record.planned(running, what, spec(), NOW).plan
+    found = plan_record.record_result(running, what, spec(), NOW).plan
     assert (found.decision == "Approved") is carried

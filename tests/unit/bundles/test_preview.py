@@ -13,11 +13,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import Candidate
-from copyrator.bundles.policy.plans import preview
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.plans.operations import Plan
-from copyrator.bundles.policy.plans.preview import PreviewRequest
-from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.policy.plans.record import PlanResult, PreviewRequest
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")
@@ -38,13 +36,13 @@ def test_a_request_is_for_the_plan_or_for_a_preview(
     annotations: dict[str, str], plan: str | None, wanted: PreviewRequest | None
 ) -> None:
     named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
-    assert preview.requested_plan(named, BEFORE) == plan
-    assert preview.requested_preview(named, BEFORE) == wanted
+    assert plan_record.requested_plan(named, BEFORE) == plan
+    assert plan_record.requested_preview(named, BEFORE) == wanted
 
 
 def begun(status: BundleStatus = BEFORE) -> BundleStatus:
     found = Candidate("1.2.0", "sha256:c")
-    return preview.begun(status, REQUEST, found, values_hash="v", job="job", now=NOW)
+    return plan_record.record_preview(status, REQUEST, found, values_hash="v", job="job", now=NOW)
 
 
 def test_a_preview_is_recorded_beside_the_plan() -> None:
@@ -61,17 +59,17 @@ def test_a_preview_is_recorded_beside_the_plan() -> None:
         values_hash="v",
         started_at=format_time(NOW),
     )
-    assert "job" in plan_record.needed(status)
+    assert "job" in plan_record.needed_jobs(status)
 
 
-def made(*operations: Any, **more: Any) -> Made:
-    return Made(Plan(3, operations), more.pop("missing", None), **more)
+def made(*operations: Any, **more: Any) -> PlanResult:
+    return PlanResult(Plan(3, operations), more.pop("missing", None), **more)
 
 
 def test_a_preview_says_what_it_does_for_a_day() -> None:
-    running = preview.with_message(begun(), "blocked")
+    running = plan_record.set_preview_message(begun(), "blocked")
     what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
-    status = preview.made(running, what, NOW)
+    status = plan_record.record_preview_result(running, what, NOW)
     found = status.preview
     assert (found.outcome, found.message, found.revision) == ("Planned", None, 3)
     assert (found.operations, found.counts) == (
@@ -82,9 +80,9 @@ def test_a_preview_says_what_it_does_for_a_day() -> None:
     end = NOW + timedelta(days=1)
     assert (found.made_at, found.expires_at) == (format_time(NOW), format_time(end))
     assert status.plan == PLANNED
-    assert "job" not in plan_record.needed(status)
-    assert preview.expired(status, end - timedelta(seconds=1)) is status
-    assert preview.expired(status, end).preview == PreviewPlan(number=1)
+    assert "job" not in plan_record.needed_jobs(status)
+    assert plan_record.remove_expired_preview(status, end - timedelta(seconds=1)) is status
+    assert plan_record.remove_expired_preview(status, end).preview == PreviewPlan(number=1)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +95,15 @@ def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would
 ) -> None:
     plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0", drawn=drawn)
 
-    found = preview.made(begun(), Made(plan, None), NOW).preview
+    found = plan_record.record_preview_result(begun(), PlanResult(plan, None), NOW).preview
 
     assert (found.bound, found.unbound) == (bound, drawn)
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
-    status = preview.refused(begun(), replace(REQUEST, version="x" * 300), "Reason", "no", NOW)
+    status = plan_record.refuse_preview(
+        begun(), replace(REQUEST, version="x" * 300), "Reason", "no", NOW
+    )
     assert status.preview == PreviewPlan(
         number=2,
         outcome="Failed",
@@ -117,21 +117,25 @@ def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
 
 
 def test_a_refusal_handles_its_request() -> None:
-    assert preview.refused(BEFORE, REQUEST, "Reason", "no", NOW).last_handled_plan == "now"
+    assert (
+        plan_record.refuse_preview(BEFORE, REQUEST, "Reason", "no", NOW).last_handled_plan == "now"
+    )
 
 
 def test_a_failed_preview_keeps_what_it_is_of() -> None:
-    failed = preview.failed(begun(), "PlanFailed", "no", NOW).preview
+    failed = plan_record.record_preview_failure(begun(), "PlanFailed", "no", NOW).preview
     assert (failed.job, failed.version, failed.outcome) == ("job", "1.2.0", "Failed")
 
 
 def test_numbers_are_never_used_again() -> None:
-    ended = preview.expired(preview.failed(begun(), "x", "y", NOW), NOW + timedelta(days=2))
+    ended = plan_record.remove_expired_preview(
+        plan_record.record_preview_failure(begun(), "x", "y", NOW), NOW + timedelta(days=2)
+    )
     assert begun(ended).preview.number == 2
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = preview.with_message(begun(), "blocked")
+    status = plan_record.set_preview_message(begun(), "blocked")
     assert status.preview.message == "blocked"
-    assert preview.with_message(status, "blocked") is status
-    assert preview.with_message(status, None).preview.message is None
+    assert plan_record.set_preview_message(status, "blocked") is status
+    assert plan_record.set_preview_message(status, None).preview.message is None

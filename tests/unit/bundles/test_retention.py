@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.jobs.retention import plan_ttl
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600
@@ -54,6 +54,6 @@ def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
 
 
 def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:
-    assert plan_due.waits_until(with_plan(), NOW) == LATER
-    assert plan_due.waits_until(with_plan(), LATER) is None
-    assert plan_due.waits_until(BundleStatus(), NOW) is None
+    assert plan_record.waits_until(with_plan(), NOW) == LATER
+    assert plan_record.waits_until(with_plan(), LATER) is None
+    assert plan_record.waits_until(BundleStatus(), NOW) is None

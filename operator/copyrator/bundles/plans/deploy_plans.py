@@ -22,12 +22,10 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plans.drift_judge import DriftJudge
 from copyrator.bundles.plans.inputs import PlanInputs
-from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
+from copyrator.bundles.plans.jobs import PAUSED, PlanDelay, PlanFault, PlanJobs, RefusedError
 from copyrator.bundles.plans.permissions import PlanPermissions
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
-from copyrator.bundles.plans.reader import PlanDelay, PlanFault
 from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy.drift.record import CheckedPlan
 from copyrator.bundles.policy.gates import Target, approval
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.jobs.manifest import JobKind
@@ -35,8 +33,9 @@ from copyrator.bundles.policy.observation import JobRecord
 from copyrator.bundles.policy.permissions import listed
 from copyrator.bundles.policy.plans import decision as plan_decision
 from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.drift import CheckedPlan
 from copyrator.bundles.policy.plans.operations import Plan
-from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.policy.plans.record import PlanResult
 from copyrator.bundles.status import StatusWriter
 
 log = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ class Plans:
         status = before = entry.status
         if entry.is_planning:
             status = await self._observed(entry, spec, status)
-        status = plan_decision.decided(status, entry.annotations, self._context.clock())
+        status = plan_decision.record_decision(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
             return None
         self._context.schedule.decide_again(entry.key, spec)
@@ -107,8 +106,8 @@ class Plans:
             memory.plan.values_of = None
         if not memory.plan.is_tidied and (spec.approval.is_enabled or entry.has_preview):
             status = entry.status
-            if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
-                await self._seals.remove_others(entry, plan_record.needed(status))
+            if plan_record.has_ended_since(status, self._context.clock() - LEFT_WITHIN):
+                await self._seals.remove_others(entry, plan_record.needed_jobs(status))
         memory.plan.is_tidied = True
 
     def is_made(self, entry: BundleEntry, status: BundleStatus) -> bool:
@@ -134,7 +133,7 @@ class Plans:
             return False
         is_requested = entry.request is not None
         now = self._context.clock()
-        status = plan_record.begun(status, target, job, now, is_requested=is_requested)
+        status = plan_record.record_plan(status, target, job, now, is_requested=is_requested)
         status = approval.planning(status)
         if entry.plan_request is not None:
             status = replace(status, last_handled_plan=entry.plan_request)
@@ -180,19 +179,19 @@ class Plans:
         if job is None:
             self._queue.end(Ticket(entry.key))
             if entry.is_paused and memory.plan.plan_begun != plan.number:
-                return plan_record.with_message(status, PAUSED.format(plan.job))
+                return plan_record.set_message(status, PAUSED.format(plan.job))
             text = f"Job {plan.job} was deleted before its plan was read"
             if memory.plan.plan_begun != plan.number:
                 try:
                     await self._make_job(entry, spec)
-                    return plan_record.with_message(status, None)
+                    return plan_record.set_message(status, None)
                 except RefusedError as error:
                     text = str(error)
             return self._failed(entry, spec, status, PlanFault(text))
         memory.plan.plan_begun = plan.number
         found = await self._plan_jobs.progress(entry, spec, job, plan)
         if isinstance(found, PlanDelay):
-            return plan_record.with_message(status, found.message)
+            return plan_record.set_message(status, found.message)
         status = await self._taken(entry, spec, status, job, found)
         if memory.plan.plan_counted != plan.number:
             memory.plan.plan_counted = plan.number
@@ -216,14 +215,14 @@ class Plans:
         self._permissions.ask(
             entry, spec, plan.operations, is_namespace_missing=missing is not None
         )
-        made = Made(
+        made = PlanResult(
             plan,
             missing,
             seal,
             approved=await self._seals.operations(entry, status.plan.approved),
             baseline=await self._seals.operations(entry, status.baseline),
         )
-        status = plan_record.planned(status, made, spec, self._context.clock())
+        status = plan_record.record_result(status, made, spec, self._context.clock())
         changed, unknown = await self._inputs.changed(entry, status)
         status = replace(
             status, plan=replace(status.plan, changed=changed, change_unknown=unknown or None)
@@ -239,7 +238,7 @@ class Plans:
         memory = self._context.memory(entry.key).plan
         memory.values_of = status.plan.job  # deleted once this is written
         now = self._context.clock()
-        status = plan_record.failed(status, why.reason, why.message, spec.retry, now)
+        status = plan_record.record_failure(status, why.reason, why.message, spec.retry, now)
         if not why.denied:
             return status
         self._permissions.ask_without_plan(entry, spec, why.denied)

@@ -18,17 +18,15 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.memory import CheckMemory
 from copyrator.bundles.orders import is_made_of, target_of
 from copyrator.bundles.plans.drift_judge import DriftJudge
-from copyrator.bundles.plans.jobs import PlanJobs, RefusedError
+from copyrator.bundles.plans.jobs import PlanDelay, PlanFault, PlanJobs, RefusedError
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
-from copyrator.bundles.plans.reader import PlanDelay, PlanFault
 from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift import record as drift_record
-from copyrator.bundles.policy.drift.record import CheckedPlan
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.jobs.manifest import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plans import drift as plan_drift
 from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.policy.plans.drift import CheckedPlan
 from copyrator.bundles.policy.plans.operations import Plan
 from copyrator.bundles.policy.state import Wanted
 from copyrator.bundles.status import StatusWriter
@@ -83,7 +81,7 @@ class Drifts:
             self._context.schedule.decide_again(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
-        if is_due and not drift_due.not_comparable(
+        if is_due and not plan_drift.find_hindrance(
             entry.status, spec, entry.spec_hash, values_hash
         ):
             return await self._begin(entry, spec, ticket)
@@ -106,7 +104,7 @@ class Drifts:
         before, check = entry.status, status.drift.check
         entry = await self._writer.conclude(entry, status)
         if check.outcome != PlanOutcome.RUNNING:
-            left = set(plan_record.needed(before)) - set(plan_record.needed(status))
+            left = set(plan_record.needed_jobs(before)) - set(plan_record.needed_jobs(status))
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
             memory = self._memory(entry)
             if left or not memory.is_tidied:
@@ -120,18 +118,18 @@ class Drifts:
     ) -> BundleStatus:
         check, memory = status.drift.check, self._memory(entry)
         if check.attempt != status.attempted.attempt:
-            return drift_record.broken_off(status)
+            return plan_drift.break_off_check(status)
         job = await self._plan_jobs.find(entry, check)
         if job is None:
             self._queue.end(Ticket(entry.key, is_check=True))
             if memory.begun == check.number:
                 text = f"Job {check.job} was deleted before its plan was read"
-                return drift_record.failed(status, BundleReason.PLAN_FAILED, text)
+                return plan_drift.record_check_failure(status, BundleReason.PLAN_FAILED, text)
             return await self._made_job(entry, spec, status)
         memory.begun = check.number
         found = await self._plan_jobs.progress(entry, spec, job, check)
         if isinstance(found, PlanDelay):
-            return drift_record.with_message(status, found.message)
+            return plan_drift.set_check_message(status, found.message)
         return await self._taken(entry, spec, status, job, found)
 
     async def _taken(
@@ -144,7 +142,7 @@ class Drifts:
     ) -> BundleStatus:
         """The status with what the Job that has ended found, or the reason why it has no result."""
         if isinstance(plan, PlanFault):
-            status = drift_record.failed(status, plan.reason, plan.message)
+            status = plan_drift.record_check_failure(status, plan.reason, plan.message)
         else:
             missing = await self._plan_jobs.missing_namespace(spec)
             found = CheckedPlan(plan, missing, bound=not plan_record.unbound_reasons(plan))
@@ -156,7 +154,7 @@ class Drifts:
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, ticket: Ticket) -> BundleEntry:
         """Record a check, then create its Job; where too many are being made, it is queued."""
         status, now = entry.status, self._context.clock()
-        number = drift_record.next_number(status)
+        number = plan_drift.next_check_number(status)
         job = job_name(spec.name, JobKind.DRIFT, entry.uid, number)
         if not self._queue.begin(ticket, job):
             self._count_missed(entry, spec, now)
@@ -169,7 +167,7 @@ class Drifts:
             spec_hash=entry.spec_hash,
             generation=entry.generation,
         )
-        status = drift_record.begun(status, target_of(entry, spec, wanted), job, now)
+        status = plan_drift.record_check(status, target_of(entry, spec, wanted), job, now)
         try:
             entry = await self._writer.record(entry, status)
             status = await self._made_job(entry, spec, entry.status)
@@ -189,7 +187,7 @@ class Drifts:
         """Count the scheduled checks that are skipped while the Bundle waits in the queue."""
         memory = self._memory(entry)
         since = memory.missed_until or now
-        count = drift_due.slots_between(entry.uid, spec.drift.interval, since, now)
+        count = plan_drift.slots_between(entry.uid, spec.drift.interval, since, now)
         self._context.metrics.drift_checks_skipped.inc(count)
         memory.missed_until = now
 
@@ -199,20 +197,20 @@ class Drifts:
         """The status once the recorded check's Job is created, or with the reason why it isn't."""
         check = status.drift.check
         if not is_made_of(check, entry, spec):
-            return drift_record.broken_off(status)
+            return plan_drift.break_off_check(status)
         if (missing := await self._missing_account(spec)) is not None:
             reason = BundleReason.SERVICE_ACCOUNT_MISSING
-            return drift_record.failed(status, reason, missing)
+            return plan_drift.record_check_failure(status, reason, missing)
         try:
             # A chart that draws gets no hash, with which its correction would never be equal.
-            is_bound = drift_due.has_baseline(status) and status.baseline.bound
+            is_bound = plan_drift.has_baseline(status) and status.baseline.bound
             renders = 1 if is_bound else 2
             if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT, renders=renders):
                 self._memory(entry).begun = check.number
                 return status
         except RefusedError as error:
-            return drift_record.failed(status, BundleReason.PLAN_FAILED, str(error))
-        return drift_record.broken_off(status)  # the values were edited
+            return plan_drift.record_check_failure(status, BundleReason.PLAN_FAILED, str(error))
+        return plan_drift.break_off_check(status)  # the values were edited
 
     async def _missing_account(self, spec: BundleSpec) -> str | None:
         try:

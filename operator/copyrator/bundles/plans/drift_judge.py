@@ -11,10 +11,8 @@ from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy.drift import due as drift_due
-from copyrator.bundles.policy.drift import record as drift_record
-from copyrator.bundles.policy.drift.findings import Findings, findings
-from copyrator.bundles.policy.drift.record import CheckedPlan
+from copyrator.bundles.policy.plans import drift as plan_drift
+from copyrator.bundles.policy.plans.drift import CheckedPlan, DriftFindings, compare_with_baseline
 from copyrator.bundles.policy.plans.operations import Plan, covers
 from copyrator.kube.errors import Forbidden
 
@@ -37,27 +35,29 @@ class DriftJudge:
         check, now = status.drift.check, self._context.clock()
         job = check.job or ""
         baseline = None
-        if drift_due.has_baseline(status):
+        if plan_drift.has_baseline(status):
             try:
                 baseline = await self._seals.read_operations(entry, status.baseline)
             except Forbidden as error:
-                status = drift_record.made(status, found, None, now)
+                status = plan_drift.record_check_result(status, found, None, now)
                 text = f"the Secret with the baseline can't be read: {error.message}"
-                return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
+                return plan_drift.set_unknown(status, DriftReason.BASELINE_UNREADABLE, text)
         if baseline is None:
             # Where its Secret was deleted, this plan, of one render, becomes the baseline.
-            is_bound = found.bound and not drift_due.has_baseline(status)
+            is_bound = found.bound and not plan_drift.has_baseline(status)
             if is_bound and spec.approval.is_enabled:
                 is_bound = await self._follows_from_plan(entry, status, found.plan)
             found = replace(found, bound=is_bound)
             seal = await self._seals.store_operations(entry, job, found.plan.text)
-            status = drift_record.based(drift_record.made(status, found, seal, now), now)
-            return drift_record.switched_off(status, spec)
-        beyond = findings(found.operations, baseline.operations, spec.drift)
+            status = plan_drift.set_baseline(
+                plan_drift.record_check_result(status, found, seal, now), now
+            )
+            return plan_drift.switch_off_drift(status, spec)
+        beyond = compare_with_baseline(found.operations, baseline.operations, spec.drift)
         kept = None
         if beyond.drifted:
             kept = await self._seals.store_operations(entry, job, found.plan.text)
-        status = drift_record.made(status, found, kept, now)
+        status = plan_drift.record_check_result(status, found, kept, now)
         differs = _differs(status, baseline, found)
         return self._judged(entry, spec, status, beyond, plan=check, differs=differs)
 
@@ -82,14 +82,14 @@ class DriftJudge:
     ) -> BundleStatus:
         """The status with the verdict of a plan of what is deployed that a user requested."""
         plan = status.plan
-        if not spec.drift.is_enabled or not drift_record.is_judged_by(status, plan.attempt):
+        if not spec.drift.is_enabled or not plan_drift.is_judged_by(status, plan.attempt):
             return status
-        if drift_due.not_comparable(status, spec, entry.spec_hash, plan.values_hash) is not None:
+        if plan_drift.find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
         baseline = await self._seals.operations(entry, status.baseline)
         if baseline is None:
             return status
-        beyond = findings(found.operations, baseline.operations, spec.drift)
+        beyond = compare_with_baseline(found.operations, baseline.operations, spec.drift)
         differs = _differs(status, baseline, found)
         return self._judged(entry, spec, status, beyond, plan=plan, differs=differs)
 
@@ -98,14 +98,14 @@ class DriftJudge:
         entry: BundleEntry,
         spec: BundleSpec,
         status: BundleStatus,
-        beyond: Findings,
+        beyond: DriftFindings,
         *,
         plan: PlanStatus | DriftCheck,
         differs: bool,
     ) -> BundleStatus:
-        is_regular = drift_due.is_regular(status, spec, entry.uid, plan.started_at)
+        is_regular = plan_drift.is_regular_check(status, spec, entry.uid, plan.started_at)
         now = self._context.clock()
-        return drift_record.judged(
+        return plan_drift.record_verdict(
             status, beyond, plan.job or "", now, is_regular=is_regular, differs=differs
         )
 

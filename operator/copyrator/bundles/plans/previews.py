@@ -17,19 +17,17 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.blocked import missing_account
 from copyrator.bundles.context import Context
 from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.plans.jobs import PAUSED, PlanJobs, RefusedError
+from copyrator.bundles.plans.jobs import PAUSED, PlanDelay, PlanFault, PlanJobs, RefusedError
 from copyrator.bundles.plans.queue import PlanQueue, Ticket
-from copyrator.bundles.plans.reader import PlanDelay, PlanFault
 from copyrator.bundles.plans.seals import Seals
 from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.gated import left_out
 from copyrator.bundles.policy.gates import Candidate, Gates, signature, vendored
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.jobs.manifest import JobKind
-from copyrator.bundles.policy.plans import preview
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.plans.operations import Plan
-from copyrator.bundles.policy.plans.preview import PreviewRequest
-from copyrator.bundles.policy.plans.record import Made
+from copyrator.bundles.policy.plans.record import PlanResult, PreviewRequest
 from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution
@@ -101,7 +99,9 @@ class Previews:
         """Record the progress of the preview."""
         before = entry.status
         if before.preview.outcome != PlanOutcome.RUNNING:
-            return await self._writer.record(entry, preview.expired(before, self._context.clock()))
+            return await self._writer.record(
+                entry, plan_record.remove_expired_preview(before, self._context.clock())
+            )
         status = await self._observed(entry, spec, before)
         entry = await self._writer.record(entry, status)
         if status.preview.outcome != PlanOutcome.RUNNING:
@@ -116,7 +116,7 @@ class Previews:
         if job is None:
             self._queue.end(Ticket(entry.key, is_preview=True))
             if entry.is_paused and memory.preview.preview_begun != record.number:
-                return preview.with_message(status, PAUSED.format(record.job))
+                return plan_record.set_preview_message(status, PAUSED.format(record.job))
             if memory.preview.preview_begun == record.number:
                 return self._failed(
                     status, f"Job {record.job} was deleted before its plan was read"
@@ -125,22 +125,22 @@ class Previews:
         memory.preview.preview_begun = record.number
         found = await self._plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay):
-            return preview.with_message(status, found.message)
+            return plan_record.set_preview_message(status, found.message)
         self._plan_jobs.count(job, succeeded=isinstance(found, Plan))
         if isinstance(found, PlanFault):
             return self._failed(status, found.message, found.reason)
-        made = Made(
+        made = PlanResult(
             found,
             await self._plan_jobs.missing_namespace(spec),
             baseline=await self._seals.operations(entry, status.baseline),
         )
-        status = preview.made(status, made, self._context.clock())
-        return preview.with_message(status, left_out(spec))
+        status = plan_record.record_preview_result(status, made, self._context.clock())
+        return plan_record.set_preview_message(status, left_out(spec))
 
     def _failed(
         self, status: BundleStatus, message: str, reason: str = BundleReason.PLAN_FAILED
     ) -> BundleStatus:
-        return preview.failed(status, reason, message, self._context.clock())
+        return plan_record.record_preview_failure(status, reason, message, self._context.clock())
 
     async def _begin(
         self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
@@ -151,16 +151,16 @@ class Previews:
             return entry
         now, status = self._context.clock(), entry.status
         if isinstance(found, _Unfit):
-            status = preview.refused(status, request, found.reason, found.message, now)
+            status = plan_record.refuse_preview(status, request, found.reason, found.message, now)
             entry = await self._writer.record(entry, status)
             await self._plan_jobs.discard(entry)
             return entry
         ticket = Ticket(entry.key, is_preview=True)
-        number = preview.next_number(status)
+        number = plan_record.next_preview(status)
         job = job_name(spec.name, JobKind.PLAN, entry.uid, "preview", number)
         if not self._queue.begin(ticket, job):
             return entry
-        status = preview.begun(
+        status = plan_record.record_preview(
             status, request, found.candidate, values_hash=found.values_hash, job=job, now=now
         )
         try:

@@ -85,7 +85,7 @@ class KindIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredPermission:
     """Permissions on one resource in one namespace."""
 
     namespace: str
@@ -117,10 +117,10 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class PermissionFindings:
     """The result of the access reviews of a plan."""
 
-    missing: tuple[Need, ...] = ()
+    missing: tuple[RequiredPermission, ...] = ()
     """With the verbs that were denied."""
     unreviewed: int = 0
     """Kinds, counted in each namespace, that weren't reviewed."""
@@ -141,8 +141,8 @@ def needs(
     kinds: Mapping[KindIn, ServedKind],
     *,
     is_namespace_missing: bool = False,
-    denied: Iterable[Need] = (),
-) -> tuple[Need, ...]:
+    denied: Iterable[RequiredPermission] = (),
+) -> tuple[RequiredPermission, ...]:
     """The permissions that a deploy needs, with one entry for each resource in a namespace.
 
     Args:
@@ -151,7 +151,7 @@ def needs(
         is_namespace_missing: whether werf has to create the release's namespace.
         denied: missing permissions that werf reported, where it failed before its plan.
     """
-    found: dict[tuple[str, str, str], Need] = {}
+    found: dict[tuple[str, str, str], RequiredPermission] = {}
     for need in (
         *_for_every_release(release_namespace, is_namespace_missing),
         *_for_objects(release_namespace, kinds),
@@ -164,32 +164,36 @@ def needs(
     return tuple(found.values())
 
 
-def _both(one: Need, other: Need) -> Need:
+def _both(one: RequiredPermission, other: RequiredPermission) -> RequiredPermission:
     verbs = tuple(verb for verb in VERBS if verb in one.verbs or verb in other.verbs)
     return replace(one, verbs=verbs, name="")
 
 
-def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[Need]:
+def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[RequiredPermission]:
     """What every deploy needs: the release's lock and storage, and tracking."""
-    yield Need(namespace, "", "configmaps", VERBS[:6], LOCK)
-    yield Need(namespace, "", "secrets", ("get", "list", "create", "update", "delete"))
-    yield Need(namespace, "", "namespaces", ("get",), namespace)
-    yield Need(namespace, "", "events", ("list", "watch"))
-    yield Need(namespace, "", "pods", _READ)
-    yield Need(namespace, "", "pods/log", _READ)
+    yield RequiredPermission(namespace, "", "configmaps", VERBS[:6], LOCK)
+    yield RequiredPermission(
+        namespace, "", "secrets", ("get", "list", "create", "update", "delete")
+    )
+    yield RequiredPermission(namespace, "", "namespaces", ("get",), namespace)
+    yield RequiredPermission(namespace, "", "events", ("list", "watch"))
+    yield RequiredPermission(namespace, "", "pods", _READ)
+    yield RequiredPermission(namespace, "", "pods/log", _READ)
     if is_namespace_missing:
-        yield Need("", "", "namespaces", ("create", "patch"))
+        yield RequiredPermission("", "", "namespaces", ("create", "patch"))
 
 
-def _for_objects(release_namespace: str, kinds: Mapping[KindIn, ServedKind]) -> Iterator[Need]:
+def _for_objects(
+    release_namespace: str, kinds: Mapping[KindIn, ServedKind]
+) -> Iterator[RequiredPermission]:
     for one, served in kinds.items():
         namespace = (one.namespace or release_namespace) if served.namespaced else ""
-        yield Need(namespace, served.group, served.plural, VERBS)
+        yield RequiredPermission(namespace, served.group, served.plural, VERBS)
         if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
-            yield Need(namespace, "apps", "replicasets", _READ)
+            yield RequiredPermission(namespace, "apps", "replicasets", _READ)
 
 
-def with_findings(plan: PlanStatus, findings: Findings) -> PlanStatus:
+def with_findings(plan: PlanStatus, findings: PermissionFindings) -> PlanStatus:
     """The plan's record with the result of its access reviews."""
     return replace(
         plan,
@@ -199,7 +203,7 @@ def with_findings(plan: PlanStatus, findings: Findings) -> PlanStatus:
     )
 
 
-def listed(missing: Iterable[Need]) -> tuple[MissingPermission, ...]:
+def listed(missing: Iterable[RequiredPermission]) -> tuple[MissingPermission, ...]:
     """Missing permissions as a status lists them, sorted and limited in number."""
     order = sorted(missing, key=lambda one: (one.namespace, one.group, one.resource))
     return tuple(
@@ -218,17 +222,17 @@ _REFUSED: Final = re.compile(
 """The API server's message, which werf quotes (forbiddenMessage in k8s.io/apiserver)."""
 
 
-def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
+def refused(text: str, account: ServiceAccount) -> tuple[RequiredPermission, ...]:
     """The permissions of this account that werf's output names as missing.
 
     A chart may print such a text as well, so the result is only shown, and never granted
     automatically.
     """
-    found: dict[tuple[str, str, str], Need] = {}
+    found: dict[tuple[str, str, str], RequiredPermission] = {}
     for namespace, name, verb, resource, group, where in _REFUSED.findall(text[:_TEXT]):
         if ServiceAccount(namespace, name) != account:
             continue
-        need = Need(where, group, resource, (verb,))
+        need = RequiredPermission(where, group, resource, (verb,))
         key = where, group, resource
         found[key] = _both(found[key], need) if key in found else need
     if len(found) > 1:  # where it may not create its lock, werf tries to create the namespace

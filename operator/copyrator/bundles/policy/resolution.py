@@ -16,7 +16,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.policy.drift.due import is_broken_off
+from copyrator.bundles.policy.plans.drift import is_broken_off
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from copyrator.api.conditions import (
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.bundles.policy.criteria import is_below
-from copyrator.bundles.policy.drift.due import is_broken_off
+from copyrator.bundles.policy.plans.drift import is_broken_off
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 1e9

@@ -24,9 +24,9 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy import gates
-from copyrator.bundles.policy.drift.due import is_broken_off
 from copyrator.bundles.policy.gates import Occasion
 from copyrator.bundles.policy.observation import Ending
+from copyrator.bundles.policy.plans.drift import is_broken_off
 from copyrator.bundles.policy.requests import Request, acknowledged
 from copyrator.bundles.policy.rollback import RolledBack
 from copyrator.bundles.policy.schedule import retry_delay

@@ -27,7 +27,7 @@ from copyrator.bundles.policy.gates import (
     vendored,
 )
 from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
-from copyrator.bundles.policy.plans import due as plan_due
+from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.bundles.resolution.model import Resolution
 from copyrator.bundles.resolution.queries import Queries
@@ -114,7 +114,7 @@ class Judge:
 
     def _with_vendored(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the charts of the waiting plan and a correction."""
-        there, plan = self._entry.status.deployed, plan_due.awaited(self._entry.status)
+        there, plan = self._entry.status.deployed, plan_record.awaited_plan(self._entry.status)
         if self._spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
             verdict = self.vendored(there.digest)
             found = replace(found, correctable=(Result(vendored.NAME, verdict),))
@@ -129,7 +129,7 @@ class Judge:
 
     def _with_promotion(self, found: Resolution) -> Resolution:
         """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
-        plan = plan_due.awaited(self._entry.status)
+        plan = plan_record.awaited_plan(self._entry.status)
         candidate = Candidate(plan.version or "", plan.digest or "")
         if not candidate.digest or candidate.digest == found.digest or found.error is not None:
             return found
@@ -144,7 +144,7 @@ class Judge:
         They are judged by the present requirements.
         """
         status = self._entry.status
-        there, plan = status.deployed, plan_due.awaited(status)
+        there, plan = status.deployed, plan_record.awaited_plan(status)
         verdicts = {
             digest: self._signature(digest)
             for digest in (there.digest, found.digest, plan.digest)

@@ -26,8 +26,8 @@ from copyrator.bundles.policy.gates import (
     recorded,
 )
 from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.plans.due import APPROVAL, content_of, must_plan
 from copyrator.bundles.policy.plans.operations import counted
+from copyrator.bundles.policy.plans.record import APPROVAL, content_of, must_plan
 
 _NAMED: Final = 3
 """Reasons that a message names."""

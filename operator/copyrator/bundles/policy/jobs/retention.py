@@ -7,8 +7,7 @@ from datetime import datetime
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.policy.jobs.manifest import LONG_TTL
-from copyrator.bundles.policy.plans import due as plan_due
-from copyrator.bundles.policy.plans import preview
+from copyrator.bundles.policy.plans import record as plan_record
 
 
 def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
@@ -27,10 +26,10 @@ def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int |
         found drift, until the next check is read.
     """
     if job == status.plan.job:
-        waits = status.plan.outcome == PlanOutcome.RUNNING or plan_due.waits_until(status, now)
+        waits = status.plan.outcome == PlanOutcome.RUNNING or plan_record.waits_until(status, now)
         return None if waits else LONG_TTL
     if job == status.preview.job:
-        return None if status.preview.outcome == PlanOutcome.RUNNING else preview.KEPT
+        return None if status.preview.outcome == PlanOutcome.RUNNING else plan_record.PREVIEW_KEPT
     drift = status.drift
     is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
     return other if is_read and job != drift.found_job else None

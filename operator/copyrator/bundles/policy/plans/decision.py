@@ -25,13 +25,15 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.plans.due import content_of, is_spent
+from copyrator.bundles.policy.plans.record import content_of, is_spent
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""
 
 
-def decided(status: BundleStatus, annotations: Mapping[str, str], now: datetime) -> BundleStatus:
+def record_decision(
+    status: BundleStatus, annotations: Mapping[str, str], now: datetime
+) -> BundleStatus:
     """The status with the decision in the annotations, recorded when it is first seen.
 
     So a tool that removes them later changes nothing. An ID of another plan is ignored, and so is
@@ -42,7 +44,7 @@ def decided(status: BundleStatus, annotations: Mapping[str, str], now: datetime)
     return status if plan == status.plan else replace(status, plan=plan)
 
 
-def is_new(status: BundleStatus, annotations: Mapping[str, str]) -> bool:
+def has_new_decision(status: BundleStatus, annotations: Mapping[str, str]) -> bool:
     """Whether the annotations decide something that the status doesn't have yet."""
     return _decide(status, annotations, "") != status.plan
 
@@ -70,7 +72,7 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
         # One that is approved after all may be rejected once more.
         rejected=RejectedPlan(
             id=None if plan.rejected.id == plan.id else plan.rejected.id,
-            contents=_without(plan.rejected, plan),
+            contents=_other_contents(plan.rejected, plan),
         ),
         approval_cleared=None,
         approved=ApprovedPlan(
@@ -90,7 +92,7 @@ def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: boo
 
     Also while it is being deployed: a retry then needs an approval of its own.
     """
-    contents = (hash_of(*content_of(plan)), *_without(plan.rejected, plan))
+    contents = (hash_of(*content_of(plan)), *_other_contents(plan.rejected, plan))
     plan = replace(
         plan,
         rejections=(plan.rejections or 0) + 1,
@@ -108,19 +110,19 @@ def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: boo
     )
 
 
-def _without(rejected: RejectedPlan, plan: PlanStatus) -> tuple[str, ...]:
+def _other_contents(rejected: RejectedPlan, plan: PlanStatus) -> tuple[str, ...]:
     """The inputs of rejected plans, but this one's."""
     content = hash_of(*content_of(plan))
     return tuple(one for one in rejected.contents if one != content)
 
 
-def used(status: BundleStatus) -> BundleStatus:
+def use_plan(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt deploys the plan."""
     plan = status.plan
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, approved_by=plan.by)
     return replace(status, attempted=attempted)
 
 
-def unused(status: BundleStatus) -> BundleStatus:
+def drop_unused_plan(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt needs no plan: an earlier plan and its approval are removed."""
     return replace(status, plan=status.plan.remove_plan())
