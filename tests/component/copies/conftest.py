@@ -20,7 +20,7 @@ from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.transport import WATCH_CONNECTIONS
-from copyrator.kube.events import EventRecorder
+from copyrator.kube.events import EventRecorder, EventType, ObjectRef
 from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
@@ -34,6 +34,20 @@ HOME = "home"
 """The namespace of rules and, unless a test says otherwise, of sources."""
 SECOND = 1.0
 """What failed the first time is tried again within this time."""
+
+
+class Told(EventRecorder):
+    """Keeps what it is given: the object, and the Event's type, reason and message."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(client)
+        self.told: list[tuple[ObjectRef, str, str, str]] = []
+
+    def record(
+        self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
+    ) -> None:
+        self.told.append((regarding, type_, reason, message))
+        super().record(regarding, type_, reason, message, note)
 
 
 class Operator:
@@ -70,7 +84,7 @@ class Operator:
         self.metrics = Metrics()
         self.rules = RuleCache()
         self.namespaces = Namespaces()
-        self.recorder = EventRecorder(self.client)
+        self.recorder = Told(self.client)
         self.controller = CopyController(
             client=self.client,
             informers=self.pool,

@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from cryptography import x509
 from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
 from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import conditions_by_type
 from copyrator.api.times import format_time
-from copyrator.kube.events import EventRecorder
 from localcluster.certificates import PRIVATE, self_signed
 
 DAY = 86400.0
@@ -59,18 +57,11 @@ def shown(cluster, name: str = "r") -> list[str]:
     return [one["commonName"] for one in status(cluster, name).get("certificates", ())]
 
 
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The reasons of the Events about certificates."""
-    found: list[str] = []
-
-    def record(_self: Any, _ref: Any, kind: str, why: str, message: str) -> None:
-        if why.startswith("Certificate"):
-            assert (kind, "PRIVATE" in message) == ("Warning", False)
-            found.append(str(why))
-
-    monkeypatch.setattr(EventRecorder, "record", record)
-    return found
+def told(operator: Operator) -> list[str]:
+    """The reasons of its Events about certificates."""
+    found = [event for event in operator.recorder.told if event[2].startswith("Certificate")]
+    assert all((kind, "PRIVATE" in text) == ("Warning", False) for _, kind, _, text in found)
+    return [str(why) for _, _, why, _ in found]
 
 
 def edit(cluster, spec: dict[str, Any]) -> None:
@@ -103,7 +94,7 @@ async def operating(cluster, **settings: Any) -> AsyncIterator[Operator]:
         await running.stop()
 
 
-async def test_status_condition_metric_and_event(cluster, operator, told):
+async def test_status_condition_metric_and_event(cluster, operator):
     stage(cluster)
     soon, late = in_seconds(3 * DAY), in_seconds(100 * DAY)
     tls(cluster, certificate("late", late) + certificate("soon", soon))
@@ -115,7 +106,7 @@ async def test_status_condition_metric_and_event(cluster, operator, told):
         {**where, "commonName": "late", **period(late)},
     ]
     assert metric(operator) == soon.timestamp()
-    await until(lambda: told == ["CertificateExpiring"], "an Event")
+    await until(lambda: told(operator) == ["CertificateExpiring"], "an Event")
     before = reads(cluster)
     tls(cluster, certificate("new", late))
     await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "renewed")
@@ -124,12 +115,12 @@ async def test_status_condition_metric_and_event(cluster, operator, told):
     cluster.object("secrets", HOME, "tls", type="kubernetes.io/tls", data={"tls.crt": b64("x")})
     await until(lambda: condition(cluster) is None and not shown(cluster), "none is left")
     assert metric(operator) is None
-    assert told == ["CertificateExpiring"]
+    assert told(operator) == ["CertificateExpiring"]
     assert reads(cluster) == before
 
 
 async def test_nothing_is_written_or_read_again_while_nothing_changes(
-    cluster, operator, told, monkeypatch
+    cluster, operator, monkeypatch
 ):
     stage(cluster)
     cluster.namespace("team-2")
@@ -150,7 +141,7 @@ async def test_nothing_is_written_or_read_again_while_nothing_changes(
     await until(lambda: status(cluster)["copies"]["ready"] == 3, "a third copy")
     await operator.settled()
     assert status_writes(cluster) <= wrote + 2
-    assert told == ["CertificateExpiring"]
+    assert told(operator) == ["CertificateExpiring"]
     assert len(parsed) == 1
     before = len(cluster.seen)
     operator.requeue_rules()
@@ -163,7 +154,7 @@ def reconciles(operator):
     return operator.metrics.registry.get_sample_value("copyrator_reconciles_total", labels) or 0
 
 
-async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polling(cluster, told):
+async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polling(cluster):
     stage(cluster)
     ends = in_seconds(7)
     async with operating(cluster, certificate_warning=4.0) as operator:
@@ -177,12 +168,14 @@ async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polli
         assert datetime.now(UTC) >= ends - timedelta(seconds=4)
         await until(lambda: condition(cluster) == ("True", "CertificateExpired"), "ended")
         assert datetime.now(UTC) >= ends
-        await until(lambda: told == ["CertificateExpiring", "CertificateExpired"], "Events")
+        await until(
+            lambda: told(operator) == ["CertificateExpiring", "CertificateExpired"], "Events"
+        )
         await operator.settled()
         assert reconciles(operator) <= reconciled + 6
 
 
-async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster, told):
+async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster):
     stage(cluster)
     tls(cluster, certificate("warned", in_seconds(60)), "one")
     tls(cluster, certificate("valid", in_seconds(3600)), "two")
@@ -193,12 +186,13 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster, told):
         await until(lambda: condition(cluster, "two") == ("False", "CertificatesValid"), "two")
         await until(lambda: reason(cluster, "two") == "Synced", "synced")
         await operator.settled()
+        assert told(operator) == ["CertificateExpiring"]
     wrote = len(cluster.writes("copyrators"))
     async with operating(cluster, certificate_warning=600.0) as operator:
         await until(lambda: metric(operator, "one") and metric(operator, "two"), "both are served")
         await operator.settled()
         assert len(cluster.writes("copyrators")) == wrote
-        assert told == ["CertificateExpiring"]
+        assert told(operator) == []
     left = (datetime.fromisoformat(status(cluster, "two")["certificates"][0]["notAfter"])) - (
         datetime.now(UTC) + timedelta(seconds=4)
     )
@@ -208,7 +202,7 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster, told):
         await until(lambda: condition(cluster, "two") == ("True", "CertificateExpiring"), "warned")
 
 
-async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster, operator, told):
+async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster, operator):
     stage(cluster)
     tls(cluster, certificate("a", in_seconds(3 * DAY)))
     make_rule(cluster, "r", by_name("tls", "Secret"))
@@ -220,7 +214,7 @@ async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster,
     edit(cluster, by_name("tls", "Secret"))
     await until(lambda: reason(cluster, "r") == "Synced", "synced")
     await operator.settled()
-    assert told == ["CertificateExpiring"]
+    assert told(operator) == ["CertificateExpiring"]
 
 
 async def test_many_sources_in_one_namespace_share_a_watch_and_are_read(cluster, operator):

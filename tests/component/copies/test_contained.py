@@ -5,6 +5,7 @@ from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, 
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
+from copyrator.copies.cache.rules import NOT_READ
 from copyrator.copies.timing import CopyTiming
 
 DIGITS = "{{ " + "9" * 4301 + " }}"
@@ -62,25 +63,16 @@ async def test_a_rule_that_cant_be_compiled_is_invalid_and_the_others_are_served
     assert "Traceback" not in caplog.text
 
 
-async def test_an_untrusted_rule_isnt_parsed(cluster, served, monkeypatch):
-    parsed = []
-
-    def parse(body):
-        parsed.append(body["metadata"]["namespace"])
-        return original(body)
-
-    from copyrator.copies.cache import rules  # noqa: PLC0415 - what is replaced
-
-    original = rules.parse_rule
-    monkeypatch.setattr(rules, "parse_rule", parse)
+async def test_an_untrusted_rule_isnt_parsed(cluster, served):
     elsewhere(cluster, "big", template(key="{{ a }}" * 60_000))
     make_rule(cluster, "good", served)
     operator = Operator(cluster)
     await operator.start()
     await until(lambda: condition(cluster, "big", "tenant").get("reason") == "NotTrusted")
     await until(lambda: reason(cluster, "good") == "Synced")
+    parsed = {rule.key.namespace for rule in operator.rules if rule.spec is not NOT_READ}
+    assert parsed == {HOME}
     await operator.stop()
-    assert set(parsed) == {HOME}
 
 
 async def test_a_rule_excluded_by_the_rule_name_isnt_parsed(cluster, served):
@@ -154,9 +146,6 @@ async def test_a_template_without_end_is_an_error_of_its_target(cluster, operato
 async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_an_event(
     cluster, operator, served, monkeypatch
 ):
-    recorded = []
-    monkeypatch.setattr(operator.recorder, "record", lambda *args: recorded.append(args))
-
     async def broken(*_args):
         raise KeyError("secret")
 
@@ -168,8 +157,9 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     await until(lambda: reason(cluster, "rule") == "PartialFailure")
     assert "KeyError" in condition(cluster, "rule")["message"]
     assert "secret" not in condition(cluster, "rule")["message"]
-    await until(lambda: recorded)  # the Event comes after the status
-    assert [args[1:3] for args in recorded] == [("Warning", "PartialFailure")]
+    told = operator.recorder.told
+    await until(lambda: told)  # the Event comes after the status
+    assert [event[1:3] for event in told] == [("Warning", "PartialFailure")]
     monkeypatch.setattr(module, "summarize_rule", original)
     await until(lambda: reason(cluster, "rule") == "Synced")
 

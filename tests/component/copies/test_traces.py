@@ -16,15 +16,17 @@ TEAMS = ["team-a", "team-b", "team-c"]
 class Traces:
     """The trace lines of the log, and the Events, as they appear."""
 
-    def __init__(self, caplog, monkeypatch, operator) -> None:
+    def __init__(self, caplog, operator) -> None:
         caplog.set_level(logging.INFO, logger="copyrator.copies.traces")
         self.caplog = caplog
-        self.events = []
-        monkeypatch.setattr(operator.recorder, "record", self._record)
+        self.told = operator.recorder.told
 
-    def _record(self, ref, kind, reason, message):
-        if reason == EVENT_REASON:
-            self.events.append((ref.namespace, ref.name, kind, message))
+    def events(self):
+        return [
+            (ref.namespace, ref.name, kind, message)
+            for ref, kind, reason, message in self.told
+            if reason == EVENT_REASON
+        ]
 
     def lines(self):
         return [
@@ -37,19 +39,19 @@ class Traces:
         """Wait for a burst's report; the one line that it is."""
         await until(self.lines)
         lines = self.lines()
-        assert self.events == [
+        assert self.events() == [
             (HOME, "rule", "Normal", line.removeprefix(f"{HOME}/rule: ")) for line in lines
         ]
         self.caplog.clear()
-        self.events.clear()
+        self.told.clear()
         assert len(lines) == 1, lines
         return lines[0].removeprefix(f"{HOME}/rule: ")
 
 
 @pytest.fixture
-async def traces(cluster, operator, caplog, monkeypatch):
+async def traces(cluster, operator, caplog):
     """After a rule was created whose copies are in TEAMS."""
-    found = Traces(caplog, monkeypatch, operator)
+    found = Traces(caplog, operator)
     for name in TEAMS:
         cluster.namespace(name)
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
@@ -88,9 +90,9 @@ async def test_a_namespace_that_no_longer_matches_and_a_deleted_source(cluster, 
 
 
 async def test_all_sources_that_are_the_cause_are_named_where_a_template_has_several(
-    cluster, operator, caplog, monkeypatch
+    cluster, operator, caplog
 ):
-    traces = Traces(caplog, monkeypatch, operator)
+    traces = Traces(caplog, operator)
     cluster.namespace("team-a")
     for name in ("one", "two", "three"):
         cluster.object(

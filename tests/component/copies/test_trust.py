@@ -3,7 +3,7 @@
 import pytest
 from tests.component.copies.conftest import HOME, Operator
 from tests.component.copies.fake_cluster import path_of
-from tests.component.copies.test_notices import recorded
+from tests.component.copies.test_notices import told
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
@@ -256,8 +256,7 @@ async def test_an_old_form_rule_of_a_tenant_takes_over_nothing(cluster, served):
     assert {verb for verb, _ in cluster.writes("secrets")} == {"create"}
 
 
-async def test_only_who_accepts_a_rule_is_told_why_a_copy_is_missing(cluster, served, monkeypatch):
-    told = recorded(served, monkeypatch)
+async def test_only_who_accepts_a_rule_is_told_why_a_copy_is_missing(cluster, served):
     space(cluster, "accepts", TENANT)
     space(cluster, "refuses")
     cluster.object("secrets", "accepts", "app", type="Opaque", data={"key": "dGhlaXJz"})
@@ -266,4 +265,4 @@ async def test_only_who_accepts_a_rule_is_told_why_a_copy_is_missing(cluster, se
     tenant_rule(cluster, "rule", {"source": SOURCE, "targets": targets})
     await until(lambda: len(status(cluster, "rule").get("failures", ())) == 2)
     await served.settled()
-    assert [(one[0], one[3]) for one in told] == [("accepts", "Conflict")]
+    assert [(one[0], one[3]) for one in told(served)] == [("accepts", "Conflict")]
