@@ -22,7 +22,7 @@ def refuse(cluster, *answers):
     async def create(request: web.Request) -> web.StreamResponse:
         if "/namespaces/bad/" in request.path:
             return await (left.pop(0) if len(left) > 1 else left[0])(request)
-        return await cluster._create(request)
+        return await cluster.serve(request)
 
     cluster.always("create", create)
 

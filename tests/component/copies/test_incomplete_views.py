@@ -109,11 +109,11 @@ async def test_one_empty_answer_deletes_nothing(cluster, copied):
 
     async def empty_once(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            return await cluster._watch(request)
+            return await cluster.serve(request)
         if next(empty, False):
             page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": []}
             return web.json_response(page)
-        return await cluster._list(request)
+        return await cluster.serve(request)
 
     break_view(cluster, SOURCES, empty_once)
     await asked(cluster, SOURCES, times=2)
@@ -145,7 +145,7 @@ async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, 
 
     async def slowly(request: web.Request) -> web.StreamResponse:
         await read.wait()
-        return await cluster._list(request)
+        return await cluster.serve(request)
 
     copies = "/api/v1/configmaps"
     cluster.always("list", for_path(cluster, copies, slowly))
@@ -196,11 +196,9 @@ async def test_a_terminating_namespace_holds_nobody_up(cluster, copied):
 
 
 async def test_a_mass_change_is_superseded_by_the_rules_deletion(cluster, copied):
-    slow = cluster._update
-
     async def slowly(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.05)
-        return await slow(request)
+        return await cluster.serve(request)
 
     cluster.always("update", slowly)
     cluster.object("configmaps", HOME, "app", data={"key": "new"})

@@ -26,7 +26,7 @@ async def test_a_refused_write_is_told_once_in_its_namespace(cluster, operator):
     async def refuse(request):
         if "/namespaces/team-a/" in request.path:
             return await error(403, "Forbidden", message="exceeded quota: small")(request)
-        return await cluster._create(request)
+        return await cluster.serve(request)
 
     cluster.always("create", refuse)
     make_rule(cluster, "rule", by_name("app"))

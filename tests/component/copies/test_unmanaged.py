@@ -104,7 +104,7 @@ async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(cluster
         """The object goes between its look and its watch's first list."""
         if request.query.get("fieldSelector") == "metadata.name=app" and PLACE in cluster.objects:
             cluster.drop(PLACE)
-        return await cluster._list(request)
+        return await cluster.serve(request)
 
     cluster.always("list", meddle)
     cluster.namespace(TEAM)

@@ -167,7 +167,7 @@ async def test_an_exec_plugin_is_run_again_when_its_token_is_refused(
     async def only_new(request: Any) -> Any:
         if request.headers["Authorization"] != "Bearer run-2":
             return await error(401, "Unauthorized")(request)
-        return await api._get(request)
+        return await api.serve(request)
 
     api.always("get", only_new)
     plugin = write(

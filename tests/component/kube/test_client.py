@@ -573,7 +573,7 @@ def _only_for(token: str, api: FakeApi) -> Any:
     async def answer(request: Any) -> Any:
         if request.headers.get("Authorization") != token:
             return await error(401, "Unauthorized")(request)
-        return await api._get(request)
+        return await api.serve(request)
 
     return answer
 

@@ -238,7 +238,7 @@ async def test_a_renewal_that_is_answered_after_the_deadline_does_not_count(
 ) -> None:
     async def late(request: web.Request) -> web.StreamResponse:
         time.now += 8
-        return await api._update(request)
+        return await api.serve(request)
 
     await first.elector.attempt()
     api.script("update", late, hang())

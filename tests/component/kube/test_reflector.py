@@ -275,7 +275,7 @@ async def test_a_list_that_fails_on_page_two_is_not_complete(
     async def second_page_fails(request: web.Request) -> web.StreamResponse:
         if "continue" in request.query:
             return await answer(request)
-        return await api._list(request)
+        return await api.serve(request)
 
     api.remove("c149")
     await until(lambda: seen.deleted == ["c149"], "the true deletion is told")

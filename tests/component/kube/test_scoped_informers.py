@@ -47,9 +47,7 @@ def deny(api: FakeApi, namespace: str) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         if f"/namespaces/{namespace}" in request.path:
             return await error(403, "Forbidden")(request)
-        verb = "watch" if request.query.get("watch") else "get"
-        verb = "list" if verb == "get" and request.path.endswith("/configmaps") else verb
-        return await getattr(api, f"_{verb}")(request)
+        return await api.serve(request)
 
     for verb in ("get", "list", "watch"):
         api.always(verb, answer)
