@@ -17,7 +17,7 @@ from tests.component.kube.fake_api import error, until
 
 from copyrator.api.keys import CopyKey
 from copyrator.copies.timing import CopyTiming
-from copyrator.settings import limits
+from copyrator.settings.limits import UNMANAGED_WATCHES
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")
@@ -160,23 +160,23 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, oper
 
 
 @frequent_rereads
-async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another, monkeypatch):
-    monkeypatch.setattr(limits, "UNMANAGED_WATCHES", 1)
+async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another):
     operator = await another()
     cluster.namespace(TEAM)
-    for name in ("a", "b"):
+    first = [f"a-{number}" for number in range(UNMANAGED_WATCHES)]
+    for name in (*first, "b"):
         cluster.object("configmaps", TEAM, name, data=THEIRS)
         cluster.object("configmaps", HOME, name, data=OURS)
         make_rule(cluster, name, by_name(name))
         await until(lambda name=name: counts(cluster, name).get("conflicts") == 1)
-    assert len(watched(operator)) == 1
+    assert len(watched(operator)) == UNMANAGED_WATCHES
 
     def reads():
         return [s.headers["Accept"] for s in cluster.of("get") if s.path == f"{PLACES}/b"]
 
     await until(lambda: len(reads()) == 5, "it is looked at again")
     assert ["as=Partial" in accept for accept in reads()] == [True, False, True, True, True]
-    for name in ("b", "a"):  # the second has no watch
+    for name in ("b", *first):  # the first of these has no watch
         cluster.gone("configmaps", TEAM, name)
         await until(lambda name=name: reason(cluster, name) == "Synced")
     assert watched(operator) == []

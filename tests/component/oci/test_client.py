@@ -30,7 +30,7 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
-from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
+from copyrator.settings.limits import MANIFEST_BYTES, REGISTRY_REQUESTS_PER_HOST
 
 ALICE = Credential("alice", "s3cret")
 BOB = Credential("bob", "wrong")
@@ -501,12 +501,11 @@ async def test_an_answer_cut_off_in_the_middle_is_no_answer(
 
 
 async def test_a_manifest_beyond_the_limit_is_not_read(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+    registry: FakeRegistry, client: RegistryClient
 ) -> None:
-    monkeypatch.setattr("copyrator.oci.client.MANIFEST_BYTES", 100)
-    registry.put("team/app", "1.0.0", "x" * 1000)
+    registry.put("team/app", "1.0.0", "x" * MANIFEST_BYTES)
 
-    with pytest.raises(InvalidResponse, match="longer than 100"):
+    with pytest.raises(InvalidResponse, match=f"longer than {MANIFEST_BYTES}"):
         await client.manifest(repository(registry), "1.0.0", None)
 
 

@@ -24,6 +24,7 @@ from copyrator.oci.errors import (
     Unreachable,
 )
 from copyrator.oci.reference import Repository
+from copyrator.settings.limits import TAG_PAGE_BYTES
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"
@@ -274,13 +275,10 @@ async def test_a_list_is_bounded_in_bytes(
         await read(client, registry)
 
 
-async def test_a_page_is_bounded_in_bytes(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("copyrator.oci.client.TAG_PAGE_BYTES", 100)
-    registry.fault = pages(page("a" * 128))
+async def test_a_page_is_bounded_in_bytes(registry: FakeRegistry, client: RegistryClient) -> None:
+    registry.fault = pages(page(*["a" * 128] * (TAG_PAGE_BYTES // 128)))
 
-    with pytest.raises(InvalidResponse, match="longer than 100 bytes"):
+    with pytest.raises(InvalidResponse, match=f"longer than {TAG_PAGE_BYTES} bytes"):
         await read(client, registry)
 
 

@@ -144,15 +144,15 @@ def test_common_names(names, shown):
     assert found({"data": {"k": text}}) == [(shown, "k", 1)]
 
 
-def test_the_work_is_bounded(monkeypatch):
-    monkeypatch.setattr(limits, "CERTIFICATES_READ", 3)
-    assert len(found({"data": {"k": B + A + FUTURE + EXPIRED}})) == 3
-    monkeypatch.setattr(limits, "CERTIFICATE_KEYS", 1)
-    assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == ["a"]
-    monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A))
-    assert len(found({"data": {"k": A}})) == 1
-    monkeypatch.setattr(limits, "CERTIFICATE_BYTES", len(A) - 1)
-    assert found({"data": {"k": A}}) == []
+def test_so_many_keys_are_looked_at():
+    others = {f"k{number}": "x" for number in range(limits.CERTIFICATE_KEYS - 1)}
+    assert found({"data": {**others, "a": A, "b": B}}) == [("a", "a", 10)]
+
+
+def test_so_many_bytes_of_a_key_are_read():
+    whole = A + " " * (limits.CERTIFICATE_BYTES - len(A))
+    assert len(found({"data": {"k": whole}})) == 1
+    assert found({"data": {"k": whole + " "}}) == []
 
 
 def test_blocks_that_are_no_certificate_count_as_one_each(monkeypatch):
@@ -173,10 +173,10 @@ def test_blocks_that_are_no_certificate_count_as_one_each(monkeypatch):
     assert len(parsed) == most
 
 
-def test_of_several_keys_so_many_bytes_are_read(monkeypatch):
-    for most, names in ((len(A) + len(B), ["a", "b"]), (len(A) + len(B) - 1, ["a"])):
-        monkeypatch.setattr(limits, "CERTIFICATE_BYTES", most)
-        assert [name for name, _, _ in found({"data": {"k": A, "l": B}})] == names
+def test_of_several_keys_so_many_bytes_are_read():
+    fits = A + " " * (limits.CERTIFICATE_BYTES - len(A) - len(B))
+    for first, names in ((fits, ["a", "b"]), (fits + " ", ["a"])):
+        assert [name for name, _, _ in found({"data": {"k": first, "l": B}})] == names
 
 
 def test_a_common_name_that_is_no_text_is_left_out():
