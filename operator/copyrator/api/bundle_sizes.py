@@ -27,6 +27,10 @@ _RAW: Final = ("resources", "securityContext", "tolerations")
 """Fields that a Job takes unchanged."""
 
 
+_NAME: Final = 64
+"""Characters of a status's field: none of the operator's is longer."""
+
+
 def check_sizes(metadata: Fields, spec: Fields) -> None:
     """Raise SpecError where a part of a Bundle is too large to be parsed."""
     for path, most in (_LISTS | _MAPS).items():
@@ -74,31 +78,53 @@ def _bytes(value: Any) -> int:
     return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 8
 
 
-def pack_status(raw: Any) -> bytes:
-    """A status as JSON, truncated to what is read of it."""
+def bound_status(raw: Any) -> dict[str, Any]:
+    """A status, truncated to what is read of it; an empty one where it is no map."""
+    if not isinstance(raw, dict):
+        return {}
     packed = msgspec.json.encode(raw)
-    if len(packed) <= limits.BUNDLE_STATUS_BYTES:
-        return packed
-    return msgspec.json.encode(_Cut().part(raw))
+    values = sum(map(packed.count, (b",", b"{", b"[")))  # or more, as texts have them, too
+    if len(packed) <= limits.BUNDLE_STATUS_BYTES and values <= limits.BUNDLE_STATUS_VALUES:
+        return raw
+    return _Cut().map(raw, 0)
 
 
 class _Cut:
-    """Truncates a status; texts beyond the total are left out, those in lists first."""
+    """Truncates a status; what is beyond the totals is left out, that in lists first."""
 
     def __init__(self) -> None:
-        self._left = limits.BUNDLE_STATUS_TEXTS
+        self._texts = limits.BUNDLE_STATUS_TEXTS
+        self._values = limits.BUNDLE_STATUS_VALUES
 
-    def part(self, value: Any, depth: int = 0) -> Any:
+    def map(self, found: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        known = list(found.items())[: limits.BUNDLE_STATUS_FIELDS]
+        known.sort(key=lambda one: isinstance(one[1], list))
+        return {
+            self._name(name): self._part(value, depth + 1)
+            for name, value in known
+            if self._takes_another()
+        }
+
+    def _part(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            text = value[: min(limits.BUNDLE_STATUS_TEXT, self._left)]
-            self._left -= len(text)
-            return text
-        if isinstance(value, list) and depth < limits.BUNDLE_STATUS_DEPTH:
-            return [self.part(one, depth + 1) for one in value[: limits.BUNDLE_STATUS_ITEMS]]
-        if isinstance(value, dict) and depth < limits.BUNDLE_STATUS_DEPTH:
-            known = list(value.items())[: limits.BUNDLE_STATUS_FIELDS]
-            known.sort(key=lambda one: isinstance(one[1], list))
-            return {
-                name[: limits.BUNDLE_STATUS_TEXT]: self.part(one, depth + 1) for name, one in known
-            }
-        return None if isinstance(value, (list, dict)) else value
+            return self._text(value)
+        if not isinstance(value, (list, dict)):
+            return value
+        if depth >= limits.BUNDLE_STATUS_DEPTH:
+            return None
+        if isinstance(value, dict):
+            return self.map(value, depth)
+        items = value[: limits.BUNDLE_STATUS_ITEMS]
+        return [self._part(one, depth + 1) for one in items if self._takes_another()]
+
+    def _name(self, name: str) -> str:
+        return name if len(name) <= _NAME else self._text(name)
+
+    def _text(self, text: str) -> str:
+        text = text[: min(limits.BUNDLE_STATUS_TEXT, self._texts)]
+        self._texts -= len(text)
+        return text
+
+    def _takes_another(self) -> bool:
+        self._values -= 1
+        return self._values >= 0

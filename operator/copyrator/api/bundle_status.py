@@ -7,13 +7,21 @@ written by ``to_dict``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift_status import NO_DRIFT, DriftStatus
-from copyrator.api.plan_status import Baseline, MissingPermission, PlanStatus, PreviewPlan
-from copyrator.api.records import Record
+from copyrator.api.plan_status import (
+    Baseline,
+    MissingPermission,
+    PlanOutcome,
+    PlanStatus,
+    PreviewPlan,
+)
+from copyrator.api.records import Packed, Record
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
@@ -352,6 +360,14 @@ class LastError(Record):
     time: str | None = None
 
 
+_NO_CONDITION: Final[Mapping[str, Any]] = {}
+_NO_PAST: Final[Packed[HistoryEntry]] = Packed()
+_NO_PLAN: Final = PlanStatus()
+_NO_PREVIEW: Final = PreviewPlan()
+_NO_BASELINE: Final = Baseline()
+"""Shared by all Bundles without one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleStatus(Record):
     """The whole status."""
@@ -377,16 +393,17 @@ class BundleStatus(Record):
     """Only where another Bundle may be promoted from this one; oldest first."""
     verification: Verification = Verification()
     """Only where the spec or the operator's signature policy requires signatures."""
-    plan: PlanStatus = field(default_factory=PlanStatus)
+    plan: PlanStatus = _NO_PLAN
     """Only where the spec or the operator's settings require approval, or a user requested a
     plan."""
-    preview: PreviewPlan = field(default_factory=PreviewPlan)
+    preview: PreviewPlan = _NO_PREVIEW
     """Only where a user requested a plan of another version; for a day."""
-    baseline: Baseline = field(default_factory=Baseline)
+    baseline: Baseline = _NO_BASELINE
     """Only where spec.approval.mode is OnRisk, or drift is checked for."""
     drift: DriftStatus = NO_DRIFT
     """Likewise; no more than its check's number where neither does."""
-    history: tuple[HistoryEntry, ...] = ()
+    history: Packed[HistoryEntry] = _NO_PAST
+    """``past`` reads it."""
     next_poll_at: str | None = None
     last_error: LastError = LastError()
     last_handled_request: str | None = None
@@ -403,6 +420,19 @@ class BundleStatus(Record):
     """
     last_failed_force: str | None = None
     """The same of the forceAt annotation."""
+
+    @property
+    def past(self) -> tuple[HistoryEntry, ...]:
+        """The attempts that have ended, newest first."""
+        return self.history.unpack(HistoryEntry)
+
+    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
+        """The condition of a type; empty where there is none."""
+        found: Mapping[str, Any] = _NO_CONDITION
+        for one in self.conditions:
+            if one.get("type") == kind:
+                found = one  # of two of a type the last one counts
+        return found
 
     @property
     def forced(self) -> bool:
@@ -422,4 +452,9 @@ class BundleStatus(Record):
 
 def parse_status(body: Any) -> BundleStatus:
     """Read the status of a Bundle's body; never raises."""
-    return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None)
+    return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None, dict(_WORDS))
+
+
+_ENUMS: Final = (BundleReason, ConditionStatus, ConditionType, GateState, Outcome, PlanOutcome)
+_WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
+"""The texts that most statuses have, shared by all of them."""

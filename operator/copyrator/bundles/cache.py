@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from copyrator.api.bundle_status import ConsentState
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.entry import BundleEntry
 
@@ -90,9 +91,9 @@ class BundleCache:
             return found
         found.sort(key=lambda one: (one.key.namespace != release[0], one.created, one.uid))
         found.sort(key=lambda one: one.deleting)
-        found.sort(key=lambda one: one.installed_at(release), reverse=True)
+        found.sort(key=lambda one: _installed_at(one, release), reverse=True)
         is_own = any(one.key.namespace == release[0] and not one.deleting for one in found)
-        found.sort(key=lambda one: one.rank(release, is_contested=is_own))
+        found.sort(key=lambda one: _rank(one, release, is_contested=is_own))
         found.sort(key=lambda one: one.running_release != release)
         return found
 
@@ -128,6 +129,29 @@ class BundleCache:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):
                 self._by_release[release] = others
+
+
+def _installed_at(entry: BundleEntry, release: tuple[str, str]) -> tuple[bool, str]:
+    """When it last deployed this release; a Bundle that never did sorts before one that did."""
+    there = entry.installed_release == release
+    return there, (entry.status.deployed.time or "") if there else ""
+
+
+def _rank(entry: BundleEntry, release: tuple[str, str], *, is_contested: bool) -> int:
+    """Its place among the Bundles of a release by consent; a lower one has precedence.
+
+    Where a Bundle in the release's own namespace names it too, ``is_contested``, one elsewhere has
+    to be accepted. One that deployed it, and wasn't asked for consent yet, waits for that.
+    """
+    namespace, _ = release
+    if entry.key.namespace == namespace:
+        return 0
+    consent = entry.consent
+    if consent is None or consent.namespace != namespace:
+        return 0 if entry.installed_release == release else 2
+    if consent.state == ConsentState.ASSUMED:
+        return int(is_contested)
+    return 0 if consent.state == ConsentState.ACCEPTED else 2
 
 
 def _number(version: str) -> int:

@@ -24,6 +24,7 @@ from copyrator.bundles.freezes import Annotated
 from copyrator.bundles.policy import consent, ready_conditions
 from copyrator.bundles.policy.consent import ConsentFacts
 from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.policy.takeover import is_inherited
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.access_reviews import Subject, is_allowed
@@ -131,7 +132,7 @@ class ConsentReviewer:
         facts = ConsentFacts(
             release=release,
             tenant=tenant,
-            is_deployed=entry.deployed_namespace == namespace or entry.is_inherited,
+            is_deployed=entry.status.deployed.namespace == namespace or is_inherited(entry.status),
             rival=f"{own[0].key.namespace}/{own[0].key.name}" if own else None,
         )
         if self._can_read(namespace):
@@ -221,4 +222,4 @@ def release_namespace(entry: BundleEntry) -> str | None:
 
     None where it isn't deployed and the spec isn't valid.
     """
-    return entry.deployed_namespace or (entry.release or (None,))[0]
+    return entry.status.deployed.namespace or (entry.release or (None,))[0]

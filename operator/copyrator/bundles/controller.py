@@ -20,7 +20,7 @@ from copyrator.bundles.consents import ConsentReviewer
 from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import read_entry
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health import Health

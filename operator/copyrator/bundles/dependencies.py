@@ -6,6 +6,9 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.entry import BundleEntry
@@ -24,7 +27,7 @@ def unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
 
 
 def _unready(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str:
-    if entry is not None and entry.is_ready and entry.is_healthy:
+    if entry is not None and entry.is_ready and _is_healthy(entry):
         return ""
     shown = f"Bundle {key.namespace}/{key.name}"
     if entry is not None and entry.is_ready and key.namespace == spec.namespace:
@@ -36,6 +39,13 @@ def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
     """The state of a Bundle by which its dependants are judged; equal: nothing changes for them."""
     if entry is None:
         return ()
-    is_healthy, is_refused = entry.is_healthy, entry.reason == BundleReason.INVALID_SPEC
+    is_healthy, is_refused = _is_healthy(entry), entry.reason == BundleReason.INVALID_SPEC
     leads_to = entry.depends_on, entry.promoted_from
     return entry.is_ready, entry.is_ready and is_healthy, leads_to, is_refused
+
+
+def _is_healthy(entry: BundleEntry) -> bool:
+    """Whether its release is healthy, or isn't watched."""
+    if isinstance(entry.spec, InvalidSpec) or entry.spec.health is HealthMode.OFF:
+        return True
+    return entry.health == ConditionStatus.TRUE

@@ -185,7 +185,7 @@ class Freezes:
         """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
         if entry.is_running:
             self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
-        elif isinstance(entry.spec, BundleSpec) and (entry.is_held or entry.correctable):
+        elif isinstance(entry.spec, BundleSpec) and (entry.waits_for or entry.correctable):
             self._context.schedule.changed(entry.key, Change.FREEZE)
 
 

@@ -35,7 +35,7 @@ class Ownership:
 
     def conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
         """The reason and message where a Bundle may not deploy its release; None where it may."""
-        where_it_is = entry.deployed_namespace
+        where_it_is = entry.status.deployed.namespace
         if where_it_is and where_it_is != spec.project_namespace:
             return BundleReason.NAMESPACE_CHANGED, (
                 f"the release is deployed in {where_it_is}, and project_namespace is now "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
@@ -54,7 +55,7 @@ def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
     if entry is None:
         return ()
     is_invalid = entry.reason == BundleReason.INVALID_SPEC
-    shown = entry.uid, entry.soak_hash, hold_text(entry.annotations), is_invalid
+    shown = entry.uid, hash(entry.status.soak), hold_text(entry.annotations), is_invalid
     return (*shown, entry.promoted_from, entry.depends_on, entry.deleting)
 
 
@@ -65,7 +66,7 @@ def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     Bundle of its own namespace.
     """
     return (
-        bool(entry.soak_hash)
-        or entry.may_be_promoted
+        bool(entry.status.soak)
+        or ANN_PROMOTE_TO in entry.annotations
         or any(key.namespace == entry.key.namespace for key in bundles.promoted_of(entry.key))
     )

@@ -230,5 +230,5 @@ def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
     """The fields of a Bundle by which the owner of a release is determined."""
     if entry is None:
         return ()
-    running, deployed_at = entry.running_release, entry.deployed_at
+    running, deployed_at = entry.running_release, entry.status.deployed.time or ""
     return entry.uid, entry.releases, running, deployed_at, entry.deleting, entry.consent

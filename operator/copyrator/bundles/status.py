@@ -24,14 +24,13 @@ from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions, soaks, status_events
 from copyrator.bundles.context import Context
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import BundleEntry, read_entry
 from copyrator.bundles.health import Health as ReleaseHealth
 from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.gated import settings_withheld
 from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.plans import correction
-from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
+from copyrator.bundles.policy.requests import failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
@@ -187,9 +186,8 @@ class StatusWriter:
         restored backup the same change would be written at every poll.
         """
         status = soaks.with_soak(self._context, entry, status)
-        there = entry.raw_status
-        there.pop(FORCE_UPDATE, None)  # the user's
-        body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
+        patch = merge_patch(entry.raw_status, status.to_dict())
+        body = _guarded(entry, {}) | {"status": patch}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
         soaks.record_breaks(self._context, entry, status.soak)
         return written

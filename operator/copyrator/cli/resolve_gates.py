@@ -21,7 +21,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.times import parse_time
 from copyrator.bundles import dependencies, promotions
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import read_entry
 from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.criteria import deployed_tag
 from copyrator.bundles.policy.gated import is_gated

@@ -323,7 +323,7 @@ BUNDLE_STATUS_BYTES: Final = 16 * 1024
 BUNDLE_STATUS_TEXT: Final = 4096
 """Characters of each string of a larger status: none of the operator's is longer."""
 
-BUNDLE_STATUS_TEXTS: Final = 128 * 1024
+BUNDLE_STATUS_TEXTS: Final = 32 * 1024
 """Characters of all strings of a larger status together."""
 
 BUNDLE_STATUS_ITEMS: Final = 32
@@ -331,6 +331,10 @@ BUNDLE_STATUS_ITEMS: Final = 32
 
 BUNDLE_STATUS_FIELDS: Final = 64
 """Fields of each map of a larger status: more than the operator's have."""
+
+BUNDLE_STATUS_VALUES: Final = 2_048
+"""Maps, lists, texts and numbers of a status that are read: the operator's own have up to some
+1,400. It is held parsed, and an empty map of three bytes takes 64."""
 
 BUNDLE_STATUS_DEPTH: Final = 8
 """Levels of a larger status: more than the operator's have."""

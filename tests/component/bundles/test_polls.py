@@ -35,14 +35,14 @@ async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
     assert len(cluster.seen) == requests
 
 
-async def test_a_poll_that_finds_nothing_new_reads_no_status(
+async def test_a_poll_that_finds_nothing_new_parses_no_status(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A status takes as long to read as its HEAD to send."""
+    """A status takes as long to parse as its HEAD to send."""
     await run(timer_interval=1.0)
     bundle()
     await eventually(lambda: cluster.jobs() and cluster.reason() == "Deployed")
@@ -50,9 +50,8 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     asked = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
     await asyncio.sleep(0.3)
-    read: list[bytes] = []
-    for module in ("entry", "entry_reader"):
-        monkeypatch.setattr(f"copyrator.bundles.{module}.unpack_status", read.append)
+    read: list[object] = []
+    monkeypatch.setattr("copyrator.bundles.entry.parse_status", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 COUNT, INTERVAL = (1000, 60) if LONG else (20, 10)
 LATE = 2.0
 """Seconds that a poll may be late, but for one in a hundred."""
-BUNDLE = 10_000
+BUNDLE = 15_000
 """Bytes of memory that a Bundle more may take."""
 POLL = 0.004
 """Seconds of CPU that one of a thousand polls a minute may take; the aim is 0.002."""

@@ -14,7 +14,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
     parse_status,
 )
-from copyrator.api.records import json_fields
+from copyrator.api.records import Packed, json_fields
 
 FULL: dict[str, Any] = {
     "ready": 1,
@@ -49,7 +49,7 @@ def test_the_typed_view_reads_the_fields() -> None:
     assert status.deployed.revision == 2
     assert status.deployed.verified is False
     assert status.attempted.values_hash == "h"
-    assert status.history[0].outcome == "Succeeded"
+    assert status.past[0].outcome == "Succeeded"
     assert status.last_error.log_tail == "l"
 
 
@@ -87,11 +87,11 @@ def test_values_of_the_wrong_type_are_ignored() -> None:
             "nextPollAt": None,
         }
     )
-    assert status == BundleStatus(history=(HistoryEntry(version="1"),))
+    assert status == BundleStatus(history=Packed.pack([HistoryEntry(version="1")]))
 
 
 def test_history_is_bounded() -> None:
-    status = BundleStatus(history=tuple(HistoryEntry(version=str(i)) for i in range(30)))
+    status = BundleStatus(history=Packed.pack(HistoryEntry(version=str(i)) for i in range(30)))
     assert [entry["version"] for entry in status.to_dict()["history"]] == list("0123456789")
 
 

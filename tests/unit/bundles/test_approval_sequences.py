@@ -20,8 +20,7 @@ from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.decisions import Case, MomentGates, decided, noted
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import BundleEntry, read_entry
 from copyrator.bundles.policy import state
 from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.observation import Ending

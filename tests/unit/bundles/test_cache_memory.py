@@ -1,6 +1,7 @@
-"""What the registry holds of a Bundle, however long its life has been.
+"""What the cache holds of a Bundle, however long its life has been.
 
-A process may take 10 KB for each in all: tests/e2e/bundles/test_scale.py measures that.
+A process may take 15 KB for each in all: tests/e2e/bundles/test_scale.py measures that
+(docs/adr/0036-a-parsed-status-in-the-cache.md).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import tracemalloc
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,17 +18,17 @@ from tests.long import LONG
 
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.entry import unpack_status
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import read_entry
 
-BYTES = 4300
+BYTES = 9_500
 COUNT = 1000 if LONG else 100
-SOAK = 400
+SOAK = 5_500
 """Bytes more of a Bundle from which others are promoted."""
+HOSTILE = 300_000
+"""Bytes of a Bundle whose status somebody wrote to waste memory."""
 
 
-def body(i: int, *, promotes: bool = False) -> str:
-    found = {**status(i), "soak": soak(i)} if promotes else status(i)
+def body(i: int, found: dict[str, Any]) -> str:
     return json.dumps(
         {
             "metadata": {
@@ -56,14 +58,14 @@ def body(i: int, *, promotes: bool = False) -> str:
 def taken(*, promotes: bool = False) -> float:
     """Bytes that each of COUNT Bundles takes."""
     bundles, defaults = BundleCache(), BundleDefaults()
-    texts = [body(i, promotes=promotes) for i in range(COUNT + 1)]
+    numbers = range(COUNT + 1)
+    texts = [body(i, status(i) | ({"soak": soak(i)} if promotes else {})) for i in numbers]
     bundles.take(read_entry(msgspec.json.decode(texts.pop()), defaults))  # made once for all
     gc.collect()
 
     tracemalloc.start()
     for text in texts:
         bundles.take(read_entry(msgspec.json.decode(text), defaults))
-    unpack_status.cache_clear()  # a fixed number of statuses, however many Bundles there are
     gc.collect()
     found, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -84,7 +86,45 @@ def test_the_soak_of_a_bundle_takes_little_more() -> None:
 
 
 def test_a_status_is_read_as_it_was_written() -> None:
-    entries = [read_entry(json.loads(body(i)), BundleDefaults()) for i in range(50)]
+    entries = [read_entry(json.loads(body(i, status(i))), BundleDefaults()) for i in range(50)]
 
     assert [entry.status.to_dict() for entry in entries] == [status(i) for i in range(50)]
     assert {entry.reason for entry in entries} == {"Deployed"}
+    assert {entry.unread for entry in entries} == {b""}
+
+
+def test_what_cannot_be_parsed_of_a_status_is_kept_to_be_removed() -> None:
+    strange = {**status(1), "history": [7], "attempted": {"attempt": "x"}, "consent": {}, "a": None}
+    entry = read_entry(json.loads(body(1, strange | {"forceUpdate": "x"})), BundleDefaults())
+
+    assert entry.raw_status == strange
+    assert entry.status.attempted.attempt is None
+    assert entry.status.past == ()
+
+
+STATUSES: dict[str, dict[str, Any]] = {
+    "texts": {f"x{n}": "\N{GRINNING FACE}" * 4_000 for n in range(60)},
+    "maps": {"a": {f"b{n}": {"c": {"d": {}}} for n in range(50)} | {"e": [[{"f": {}}] * 900] * 9}},
+    "numbers": {f"x{n}": 1_000 + n for n in range(1_300)},
+    "lists": {"a": [[[[n + 1_000] * 30 for n in range(30)]] * 30] * 30},
+    "history": {"history": [{}] * 5_000},
+    "gates": {"gates": [{}] * 2_000},
+    "conditions": {"conditions": [{"type": "Ready"}] * 900},
+    "missing": {"attempted": {"missing": [{"verbs": []}] * 1_000}},
+}
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
+def test_what_is_held_of_a_hostile_status_is_bounded(status: dict[str, Any]) -> None:
+    texts = [body(i, status) for i in range(6)]
+    read_entry(msgspec.json.decode(texts.pop()), BundleDefaults())
+    gc.collect()
+
+    tracemalloc.start()
+    entries = [read_entry(msgspec.json.decode(text), BundleDefaults()) for text in texts]
+    gc.collect()
+    found, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert found / len(entries) <= HOSTILE

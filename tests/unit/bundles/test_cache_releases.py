@@ -9,8 +9,7 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.entry_reader import read_entry
+from copyrator.bundles.entry import BundleEntry, read_entry
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"

@@ -36,6 +36,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
     RejectedPlan,
 )
+from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.plans import record as plan_record
 from copyrator.bundles.policy.plans.decision import record_decision
@@ -211,7 +212,7 @@ def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
         status = replace(
             before,
             attempted=Attempted(attempt=attempt, outcome=outcome, plan=first),
-            history=(HistoryEntry(outcome=outcome, plan=first),),
+            history=Packed.pack([HistoryEntry(outcome=outcome, plan=first)]),
         )
         again = plan_record.record_result(status, made(CREATE), spec(), NOW)
         approved = {ANN_APPROVED_PLAN: first or "", ANN_APPROVED_BY: "ann"}

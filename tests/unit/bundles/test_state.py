@@ -18,6 +18,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.plan_status import MissingPermission
+from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request
@@ -203,7 +204,7 @@ def test_a_success_becomes_what_is_deployed() -> None:
         interruptions=0,
         finished_at="2026-01-01T12:00:00Z",
     )
-    assert [entry.outcome for entry in after.history] == [Outcome.SUCCEEDED]
+    assert [entry.outcome for entry in after.past] == [Outcome.SUCCEEDED]
 
 
 def test_a_success_keeps_the_revision_and_the_repository_that_are_known() -> None:
@@ -237,11 +238,11 @@ def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() 
 def test_a_failure_is_in_the_history_with_all_that_is_known() -> None:
     old = HistoryEntry(version="0.9.0")
     attempted = replace(RUNNING.attempted, job="deploy-x", plan="id-1", approved_by="ann")
-    before = replace(RUNNING, attempted=attempted, history=(old,))
+    before = replace(RUNNING, attempted=attempted, history=Packed.pack((old,)))
 
     after = finish(before, replace(BAD, revision=7), Evidence(), RETRY, NOW)
 
-    assert after.history == (
+    assert after.past == (
         HistoryEntry(
             version="1.0.0",
             digest="sha256:a",
@@ -313,7 +314,7 @@ def test_history_holds_ten() -> None:
     for _ in range(12):
         after = finish(replace(after, attempted=RUNNING.attempted), BAD, Evidence(), RETRY, NOW)
 
-    assert len(after.history) == 10
+    assert len(after.past) == 10
 
 
 def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:

@@ -22,6 +22,7 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
+from copyrator.api.records import Packed
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.gates import Occasion
@@ -220,7 +221,7 @@ def finish(
         passed_over=attempted.passed_over,
         time=stamp,
     )
-    changed = replace(status, history=(entry, *status.history[:9]))
+    changed = replace(status, history=Packed.pack((entry, *status.past[:9])))
     if ending.outcome is Outcome.SUCCEEDED:
         return _succeeded(changed, attempted, ending, evidence, stamp)
     error = LastError(

@@ -18,7 +18,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy import ready_conditions
 from copyrator.bundles.policy.gates import Waiting, age, promotion, signature, vendored
 from copyrator.bundles.policy.gates.signature import Asked
-from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
+from copyrator.bundles.policy.resolution import DesiredVersion, is_answered, retry_at
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.references.reader import Access
 from copyrator.bundles.resolution.judge import Judge
@@ -111,7 +111,7 @@ class Resolutions:
         is_newer = desired.request not in ("", memory.poll.asked_for)  # than the poll in flight
         if memory.poll.asked_since is not None and not is_newer:
             return True
-        slot, retry = self._slot(entry), entry.retry_at
+        slot, retry = self._slot(entry), retry_at(entry.status)
         if memory.poll.desired != desired:
             strict = bool(desired.request)
             memory.poll.asked_for = desired.request
@@ -164,7 +164,7 @@ class Resolutions:
 
     async def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Report in the status of a new spec that the registry hasn't answered yet."""
-        if entry.observed_generation == entry.generation:
+        if entry.status.observed_generation == entry.generation:
             return
         now = self._context.clock()
         asked_at = self._context.memory(entry.key).poll.asked_at or now

@@ -18,6 +18,7 @@ from copyrator.bundles.entry import BundleEntry
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import MAX_CANDIDATES, Candidate, Held, age
+from copyrator.bundles.policy.takeover import is_inherited
 from copyrator.bundles.resolution.judge import Judge
 from copyrator.bundles.resolution.model import Resolution, Unresolved
 from copyrator.bundles.resolution.queries import PendingError, Queries
@@ -36,7 +37,7 @@ class Resolver:
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
         try:
-            if self._entry.is_inherited:
+            if is_inherited(self._entry.status):
                 return self._inherited()
             return self.judge.rechecked(self._resolve())
         except PendingError:

@@ -401,7 +401,7 @@ def _unused_id(plan_id_: str, status: BundleStatus) -> str:
     Plans are equal again where a release was uninstalled by hand, or where nothing is to be done.
     The annotation that approved the earlier one is mostly still there.
     """
-    deployed = {one.plan for one in status.history if one.outcome == Outcome.SUCCEEDED}
+    deployed = {one.plan for one in status.past if one.outcome == Outcome.SUCCEEDED}
     return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
 
 
