@@ -15,8 +15,8 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
-from copyrator.bundles.policy.jobs.plan_script import SealedFile, deploy_command, plan_command
-from copyrator.bundles.policy.plans.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.script import SealedFile, deploy_command, plan_command
 
 NONCE = "0123456789abcdef" * 2
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")

@@ -15,18 +15,18 @@ from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
     Entry,
-    Format,
     Found,
     NotationTrust,
     Signature,
+    SignatureFormat,
 )
 from copyrator.signatures.notation import read_roots
 
 RECORDED = Path(__file__).parent / "signatures" / "recorded"
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 LAYERS = {
-    "application/vnd.dev.sigstore.bundle.v0.3+json": Format.SIGSTORE_BUNDLE,
-    "application/jose+json": Format.NOTATION,
+    "application/vnd.dev.sigstore.bundle.v0.3+json": SignatureFormat.SIGSTORE_BUNDLE,
+    "application/jose+json": SignatureFormat.NOTATION,
 }
 
 
@@ -112,7 +112,7 @@ class Recording:
         for layer in json.loads(self.blob(case["tags"][tag]))["layers"]:
             blob = self.blob(layer["digest"])
             yield Signature(
-                Format.COSIGN_PAYLOAD, layer["digest"], blob, layer.get("annotations", {})
+                SignatureFormat.COSIGN_PAYLOAD, layer["digest"], blob, layer.get("annotations", {})
             )
 
     def _referrers(self, case: Mapping[str, Any]) -> Iterator[Signature]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.recorded_signatures import Recording, Row
 
 from copyrator.signatures.judge import judge
-from copyrator.signatures.model import Requirement, TrustError
+from copyrator.signatures.model import SignatureRequirement, TrustError
 
 _P256 = "key p256"
 _OWN = "own CA, own subject"
@@ -50,7 +50,7 @@ def verdict(recording: Recording, row: Row) -> tuple[bool, str]:
         entry = recording.entry(row.policy)
     except TrustError as error:
         return False, str(error)
-    requirements = [Requirement("the row", (entry,))]
+    requirements = [SignatureRequirement("the row", (entry,))]
     judgement = judge(recording.found(row.case), requirements, recording.now)
     if judgement.is_trusted:
         return True, "no signature refused"

@@ -14,12 +14,7 @@ from tests.e2e.prometheus_operator import prometheus_operator_crds
 from tests.long import LONG
 
 import copyrator
-from copyrator.bundles.policy.signature_policy import (
-    CONFIG_MAP,
-    POLICY_KEY,
-    Default,
-    read_policy,
-)
+from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, Default, read_policy
 from copyrator.cli.run import run
 from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_POLICY_ENTRIES
 from demo.chart import CHART, ROOT, render

@@ -26,7 +26,7 @@ from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.signatures.model import Artifact, Format, Found
+from copyrator.signatures.model import Artifact, Found, SignatureFormat
 from localcluster.bundle import MANIFEST_TYPE, Target, push
 
 REGISTRIES = ("distribution", "go-containerregistry")
@@ -119,14 +119,14 @@ async def test_signatures_of_all_formats_are_found(signed: Signed, metrics: Metr
 
     assert found.skipped == ()
     assert {(one.format, one.digest, one.blob) for one in found.signatures} == {
-        (Format.SIGSTORE_BUNDLE, first, b"a bundle"),
-        (Format.NOTATION, second, b"an envelope"),
-        (Format.COSIGN_PAYLOAD, digest_of(b"payload"), b"payload"),
+        (SignatureFormat.SIGSTORE_BUNDLE, first, b"a bundle"),
+        (SignatureFormat.NOTATION, second, b"an envelope"),
+        (SignatureFormat.COSIGN_PAYLOAD, digest_of(b"payload"), b"payload"),
     }
     assert [
         one.annotations["dev.cosignproject.cosign/signature"]
         for one in found.signatures
-        if one.format is Format.COSIGN_PAYLOAD
+        if one.format is SignatureFormat.COSIGN_PAYLOAD
     ] == ["by one", "by two"]
 
 

@@ -20,8 +20,8 @@ from copyrator.api.bundle_spec import (
     Approval,
     ApprovalMode,
     BundleDefaults,
+    BundleDeletionPolicy,
     BundleSpec,
-    DeletionPolicy,
     Retry,
     SecretKey,
     ValuesKind,
@@ -102,7 +102,9 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         werf_image=read_werf_image(spec.sub("werf"), defaults),
         job=read_job(spec.sub("job"), defaults),
         retry=_read_retry(spec.sub("retry"), defaults),
-        deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
+        deletion_policy=spec.choice(
+            "deletionPolicy", BundleDeletionPolicy, BundleDeletionPolicy.UNINSTALL
+        ),
         approval=_read_approval(spec.sub("approval"), (namespace, target), defaults),
         verify=read_verify(spec.sub("verify")),
         min_age=spec.duration("minAge", 0.0),

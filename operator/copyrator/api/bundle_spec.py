@@ -31,7 +31,7 @@ class ValuesKind(StrEnum):
     SECRET = "Secret"  # noqa: S105 - a kind, not a password
 
 
-class DeletionPolicy(StrEnum):
+class BundleDeletionPolicy(StrEnum):
     """What happens to the release when its Bundle is deleted."""
 
     UNINSTALL = "Uninstall"
@@ -67,7 +67,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectRef:
+class LocalObjectRef:
     """A ConfigMap or Secret in the namespace of the object that refers to it."""
 
     kind: ValuesKind
@@ -81,7 +81,7 @@ class ObjectRef:
 class CosignKeysSpec:
     """cosign signatures by a public key."""
 
-    keys_from: ObjectRef
+    keys_from: LocalObjectRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +90,17 @@ class CosignIdentitySpec:
 
     issuer: str
     subject_pattern: str
-    trusted_root_from: ObjectRef
+    trusted_root_from: LocalObjectRef
 
 
 @dataclass(frozen=True, slots=True)
 class NotationSpec:
     """notation signatures by a certificate of this CA, or of this signing authority."""
 
-    ca_from: ObjectRef | None
+    ca_from: LocalObjectRef | None
     subjects: tuple[str, ...]
-    tsa_from: ObjectRef | None = None
-    signing_authority_from: ObjectRef | None = None
+    tsa_from: LocalObjectRef | None = None
+    signing_authority_from: LocalObjectRef | None = None
 
 
 VerifyEntry = CosignKeysSpec | CosignIdentitySpec | NotationSpec
@@ -202,7 +202,7 @@ class BundleSpec:
     allowed_pod_metadata: tuple[str, ...] = ()
     """By the settings: labels and annotations that its pods get although it is gated."""
     is_gated: bool = False
-    """Whether its Jobs get only harmless settings (``bundles/policy/gated.py``)."""
+    """Whether its Jobs get only harmless settings (``bundles/deploy/restrictions.py``)."""
     withheld: tuple[str, ...] = ()
     """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
     proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -226,7 +226,7 @@ class BundleSpec:
     """Whole image reference of the Jobs' containers."""
     job: JobSpec = JobSpec()
     retry: Retry = Retry()
-    deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
+    deletion_policy: BundleDeletionPolicy = BundleDeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
     min_age: float = 0.0

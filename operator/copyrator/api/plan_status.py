@@ -37,7 +37,7 @@ class PlanDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCounts(Record):
-    """How many operations a plan has of each OperationType (bundles/policy/plans/operations.py)."""
+    """How many operations a plan has of each OperationType (bundles/plan/operations.py)."""
 
     create: int | None = None
     update: int | None = None

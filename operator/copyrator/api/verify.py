@@ -8,8 +8,8 @@ from copyrator.api import syntax
 from copyrator.api.bundle_spec import (
     CosignIdentitySpec,
     CosignKeysSpec,
+    LocalObjectRef,
     NotationSpec,
-    ObjectRef,
     ValuesKind,
     Verify,
     VerifyEntry,
@@ -82,15 +82,15 @@ def _cosign(cosign: Fields) -> VerifyEntry:
     )
 
 
-def _optional(parent: Fields, name: str) -> ObjectRef | None:
+def _optional(parent: Fields, name: str) -> LocalObjectRef | None:
     return _object(parent, name) if parent.has(name) else None
 
 
-def _object(parent: Fields, name: str) -> ObjectRef:
+def _object(parent: Fields, name: str) -> LocalObjectRef:
     if not parent.has(name):
         parent.fail(name, "is required: the kind and name of a ConfigMap or Secret")
     ref = parent.sub(name)
-    return ObjectRef(
+    return LocalObjectRef(
         kind=ref.choice("kind", ValuesKind, ValuesKind.CONFIG_MAP),
         name=ref.required_text("name", syntax.object_name),
     )
@@ -116,9 +116,9 @@ def _pattern(value: str) -> str | None:
     return None
 
 
-def refs_of(entries: tuple[VerifyEntry, ...]) -> tuple[ObjectRef, ...]:
+def refs_of(entries: tuple[VerifyEntry, ...]) -> tuple[LocalObjectRef, ...]:
     """The objects that entries name, each once."""
-    found: list[ObjectRef] = []
+    found: list[LocalObjectRef] = []
     for entry in entries:
         match entry:
             case CosignKeysSpec(ref) | CosignIdentitySpec(trusted_root_from=ref):

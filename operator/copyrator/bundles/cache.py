@@ -8,7 +8,7 @@ from typing import Final
 
 from copyrator.api.bundle_status import ConsentState
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.bundle import BundleEntry
 
 _NO_KEYS: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024

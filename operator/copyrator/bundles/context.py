@@ -22,17 +22,16 @@ from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.deploy.identity import Hash
+from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.memory import BundleMemory, Memories
-from copyrator.bundles.policy.gated import restricted
-from copyrator.bundles.policy.gates import Gates, signature
-from copyrator.bundles.policy.identity import Hash
-from copyrator.bundles.policy.restrictions import refusal
-from copyrator.bundles.policy.schedule import interval_of, query_of
-from copyrator.bundles.policy.slots import Slot, Slots
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.version.rhythm import PollSlot, SlotAllocator, interval_of, query_of
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -75,7 +74,7 @@ class Context:
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
     )
     """Permits for reading values; each allows one object in memory."""
-    slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
+    slots: SlotAllocator = field(default_factory=lambda: SlotAllocator(random.random()))  # noqa: S311 - no secret
 
     def __post_init__(self) -> None:
         """Have the poll times of deleted Bundles given back."""
@@ -119,7 +118,7 @@ class Context:
     def effective(self, spec: BundleSpec) -> BundleSpec:
         """The spec that a Bundle's Jobs are made of: of a gated one, what it may set."""
         asked = (gate for gate in self.gates.version if gate.name == signature.NAME)
-        spec = restricted(spec, signed=any(gate.concerns(spec) for gate in asked))
+        spec = restrict_spec(spec, signed=any(gate.concerns(spec) for gate in asked))
         if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
             return spec
         keyed = self.hasher()
@@ -143,7 +142,7 @@ class Context:
         """The state of a Bundle between reconciles; created at its first use."""
         return self.memories[key]
 
-    def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
+    def slot(self, entry: BundleEntry, spec: BundleSpec) -> PollSlot:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
         memory = self.memory(entry.key)
         announced = parse_time(entry.status.next_poll_at) if memory.poll.slot is None else None

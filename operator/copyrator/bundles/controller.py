@@ -15,28 +15,15 @@ from typing import TYPE_CHECKING, Any
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.consents import ConsentReviewer
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.deletion import Deletions
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.redaction import Redactor
+from copyrator.bundles.deploy.runs import Runs
+from copyrator.bundles.deploy.uninstall import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.entry import read_entry
-from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.gauges import publish_freezes, publish_gauges
-from copyrator.bundles.health import Health
-from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.plans.deploy_plans import Plans
-from copyrator.bundles.plans.drift_checks import Drifts
-from copyrator.bundles.plans.drift_judge import DriftJudge
-from copyrator.bundles.plans.inputs import PlanInputs
-from copyrator.bundles.plans.jobs import PlanJobs
-from copyrator.bundles.plans.permissions import PermissionReviewer, PlanPermissions
-from copyrator.bundles.plans.previews import Previews
-from copyrator.bundles.plans.queue import PlanQueue
-from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy.gates import (
-    Gates,
+from copyrator.bundles.gates import (
     age,
     approval,
     depends_on,
@@ -47,17 +34,29 @@ from copyrator.bundles.policy.gates import (
     vendored,
     windows,
 )
+from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.gauges import publish_freezes, publish_gauges
+from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs.consents import ConsentReviewer
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.memory import Memories
+from copyrator.bundles.plan.deploy_plans import Plans
+from copyrator.bundles.plan.drift_checks import Drifts
+from copyrator.bundles.plan.drift_judge import DriftJudge
+from copyrator.bundles.plan.jobs import PlanJobs
+from copyrator.bundles.plan.permissions import PermissionReviewer, PlanPermissions
+from copyrator.bundles.plan.previews import Previews
+from copyrator.bundles.plan.queue import PlanQueue
+from copyrator.bundles.plan.sealed import PlanInputs, Seals
 from copyrator.bundles.reconciler import BundleReconciler
-from copyrator.bundles.redaction import Redaction
-from copyrator.bundles.references.reader import References
-from copyrator.bundles.resolution.charts import Charts
-from copyrator.bundles.resolution.polling import bring_forward
-from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.runs import Runs
 from copyrator.bundles.schedule import Change, Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.timing import BundleTiming
-from copyrator.bundles.trust import TrustStore
+from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.polling import bring_forward
+from copyrator.bundles.version.polls import RegistryPoller
+from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome
 
@@ -154,19 +153,19 @@ class BundleController:
                 ),
             ),
         )
-        self._freezes = freezes = Freezes(context, namespaces)
-        self._jobs = jobs = Jobs(context)
-        self._references = references = References(context)
+        self._freezes = freezes = FreezeWatcher(context, namespaces)
+        self._jobs = jobs = JobClient(context)
+        self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
-        self._health = Health(context)
+        self._health = HealthMonitor(context)
         writer = StatusWriter(context, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer, writer)
-        self._polls = polls = Polls(context, self._answered, isolated())
+        self._polls = polls = RegistryPoller(context, self._answered, isolated())
         searching = isolated()
-        self._redaction = redaction = Redaction(client, searching)
+        self._redaction = redaction = Redactor(client, searching)
         seals = Seals(context, references)
         inputs = PlanInputs(context, seals, searching)
-        charts = Charts(context, references, polls)
+        charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobs(
             context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts
         )

@@ -9,43 +9,50 @@ from dataclasses import replace
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    Verification,
-)
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Verification
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
-from copyrator.bundles.accounts import Accounts
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.decisions import Case, MomentGates, at_rest, decided, noted
-from copyrator.bundles.dependencies import unready
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.plans.deploy_plans import Plans
-from copyrator.bundles.plans.drift_checks import Drifts
-from copyrator.bundles.plans.previews import Previews
-from copyrator.bundles.policy import ready_conditions, state
-from copyrator.bundles.policy.gates import age, approval, promotion
-from copyrator.bundles.policy.gates.signature import Asked
-from copyrator.bundles.policy.plans import correction
-from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import drift as plan_drift
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.requests import acknowledged
-from copyrator.bundles.policy.resolution import DesiredVersion, kept_ready, with_error
-from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.policy.takeover import Baseline, taken_over
-from copyrator.bundles.references.reader import Access, MissingReferenceError, References
-from copyrator.bundles.resolution.model import Resolution
-from copyrator.bundles.resolution.polling import Resolutions
-from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.runs import Runs
+from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy.blocked import ServiceAccountChecker
+from copyrator.bundles.deploy.decisions import (
+    Case,
+    MomentGates,
+    decide_deploy,
+    record_resolution,
+    report_idle,
+)
+from copyrator.bundles.deploy.requests import acknowledge
+from copyrator.bundles.deploy.runs import Runs
+from copyrator.bundles.gates import age, approval, promotion
+from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.gates.relations import find_unready
+from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.deploy_plans import Plans
+from copyrator.bundles.plan.drift_checks import Drifts
+from copyrator.bundles.plan.previews import Previews
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
-from copyrator.bundles.trust import TrustStore
+from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.answer import (
+    DesiredVersion,
+    TakeoverBaseline,
+    kept_ready,
+    record_error,
+    take_over,
+)
+from copyrator.bundles.version.polling import VersionPoller
+from copyrator.bundles.version.polls import RegistryPoller
+from copyrator.bundles.version.resolve import Resolution
+from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
 
 
@@ -55,22 +62,22 @@ class Deploys:
     def __init__(
         self,
         context: Context,
-        references: References,
+        references: ReferenceReader,
         writer: StatusWriter,
-        polls: Polls,
+        polls: RegistryPoller,
         runs: Runs,
         *,
         plans: Plans,
         previews: Previews,
         drifts: Drifts,
         trust: TrustStore,
-        freezes: Freezes,
+        freezes: FreezeWatcher,
     ) -> None:
         self._context = context
         self._references = references
         self._writer = writer
-        self._resolutions = Resolutions(context, writer, polls)
-        self._accounts = Accounts(context)
+        self._resolutions = VersionPoller(context, writer, polls)
+        self._accounts = ServiceAccountChecker(context)
         self._runs = runs
         self._plans = plans
         self._previews = previews
@@ -131,7 +138,7 @@ class Deploys:
         memory.poll.desired = memory.poll.asked_since = memory.poll.again = None
         self._context.schedule.requeue_at(entry.key)
         if not self._plans.is_made(entry, status):
-            status = approval.paused(status)
+            status = approval.record_pause(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
         await self._writer.write(entry, status, ready_conditions.autoupdate_disabled(status))
@@ -165,10 +172,10 @@ class Deploys:
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> None:
         """Record what the original operator deployed, then requeue the Bundle."""
-        baseline = Baseline(
+        baseline = TakeoverBaseline(
             resolution.digest or None, values_hash, entry.spec_hash, entry.generation
         )
-        status = taken_over(entry.status, baseline, spec, self._context.clock())
+        status = take_over(entry.status, baseline, spec, self._context.clock())
         await self._writer.write(entry, status, ready_conditions.taken_over(status), decided=False)
         self._context.schedule.repeat(entry.key)
 
@@ -183,7 +190,7 @@ class Deploys:
         next_poll = poll_retry(slot, failures, now, error.retry_after, first=first)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
-            with_error(status, error.reason, error.message, now),
+            record_error(status, error.reason, error.message, now),
             ready=0 if refused else kept_ready(status),
             next_poll_at=format_time(next_poll),
         )
@@ -207,7 +214,7 @@ class Deploys:
         now = self._context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
         status = replace(
-            with_error(status, error.reason, str(error), now),
+            record_error(status, error.reason, str(error), now),
             ready=kept_ready(status) if is_values else 0,
         )
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
@@ -228,13 +235,13 @@ class Deploys:
     ) -> bool:
         """Act on the resolution; returns whether a user's request was handled by that."""
         now, status = self._context.clock(), observed or entry.status
-        awaited, freezes = unready(self._context.bundles, spec), self._freezes.of(spec)
+        awaited, freezes = find_unready(self._context.bundles, spec), self._freezes.of(spec)
         moment = MomentGates(self._context.gates.moment, awaited, freezes)
-        case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
+        case = decide_deploy(entry, spec, resolution, values_hash, status, moment=moment, now=now)
         self._context.memory(entry.key).poll.judged_at = now
         self._resolutions.set_next_poll(entry, spec, resolution, case.now)
         next_poll = self._context.memory(entry.key).poll.next_poll or case.now
-        status = noted(case, next_poll)
+        status = record_resolution(case, next_poll)
         if case.deploys:
             assert case.decision.need is not None
             if await self._is_account_missing(case, status):
@@ -243,7 +250,7 @@ class Deploys:
                 status = replace(status, verification=resolution.chosen or Verification())
             await self._begin(case, status, case.decision.need)
             return not case.is_correction or entry.request is None
-        status, verdict = at_rest(case, status)
+        status, verdict = report_idle(case, status)
         if await self._planned(case, status, verdict):
             return entry.request is None
         request = entry.request
@@ -254,7 +261,7 @@ class Deploys:
             await self._rest(case, status, verdict)
             return is_unplannable and request is None
         if request is not None:
-            status = acknowledged(status, request)
+            status = acknowledge(status, request)
         written = await self._rest(case, status, verdict)
         if request is not None and request.force_update:
             await self._writer.reset_force(written)
@@ -308,7 +315,7 @@ class Deploys:
             memory.account.check_at = None
             return False
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
-        status = with_error(status, reason, text, self._context.clock())
+        status = record_error(status, reason, text, self._context.clock())
         verdict = ready_conditions.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
         memory.account.settled = case.known(written)
@@ -323,20 +330,20 @@ class Deploys:
         memory.account.settled = memory.account.check_at = None
         self._context.schedule.decide_again(entry.key, spec)
 
-    async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
+    async def _begin(self, case: Case, status: BundleStatus, need: state.DeployReason) -> None:
         """Record the attempt, then create its Job."""
         entry, spec, now = case.entry, case.spec, self._context.clock()
         status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_enabled
-        if need is state.Need.DRIFT:
-            status = correction.record_correction(status, spec)
+        if need is state.DeployReason.DRIFT:
+            status = drift_correction.record_correction(status, spec)
         else:
             status = (
                 plan_decision.use_plan(status)
                 if is_planned
                 else plan_decision.drop_unused_plan(status)
             )
-        status = plan_drift.break_off_check(status)
+        status = drift_record.break_off_check(status)
         status = self._runs.named(entry, spec, status)
         verdict = ready_conditions.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
@@ -353,7 +360,7 @@ def _not_compared(
     """The status with the reason why no check for drift is made now."""
     if not spec.drift.is_enabled:
         return status
-    return plan_drift.set_hindrance(status, plan_drift.Hindrance(reason, message))
+    return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))
 
 
 def _requests(entry: BundleEntry) -> str:

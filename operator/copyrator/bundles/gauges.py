@@ -12,16 +12,16 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.context import Context
-from copyrator.bundles.freezes import REASONS, SCOPES, Freezes
-from copyrator.bundles.policy.gates import promotion
-from copyrator.bundles.references.watches import ReferenceWatches
+from copyrator.bundles.gates import promotion
+from copyrator.bundles.gates.freezes import REASONS, SCOPES, FreezeWatcher
+from copyrator.bundles.inputs.watches import ReferenceWatcher
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """The values of labels: a status can be forged, and must not add others."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
+def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, health = (Counter[str]() for _ in range(4))
     quarantined, untrusted, oldest, now = 0, 0, 0.0, context.monotonic()
@@ -66,7 +66,7 @@ def _true_reason(status: BundleStatus, kind: ConditionType) -> str:
     return str(found.get("reason")) if found.get("status") == ConditionStatus.TRUE else ""
 
 
-def publish_freezes(context: Context, freezes: Freezes) -> None:
+def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
     """Set the gauges of freezes."""
     found = freezes.count()
     for scope in SCOPES:

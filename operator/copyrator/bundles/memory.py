@@ -13,15 +13,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.policy.resolution import DesiredVersion
-from copyrator.bundles.policy.slots import Slot
+from copyrator.bundles.version.answer import DesiredVersion
+from copyrator.bundles.version.rhythm import PollSlot
 
 if TYPE_CHECKING:
-    from copyrator.bundles.health_watches import Release
-    from copyrator.bundles.plans.jobs import Reading
-    from copyrator.bundles.plans.permissions import Review
-    from copyrator.bundles.references.reader import Known
-    from copyrator.bundles.references.scopes import Ref
+    from copyrator.bundles.health.watches import Release
+    from copyrator.bundles.inputs.reader import Known
+    from copyrator.bundles.inputs.watches import Ref
+    from copyrator.bundles.plan.jobs import LogReading
+    from copyrator.bundles.plan.permissions import Review
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class PollMemory:
     again: float | None = None
     """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
     next_poll: datetime | None = None
-    slot: Slot | None = None
+    slot: PollSlot | None = None
     """The Bundle's poll times; None until its first poll is scheduled."""
     failures: int = 0
     """Number of consecutive polls that failed, or found no tag."""
@@ -81,7 +81,7 @@ class PlanMemory:
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
     """Whether this process has deleted Secrets that a former one may have left."""
-    readings: dict[str, Reading] = field(default_factory=dict)
+    readings: dict[str, LogReading] = field(default_factory=dict)
     """Reads of the results of all the Bundle's plan Jobs, by their names."""
     review: Review | None = None
     """The reviews of the plan's permissions."""

@@ -11,22 +11,22 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles import cycles
-from copyrator.bundles.consents import ConsentReviewer
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deletion import Deletions
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.runs import Runs
+from copyrator.bundles.deploy.uninstall import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.health import Health
-from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.plans.permissions import PlanPermissions
-from copyrator.bundles.plans.queue import PlanQueue
-from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.references.reader import References
-from copyrator.bundles.runs import Runs
+from copyrator.bundles.gates import relations
+from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs.consents import ConsentReviewer
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.plan.permissions import PlanPermissions
+from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.status import StaleError, StatusWriter
-from copyrator.bundles.trust import TrustStore
+from copyrator.bundles.trust.store import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -38,12 +38,12 @@ class BundleReconciler:
     """Takes the next step of one Bundle at a time."""
 
     context: Context
-    jobs: Jobs
-    references: References
+    jobs: JobClient
+    references: ReferenceReader
     trust: TrustStore
-    freezes: Freezes
+    freezes: FreezeWatcher
     consents: ConsentReviewer
-    health: Health
+    health: HealthMonitor
     writer: StatusWriter
     permissions: PlanPermissions
     plan_queue: PlanQueue
@@ -138,7 +138,7 @@ class BundleReconciler:
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
         spec = self.context.effective(spec)
-        if fault := cycles.fault(self.context.bundles, entry):
+        if fault := relations.find_cycle_fault(self.context.bundles, entry):
             await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
             return
         problem = self.runs.ownership.conflict(entry, spec)

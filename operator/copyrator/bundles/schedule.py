@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
-from copyrator.bundles import promotions
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.dependencies import readiness
-from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.gates import relations
+from copyrator.bundles.gates.relations import readiness
 from copyrator.bundles.memory import Memories
 from copyrator.workqueue.outcome import Priority
 
@@ -199,9 +199,9 @@ def changes_of_others(
     if readiness(before) != readiness(after):
         for key in bundles.dependants_of(entry.key):
             yield key, Change.DEPENDENCY
-    shown = promotions.evidence(before) != promotions.evidence(after)
+    shown = relations.evidence(before) != relations.evidence(after)
     for key in bundles.promoted_of(entry.key):
-        was, may = (promotions.allows(one, key.namespace) for one in (before, after))
+        was, may = (relations.allows(one, key.namespace) for one in (before, after))
         if was != may or (shown and may):
             yield key, Change.PROMOTION
     for key in _new_sources(before, after):

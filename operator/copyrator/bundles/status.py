@@ -1,40 +1,227 @@
 """Writes the status and the finalizer of a Bundle.
 
 A status is written once for each change, and not without one.
+
+Emits Events about changes of a Bundle's status, each once.
+
+Keeps ``status.soak`` of the Bundles that others may be promoted from, and reports its breaks.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Verification
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    Outcome,
+    SoakStatus,
+    Trust,
+    Verification,
+)
 from copyrator.api.conditions import (
+    ConditionStatus,
     ConditionType,
     FurtherCondition,
+    Health,
     ReadyCondition,
     build_conditions,
+    conditions_by_type,
+    ready_reason,
     unmanaged_conditions,
     with_further,
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.promotion import hold_text
 from copyrator.api.times import parse_time
-from copyrator.bundles import promotions, soaks, status_events
+from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.context import Context
-from copyrator.bundles.entry import BundleEntry, read_entry
-from copyrator.bundles.health import Health as ReleaseHealth
-from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.gated import settings_withheld
-from copyrator.bundles.policy.gates import signature
-from copyrator.bundles.policy.plans import correction
-from copyrator.bundles.policy.requests import failed, reset_patch
-from copyrator.bundles.policy.schedule import same_rhythm
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
+from copyrator.bundles.deploy.restrictions import withheld_condition
+from copyrator.bundles.gates import relations, signature
+from copyrator.bundles.gates.promotion import Surroundings, update_records
+from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
+from copyrator.kube.events import NORMAL, WARNING, EventType
 from copyrator.kube.resources import BUNDLES
+
+log = logging.getLogger(__name__)
+
+SOAK_BROKEN: Final = "SoakBroken"
+"""Reason of the Event when evidence is lost."""
+
+
+def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+    """The status that is written next, with ``status.soak`` brought up to date."""
+    if not relations.is_kept(context.bundles, entry):
+        return status
+    around = Surroundings(
+        hold=hold_text(entry.annotations),
+        created=parse_time(entry.created),
+        is_deleted=entry.deleting,
+        seen=context.seen(),
+    )
+    soak = update_records(entry.status.soak, status, around, context.clock())
+    return status if soak == status.soak else replace(status, soak=soak)
+
+
+def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
+    """Emit an Event for each version whose evidence doesn't count any more."""
+    if not soak or soak == entry.status.soak:
+        return
+    counted = {one.digest for one in entry.status.soak if _counts(one)}
+    for one in soak:
+        if one.digest in counted and not _counts(one):
+            text = (
+                f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
+                f"this Bundle: {one.broken_by}"
+            )
+            context.record(entry, WARNING, SOAK_BROKEN, text)
+            log.warning("%s: %s", entry.key, text)
+
+
+def _counts(record: SoakStatus) -> bool:
+    return record.until is None or record.longest is not None
+
+
+_FAULTS = (
+    BundleReason.PLAN_FAILED,
+    BundleReason.PLAN_UNSTABLE,
+    BundleReason.SIGNATURE_INVALID,
+    BundleReason.VERIFICATION_UNAVAILABLE,
+)
+"""Reasons of gates that are faults, also where only a newer version waits."""
+
+
+def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
+    """Emit an Event where the reason of Ready changed."""
+    if ready_reason(entry.status.conditions) == verdict.reason:
+        return
+    if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
+        return  # the condition UpdatePending told it
+    good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
+    good = good and verdict.reason not in _FAULTS
+    _emit(context, entry, NORMAL if good else WARNING, verdict.reason, verdict.message)
+
+
+def record_update(
+    context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+) -> None:
+    """Emit an Event where the reason of UpdatePending changed, or a plan was decided."""
+    before, update = entry.status, ready_conditions.update_pending(status)
+    reported = {ready_conditions.update_pending(before).reason, verdict.reason}
+    is_told = update.reason in reported
+    if update.reason == BundleReason.PLANNING and not _is_planning(status):
+        is_told = True  # nothing is planned yet, because of a fault or other plans
+    if update.reason == BundleReason.PLAN_REJECTED:
+        is_told = True  # by the Event about the decision
+    if update.status == ConditionStatus.TRUE and not is_told:
+        kind: EventType = WARNING if update.reason in _FAULTS else NORMAL
+        _emit(context, entry, kind, update.reason, update.message)
+    _record_force(context, entry, status)
+    _record_trust(context, entry, status)
+    _record_decision(context, entry, status, verdict)
+
+
+def _is_planning(status: BundleStatus) -> bool:
+    """Whether the condition UpdatePending tells of a plan that was begun."""
+    is_begun = status.plan.outcome == PlanOutcome.RUNNING
+    return is_begun and ready_conditions.update_pending(status).reason == BundleReason.PLANNING
+
+
+def _record_decision(
+    context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+) -> None:
+    """Emit an Event where a plan was decided, unless Ready tells it."""
+    before, plan = entry.status.plan, status.plan
+    if not plan.decision or (plan.id, plan.decision) == (before.id, before.decision):
+        return
+    by = f" by {plan.by}" if plan.by else ""
+    text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
+    reason = f"Plan{plan.decision}"
+    if not reason == verdict.reason != ready_reason(entry.status.conditions):
+        context.record(entry, NORMAL, reason, text)
+    log.info("%s: %s", entry.key, text)
+
+
+def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
+    """Emit an Event where a forced deploy that ignores gates begins."""
+    attempted = status.attempted
+    if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
+        return
+    over = ", ".join(f"{one.name} ({one.reason})" for one in attempted.passed_over)
+    text = f"The forced deploy of {attempted.version} passes over gates: {over}"
+    context.record(entry, NORMAL, "GatesPassedOver", text)
+    log.info("%s: %s", entry.key, text)
+
+
+def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
+    """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
+    before, now = entry.status.verification, status.verification
+    if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
+        return
+    if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
+        return
+    found = signature.verified_condition(status)
+    assert found is not None
+    kind: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
+    _emit(context, entry, kind, found.reason, found.message)
+
+
+def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where objects have drifted, have drifted again, or were corrected."""
+    status, attempted = written.status, before.status.attempted
+    was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
+    if was_running and status.attempted.outcome != Outcome.RUNNING:
+        _record_correction(context, written, status)
+    old, new = _condition(before), _condition(written)
+    is_true = new.get("status") == ConditionStatus.TRUE
+    if is_true and new.get("reason") != old.get("reason"):
+        _emit(context, written, WARNING, str(new.get("reason")), str(new.get("message")))
+
+
+def _condition(entry: BundleEntry) -> Mapping[str, Any]:
+    return conditions_by_type(entry.status.conditions).get(ConditionType.DRIFTED, {})
+
+
+def _record_correction(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
+    outcome = status.attempted.outcome or ""
+    context.metrics.drift_corrections.labels(outcome.lower()).inc()
+    if outcome == Outcome.SUCCEEDED:
+        verb = drift_correction.has_or_have(status)
+        text = f"{drift_correction.drifted_objects(status)} {verb} been corrected"
+        _emit(context, entry, NORMAL, "DriftCorrected", text)
+
+
+def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where a release became unhealthy, or became healthy again."""
+    if before.health == written.health:
+        return
+    found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})
+    reason, message = str(found.get("reason")), str(found.get("message"))
+    if written.health == ConditionStatus.FALSE:
+        _emit(context, written, WARNING, reason, message)
+    elif written.health == ConditionStatus.TRUE and before.health == ConditionStatus.FALSE:
+        _emit(context, written, NORMAL, reason, message)
+
+
+def _emit(context: Context, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
+    """Emit an Event, and log the same."""
+    context.record(entry, kind, reason, message)
+    level = logging.INFO if kind == NORMAL else logging.WARNING
+    log.log(level, "%s: %s: %s", entry.key, reason, message)
+
 
 _NAMED_RIVALS: Final = 3
 
@@ -46,7 +233,7 @@ class StaleError(Exception):
 class StatusWriter:
     """Writes status, finalizers and annotations of Bundles."""
 
-    def __init__(self, context: Context, health: ReleaseHealth) -> None:
+    def __init__(self, context: Context, health: HealthMonitor) -> None:
         self._context = context
         self._health = health
 
@@ -91,18 +278,18 @@ class StatusWriter:
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
-            status = failed(status, entry.request)
+            status = record_failed_request(status, entry.request)
         if not _has_changed(entry, status):
             return entry
         status = self._with_health(entry, status)
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
             self._context.schedule.repeat(entry.key)  # for its Job's TTL and its Secrets
-        status_events.record_ready(self._context, entry, verdict)
-        status_events.record_drift(self._context, entry, written)
+        record_ready(self._context, entry, verdict)
+        record_drift(self._context, entry, written)
         self._health_written(entry, written)
         if gated:
-            status_events.record_update(self._context, entry, status, verdict)
+            record_update(self._context, entry, status, verdict)
         return written
 
     async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
@@ -130,12 +317,12 @@ class StatusWriter:
         conditions = with_further(
             status.conditions,
             ConditionType.DRIFTED,
-            correction.drifted_condition(status, entry.spec),
+            drift_correction.drifted_condition(status, entry.spec),
             generation=status.observed_generation or 0,
             now=self._context.clock(),
         )
         written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
-        status_events.record_drift(self._context, entry, written)
+        record_drift(self._context, entry, written)
         return written
 
     async def note_health(self, entry: BundleEntry) -> BundleEntry:
@@ -159,8 +346,8 @@ class StatusWriter:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if isinstance(spec, BundleSpec):
-            found[ConditionType.DRIFTED] = correction.drifted_condition(status, spec)
-            withheld = settings_withheld(self._context.effective(spec))
+            found[ConditionType.DRIFTED] = drift_correction.drifted_condition(status, spec)
+            withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found
 
@@ -177,7 +364,7 @@ class StatusWriter:
 
     def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:
         self._health.wrote(entry, written)
-        status_events.record_health(self._context, entry, written)
+        record_health(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write the whole status by a merge patch.
@@ -185,11 +372,11 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        status = soaks.with_soak(self._context, entry, status)
+        status = update_soak(self._context, entry, status)
         patch = merge_patch(entry.raw_status, status.to_dict())
-        body = _guarded(entry, {}) | {"status": patch}
+        body = _guard_metadata(entry, {}) | {"status": patch}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
-        soaks.record_breaks(self._context, entry, status.soak)
+        record_breaks(self._context, entry, status.soak)
         return written
 
     async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
@@ -199,11 +386,11 @@ class StatusWriter:
             StaleError: as ``write``.
         """
         memory = self._context.memory(entry.key)
-        if not promotions.is_kept(self._context.bundles, entry):
+        if not relations.is_kept(self._context.bundles, entry):
             return entry
         if memory.soak == entry.resource_version:
             return entry
-        status = soaks.with_soak(self._context, entry, entry.status)
+        status = update_soak(self._context, entry, entry.status)
         if status.soak != entry.status.soak:
             entry = await self._replace(entry, status)
         memory.soak = entry.resource_version
@@ -219,7 +406,7 @@ class StatusWriter:
         metadata: dict[str, Any] = {"finalizers": kept}
         if entry.leftovers:
             metadata["annotations"] = await self._kopf_annotations(entry)
-        return await self._patch(entry, _guarded(entry, metadata), PatchType.MERGE)
+        return await self._patch(entry, _guard_metadata(entry, metadata), PatchType.MERGE)
 
     async def remove_finalizer(self, entry: BundleEntry) -> None:
         """Remove our finalizer (and the original's), so that the deletion completes."""
@@ -228,7 +415,7 @@ class StatusWriter:
         if len(kept) == len(entry.finalizers):
             return
         try:
-            await self._patch(entry, _guarded(entry, {"finalizers": kept}), PatchType.MERGE)
+            await self._patch(entry, _guard_metadata(entry, {"finalizers": kept}), PatchType.MERGE)
         except NotFound:
             return
 
@@ -310,7 +497,7 @@ class StatusWriter:
         return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
 
 
-def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
+def _guard_metadata(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
     guard = {"uid": entry.uid, "resourceVersion": entry.resource_version}
     return {"metadata": metadata | guard}
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.bundle import BundleEntry
 
 AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
 """The due time of a step after which another reconcile follows at once."""

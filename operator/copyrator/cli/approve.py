@@ -12,7 +12,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.decisions import (
     APPROVE,
     REJECT,
-    Choice,
+    DecisionVerb,
     check_open,
     check_permission,
     outcome,
@@ -72,7 +72,7 @@ def reject(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - th
 
 
 def _decide(
-    choice: Choice,
+    choice: DecisionVerb,
     target: Target,
     *,
     name: str,
@@ -102,7 +102,7 @@ def _decide(
     prose([f"{plan} {word}{result(body, waited=timeout > 0)}"])
 
 
-async def _look(choice: Choice, target: Target, name: str, plan_id: str | None) -> Shown:
+async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> Shown:
     """The Bundle with its plan, if it can be decided by this user."""
     async with target.connect() as client:
         namespace, name = target.locate(name)
@@ -113,7 +113,7 @@ async def _look(choice: Choice, target: Target, name: str, plan_id: str | None) 
 
 
 async def _write(
-    choice: Choice,
+    choice: DecisionVerb,
     target: Target,
     found: Shown,
     timeout: float,  # noqa: ASYNC109 - the user's

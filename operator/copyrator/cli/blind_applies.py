@@ -13,7 +13,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused
+from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.cli.plan_log import read_plan_log
 from copyrator.kube.client.client import KubeClient
 
@@ -38,7 +38,7 @@ def with_refusals_of(body: Body, diff: str | None) -> Body:
     spec, status = parse_bundle(body, BundleDefaults()), parse_status(body)
     if not diff or not isinstance(spec, BundleSpec) or not _is_asked(status):
         return body
-    missing = listed(refused(_words(diff), ServiceAccount.of(spec)))
+    missing = list_missing(read_refused(_words(diff), ServiceAccount.of(spec)))
     plan = {**body["status"]["plan"], "missing": [one.to_dict() for one in missing]}
     return {**body, "status": {**body["status"], "plan": plan}}
 

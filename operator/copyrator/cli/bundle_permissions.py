@@ -15,8 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.counts import count
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.policy.permissions import ServiceAccount, shown
-from copyrator.bundles.policy.roles import grants, missing_of
+from copyrator.bundles.plan.rights import ServiceAccount, format_permission, grants, missing_of
 from copyrator.cli import rows
 from copyrator.cli.hints import hint, hint_about
 
@@ -30,7 +29,7 @@ def summary(status: BundleStatus) -> str:
     known = plan.missing_permissions is not None
     if not missing:
         return f"none is missing{_unreviewed(status)}" if known and not _is_proved(status) else ""
-    named = "; ".join(shown(one) for one in missing[:_SHOWN])
+    named = "; ".join(format_permission(one) for one in missing[:_SHOWN])
     more = len(missing) - _SHOWN
     return f"missing: {named}" + (f" and {more} more" if more > 0 else "") + _unreviewed(status)
 
@@ -53,7 +52,7 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     account, found = ServiceAccount.of(spec), _found_at(status)
     ago = f" {rows.age(found, now)} ago" if found else ""
     yield f"The service account {account} lacked permissions{ago}; it cannot"
-    yield from (f"  {shown(one)}" for one in missing)
+    yield from (f"  {format_permission(one)}" for one in missing)
     if more := _unlisted(status):
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
     if status.plan.unreviewed:

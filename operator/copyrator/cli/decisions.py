@@ -12,7 +12,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
-from copyrator.bundles.policy.plans.record import is_spent
+from copyrator.bundles.plan.record import is_spent
 from copyrator.cli import rows
 from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.faults import Fault
@@ -38,7 +38,7 @@ Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DecisionVerb:
     """What is decided."""
 
     verb: str
@@ -47,11 +47,17 @@ class Choice:
     opposite: str
 
 
-APPROVE = Choice("approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
-REJECT = Choice("reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN)
+APPROVE = DecisionVerb(
+    "approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN
+)
+REJECT = DecisionVerb(
+    "reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN
+)
 
 
-async def decide(client: KubeClient, choice: Choice, body: dict[str, Any], plan_id: str) -> None:
+async def decide(
+    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], plan_id: str
+) -> None:
     """Write a decision about the plan that a user was shown, without waiting until it is taken.
 
     Raises:
@@ -62,7 +68,7 @@ async def decide(client: KubeClient, choice: Choice, body: dict[str, Any], plan_
     await write_decision(client, choice, body, await username(client), CLEARED_WITHIN)
 
 
-async def check_permission(client: KubeClient, choice: Choice, body: Body) -> None:
+async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body) -> None:
     """Refuse where the user lacks a permission that a decision needs.
 
     Raises:
@@ -149,7 +155,7 @@ def outcome(body: Body, plan_id: str) -> str:
 
 async def write_decision(
     client: KubeClient,
-    choice: Choice,
+    choice: DecisionVerb,
     body: dict[str, Any],
     user: str,
     timeout: float,  # noqa: ASYNC109 - the user's

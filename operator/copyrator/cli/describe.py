@@ -18,7 +18,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy.schedule import interval_of
+from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli import (
     certificate_state,
     drift_state,
@@ -99,7 +99,7 @@ def describe(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Description:
     """The object, and the lines about it."""
 
     body: Body
@@ -111,7 +111,7 @@ class _Found:
 
 async def _described(
     target: Target, what: str, namespace: str, name: str, home: str | None
-) -> _Found:
+) -> _Description:
     now = datetime.now(UTC)
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
@@ -122,19 +122,21 @@ async def _described(
             installation = await find_installation(client, home)
             freezes = await freezes_for(client, installation, body)
             lines = bundle_lines(body, now, installation, freezes)
-    return _Found(body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)])
+    return _Description(
+        body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)]
+    )
 
 
 async def _copy(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> _Found:
+) -> _Description:
     async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
         state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
     lines = [*copy_lines(body, state, now), *event_lines(events, now)]
-    return _Found(body, events, lines, state.text)
+    return _Description(body, events, lines, state.text)
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from copyrator.cli.hints import hint
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
 from copyrator.cli.output import labelled
-from copyrator.cli.why_rules import Subject, composed_of, verdict_of
+from copyrator.cli.why_rules import ExplainedObject, composed_of, verdict_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
@@ -70,7 +70,7 @@ async def state_of(
         actor = await actor_of(client, target, installation, metadata["namespace"])
         async with dry_running(installation, actor) as dry_run:
             await dry_run.serve_all(resource.kind)
-            asked = Subject(dry_run, resource, metadata["namespace"], metadata["name"])
+            asked = ExplainedObject(dry_run, resource, metadata["namespace"], metadata["name"])
             owner = rows.annotation(body, names.ANN_RULE)
             if hidden := dry_run.hidden(owner):
                 return CopyState(hidden)

@@ -43,7 +43,7 @@ from copyrator.kube.resources import BUNDLES, SECRETS
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AuthenticationFailed, NotFound, RateLimited, RegistryError
+from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
 
@@ -247,7 +247,7 @@ async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[s
     what = f"Registry {repository.origin}"
     try:
         await oci.digest(repository, tag, None)
-    except NotFound:
+    except TagNotFound:
         return Check(what, True, "responds")
     except (AuthenticationFailed, RateLimited) as error:
         return Check(what, True, f"responds ({error.reason} to a request without credentials)")

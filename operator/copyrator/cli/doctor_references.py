@@ -14,10 +14,15 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.policy.restrictions import refusal
-from copyrator.bundles.references.open_watches import needed
-from copyrator.bundles.references.reader import references_of
-from copyrator.bundles.references.scopes import Ref, Scope, decide, waiting
+from copyrator.bundles.deploy.restrictions import refusal
+from copyrator.bundles.inputs.reader import references_of
+from copyrator.bundles.inputs.watches import (
+    Ref,
+    WatchScope,
+    decide,
+    find_uncovered,
+    scope_permissions,
+)
 from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
@@ -79,26 +84,26 @@ async def polled_references(client: KubeClient, installation: Installation) -> P
                 wanted[ref.resource].setdefault(ref.namespace, set()).add(ref.name)
     scopes = await _granted(client, installation, wanted)
     named = sum(len(names) for found in wanted.values() for names in found.values())
-    return Polled(named, frozenset(waiting(wanted, scopes)))
+    return Polled(named, frozenset(find_uncovered(wanted, scopes)))
 
 
 async def _granted(
     client: KubeClient, installation: Installation, wanted: dict[Resource, dict[str, set[str]]]
-) -> set[Scope]:
+) -> set[WatchScope]:
     """What the operator may watch by its permissions."""
     gate = asyncio.Semaphore(_AT_ONCE)
     served = installation.settings.watch_namespaces
 
-    async def is_denied(scope: Scope) -> bool:
+    async def is_denied(scope: WatchScope) -> bool:
         async with gate:
-            for needs in needed(scope, served):
+            for needs in scope_permissions(scope, served):
                 need = (scope.resource, "", needs.permission.verb, needs.namespace or None)
                 if not await allowed(client, need, installation.user):
                     return True
         return False
 
-    refused: set[Scope] = set()
-    good: set[Scope] = set()
+    refused: set[WatchScope] = set()
+    good: set[WatchScope] = set()
     while True:
         scopes = decide(wanted, refused)
         unknown = [scope for scope in scopes if scope.is_wide and scope not in good]

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from copyrator.api.bundle_spec import ObjectRef
+from copyrator.api.bundle_spec import LocalObjectRef
 from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
 from copyrator.api.verify import refs_of
-from copyrator.bundles.policy.signature_policy import (
+from copyrator.bundles.inputs.reader import files_of, verify_ref
+from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,
+    Contents,
     PolicyEntry,
     policy_in,
+    read_requirement,
 )
-from copyrator.bundles.policy.trust import Contents, read_requirement
-from copyrator.bundles.references.reader import files_of, verify_ref
 from copyrator.cli import rows
 from copyrator.cli.doctor_check import Check
 from copyrator.cli.installation import Installation
@@ -59,7 +60,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     """The policy and the objects with keys that it names."""
     home = installation.settings.namespace
     where = f"ConfigMap {home}/{CONFIG_MAP}"
-    contents: dict[ObjectRef, Mapping[str, bytes] | None] = {}
+    contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
     try:
         policy = policy_in(await client.get(CONFIGMAPS, home, CONFIG_MAP))
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
@@ -85,7 +86,9 @@ def _faults(entry: PolicyEntry, home: str, contents: Contents) -> tuple[str, ...
     return read_requirement(entry.name, home, entry.any_of, contents)[1]
 
 
-async def _files(client: KubeClient, namespace: str, ref: ObjectRef) -> Mapping[str, bytes] | None:
+async def _files(
+    client: KubeClient, namespace: str, ref: LocalObjectRef
+) -> Mapping[str, bytes] | None:
     there = verify_ref(namespace, ref)
     try:
         return files_of(ref, await client.get(there.resource, there.namespace, there.name))

@@ -17,8 +17,8 @@ from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import format_duration, format_time
-from copyrator.bundles.policy.identity import spec_hash
-from copyrator.bundles.policy.plans.drift import due_at
+from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.bundles.plan.drift import due_at
 from copyrator.cli import rows
 from copyrator.cli.hints import hint_about
 from copyrator.cli.output import labelled

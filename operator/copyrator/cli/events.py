@@ -44,11 +44,11 @@ def events(
     columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
     wide = shape is Format.WIDE
     table = Table(columns, wide=wide, whole=True, heads=not no_headers)
-    run(_events(target, what, name, _Printer(shape, table), watch=watch))
+    run(_events(target, what, name, _EventPrinter(shape, table), watch=watch))
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _EventQuery:
     """Events of these kinds in a namespace (None: in all), or of one object."""
 
     kinds: Sequence[str]
@@ -66,7 +66,7 @@ class _Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Printer:
+class _EventPrinter:
     """Prints Events in the chosen shape."""
 
     shape: Format
@@ -84,7 +84,7 @@ class _Printer:
 
 
 async def _events(
-    target: Target, what: str | None, name: str | None, printer: _Printer, *, watch: bool
+    target: Target, what: str | None, name: str | None, printer: _EventPrinter, *, watch: bool
 ) -> None:
     async with target.connect() as client:
         choice = await _choose(client, target, what, name)
@@ -109,23 +109,25 @@ async def _events(
 
 async def _choose(
     client: KubeClient, target: Target, what: str | None, name: str | None
-) -> _Choice:
+) -> _EventQuery:
     kinds = [RESOURCES[what].kind] if what else OURS
     if not (what and name):
-        return _Choice(kinds, target.scope)
+        return _EventQuery(kinds, target.scope)
     namespace, name = target.locate(name)
     body = await one(client, what, namespace, name)
-    return _Choice(kinds, namespace, body["metadata"]["uid"])
+    return _EventQuery(kinds, namespace, body["metadata"]["uid"])
 
 
 async def events_of(client: KubeClient, body: Body) -> list[dict[str, Any]]:
     """The Events of a rule or Bundle, newest last."""
     metadata = body["metadata"]
-    found, _ = await _listed(client, _Choice(OURS, metadata["namespace"], metadata["uid"]))
+    found, _ = await _listed(client, _EventQuery(OURS, metadata["namespace"], metadata["uid"]))
     return found
 
 
-async def _listed(client: KubeClient, choice: _Choice) -> tuple[list[dict[str, Any]], str | None]:
+async def _listed(
+    client: KubeClient, choice: _EventQuery
+) -> tuple[list[dict[str, Any]], str | None]:
     """The Events, newest last, and the version from which a watch continues."""
     found: list[dict[str, Any]] = []
     version: str | None = None

@@ -73,7 +73,7 @@ class _Until(click.ParamType[datetime]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _FreezeScope:
     """What is frozen or thawed."""
 
     installation: Installation
@@ -202,7 +202,7 @@ async def _thaw(
         return body, [_capital(f"{said}."), *await _others(client, scope)]
 
 
-async def _others(client: KubeClient, scope: _Scope) -> list[str]:
+async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
     """The freezes that stay in force, as far as the user may read them."""
     found: list[Freeze] = []
     if scope.namespace:
@@ -219,7 +219,9 @@ async def _others(client: KubeClient, scope: _Scope) -> list[str]:
     return lines
 
 
-async def _scope(client: KubeClient, target: Target, home: str | None, *, every: bool) -> _Scope:
+async def _scope(
+    client: KubeClient, target: Target, home: str | None, *, every: bool
+) -> _FreezeScope:
     """What the options mean.
 
     Raises:
@@ -234,7 +236,7 @@ async def _scope(client: KubeClient, target: Target, home: str | None, *, every:
                 "the operator wasn't found, and all namespaces are frozen by a ConfigMap in its "
                 "namespace; set --operator-namespace"
             )
-        return _Scope(installation, "")
+        return _FreezeScope(installation, "")
     served = installation.settings.watch_namespaces
     if installation.is_read and not installation.settings.serves(target.namespace):
         raise Fault(
@@ -242,7 +244,7 @@ async def _scope(client: KubeClient, target: Target, home: str | None, *, every:
             f"{target.namespace}; freeze the namespace of the Bundle, or all: "
             f"{hint('freeze', '--all')} --reason TEXT"
         )
-    return _Scope(installation, target.namespace)
+    return _FreezeScope(installation, target.namespace)
 
 
 async def _namespace(client: KubeClient, name: str) -> dict[str, Any]:
@@ -285,7 +287,7 @@ async def _write_config_map(client: KubeClient, home: str, data: dict[str, str])
         )
 
 
-async def _deploying(client: KubeClient, scope: _Scope) -> list[str]:
+async def _deploying(client: KubeClient, scope: _FreezeScope) -> list[str]:
     """The Bundles concerned that are being deployed, as far as the user may list them."""
     bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
     scopes = (*scope.installation.settings.scopes, *([scope.namespace] if scope.namespace else []))
@@ -302,7 +304,7 @@ async def _deploying(client: KubeClient, scope: _Scope) -> list[str]:
     ]
 
 
-def _verb(scope: _Scope, singular: str) -> str:
+def _verb(scope: _FreezeScope, singular: str) -> str:
     return singular if scope.namespace else "are"
 
 

@@ -43,7 +43,7 @@ KINDS = ("rules", "bundles", "copies")
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _ListQuery:
     """What is listed: everything in the namespaces, or the objects of these names."""
 
     scopes: Sequence[str | None]
@@ -55,7 +55,7 @@ class _Choice:
     @classmethod
     def of(
         cls, target: Target, wanted: Sequence[str], rule: str | None, labels: str | None
-    ) -> _Choice:
+    ) -> _ListQuery:
         """The choice of a command line; a name may include its namespace."""
         if not wanted:
             return cls([target.scope], rule=rule, labels=labels)
@@ -118,7 +118,7 @@ def get(
         raise click.UsageError(f"--rule is only for copies: {advice}")
     if what == "all" and (wanted or watch):
         raise click.UsageError("all can't be combined with names or --watch; choose one kind")
-    choice = _Choice.of(target, wanted, rule, labels)
+    choice = _ListQuery.of(target, wanted, rule, labels)
     run(_get(target, what, choice, _Style(shape, heads=not no_headers), watch=watch))
 
 
@@ -130,7 +130,9 @@ class _Style:
     heads: bool = True
 
 
-async def _get(target: Target, what: str, choice: _Choice, style: _Style, *, watch: bool) -> None:
+async def _get(
+    target: Target, what: str, choice: _ListQuery, style: _Style, *, watch: bool
+) -> None:
     async with target.connect() as client:
         found = await _read_all(client, what, choice)
         for part in found:
@@ -149,7 +151,7 @@ async def _get(target: Target, what: str, choice: _Choice, style: _Style, *, wat
                     printers[part.what].print([change], single=True)
 
 
-async def _read_all(client: KubeClient, what: str, choice: _Choice) -> list[_Found]:
+async def _read_all(client: KubeClient, what: str, choice: _ListQuery) -> list[_Found]:
     if what != "all":
         return [await _read(client, what, choice)]
     found = []
@@ -163,7 +165,7 @@ async def _read_all(client: KubeClient, what: str, choice: _Choice) -> list[_Fou
     return found
 
 
-async def _read(client: KubeClient, what: str, choice: _Choice) -> _Found:
+async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
     labels = choice.labels
     if what == "copies":
         there = await find_copies(client, choice.scopes, labels)
@@ -181,7 +183,7 @@ async def _read(client: KubeClient, what: str, choice: _Choice) -> _Found:
     return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
 
 
-async def _check(client: KubeClient, target: Target, part: _Found, choice: _Choice) -> None:
+async def _check(client: KubeClient, target: Target, part: _Found, choice: _ListQuery) -> None:
     """Refuse names that don't exist.
 
     Raises:
@@ -206,7 +208,7 @@ def _is_of(owner: str, rule: str) -> bool:
     return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
 
 
-def _show(found: Sequence[_Found], choice: _Choice, style: _Style) -> dict[str, _Printer]:
+def _show(found: Sequence[_Found], choice: _ListQuery, style: _Style) -> dict[str, _Printer]:
     """Print all; return the printers, which print further objects in the same columns."""
     everywhere = choice.scopes == [None] or len(choice.scopes) > 1
     printers = {part.what: _Printer(part.what, style, namespaces=everywhere) for part in found}
@@ -223,7 +225,7 @@ def _show(found: Sequence[_Found], choice: _Choice, style: _Style) -> dict[str, 
     return printers
 
 
-def _nothing(target: Target, what: str, choice: _Choice, style: _Style) -> None:
+def _nothing(target: Target, what: str, choice: _ListQuery, style: _Style) -> None:
     if style.shape in (Format.JSON, Format.YAML):
         dump(items([]), style.shape)
         return

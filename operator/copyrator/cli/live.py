@@ -18,7 +18,7 @@ from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.cli.objects import MANAGED, copy_kinds
 from copyrator.cli.rows import annotation, rule_kind
-from copyrator.cli.seen import Copies, Snapshot
+from copyrator.cli.seen import SeenCopies, Snapshot
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
@@ -74,7 +74,7 @@ class Live:
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
-    _copies: Copies = field(default_factory=Copies)
+    _copies: SeenCopies = field(default_factory=SeenCopies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
     """The kinds that the rules named at the last discovery."""

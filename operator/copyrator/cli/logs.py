@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.bundles.policy.blocked import secrets_of
-from copyrator.bundles.policy.jobs.manifest import JobKind
-from copyrator.bundles.policy.observation import is_owned
-from copyrator.bundles.redaction import Redaction, WithheldError
+from copyrator.bundles.deploy.outcome import is_owned, secrets_of
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
@@ -127,7 +126,7 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
     jobs = await listed(client, JOBS, namespace, selector=f"{selector},{_OF_DEPLOYS}")
     jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
-    redaction = Redaction(client)
+    redaction = Redactor(client)
     found: list[tuple[str, str]] = []
     try:
         for job in jobs[:1]:

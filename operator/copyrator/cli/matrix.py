@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api.globs import Globs, is_wild
-from copyrator.cli.overview import ORDER, Row, State, rule_row
+from copyrator.cli.overview import ORDER, OverviewRow, State, rule_row
 from copyrator.cli.seen import Snapshot
 
 ROWS: Final = 50
@@ -51,7 +51,7 @@ NOTHING: Final = Cell()
 class Line:
     """A rule's row."""
 
-    row: Row
+    row: OverviewRow
     cells: Sequence[Cell]
     copies: int
     """In all namespaces."""
@@ -96,7 +96,7 @@ def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
     return Matrix(lines, columns, len(found), len(places), view)
 
 
-def _line(row: Row, body: Body, seen: Snapshot, columns: Sequence[str]) -> Line:
+def _line(row: OverviewRow, body: Body, seen: Snapshot, columns: Sequence[str]) -> Line:
     copies, failures = seen.copies.of(row.shown), _failures(body)
     cells = [
         Cell(len(copies.get(place, ())), failures.get(place, ""))

@@ -173,7 +173,7 @@ async def copies(
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class ListedCopies:
     """The kinds that copies can be of, and the existing copies, without their content."""
 
     resources: list[Resource]
@@ -186,7 +186,7 @@ class Copies:
 
 async def find_copies(
     client: KubeClient, scopes: Sequence[str | None], selector: str | None = None
-) -> Copies:
+) -> ListedCopies:
     """Find the copies in namespaces (None: in all), as far as the user may list them.
 
     Raises:
@@ -195,7 +195,7 @@ async def find_copies(
     rules: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
         rules = await listed(client, RULES, None)
-    found = Copies(await copy_kinds(client, rules), [], [], [])
+    found = ListedCopies(await copy_kinds(client, rules), [], [], [])
     labels = f"{MANAGED},{selector}" if selector else MANAGED
     for resource, scope in itertools.product(found.resources, scopes):
         try:

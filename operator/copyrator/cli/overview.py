@@ -31,7 +31,7 @@ ORDER: Final = {state: number for number, state in enumerate(State)}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OverviewRow:
     """A rule or Bundle in a list."""
 
     what: str
@@ -61,8 +61,8 @@ class Row:
 class Overview:
     """All rules and Bundles, each list with the worst first."""
 
-    rules: Sequence[Row]
-    bundles: Sequence[Row]
+    rules: Sequence[OverviewRow]
+    bundles: Sequence[OverviewRow]
     desired: int
     """Copies that the rules want."""
     right: int
@@ -71,12 +71,12 @@ class Overview:
     """In copies, those that end first."""
 
     @property
-    def all(self) -> list[Row]:
+    def all(self) -> list[OverviewRow]:
         """Rules and Bundles in one list, the worst first, and of those rollouts."""
         return _sorted((*self.rules, *self.bundles))
 
     @property
-    def attention(self) -> list[Row]:
+    def attention(self) -> list[OverviewRow]:
         """Rules and Bundles in any state but GOOD, the most severe first."""
         return [row for row in self.all if row.state is not State.GOOD]
 
@@ -97,7 +97,7 @@ def overview(seen: Snapshot, now: datetime) -> Overview:
     )
 
 
-def rule_row(body: Body, now: datetime) -> Row:
+def rule_row(body: Body, now: datetime) -> OverviewRow:
     """A rule's row."""
     row = _row("rules", body, rule_rows.trouble(body), now, numbers=rows.copies(body))
     rollout = rollout_state.progress(body)
@@ -105,7 +105,7 @@ def rule_row(body: Body, now: datetime) -> Row:
     return replace(row, state=state, rollout=rollout if rollout != "-" else "")
 
 
-def bundle_row(body: Body, now: datetime) -> Row:
+def bundle_row(body: Body, now: datetime) -> OverviewRow:
     """A Bundle's row."""
     status = body.get("status") or {}
     deployed, available = (
@@ -116,9 +116,9 @@ def bundle_row(body: Body, now: datetime) -> Row:
     return replace(row, reason=waits or rows.bundle_reason(body), available=available)
 
 
-def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> Row:
+def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> OverviewRow:
     ready = rows.ready(body)
-    return Row(
+    return OverviewRow(
         what=what,
         namespace=body["metadata"]["namespace"],
         name=body["metadata"]["name"],
@@ -140,11 +140,11 @@ def _state(body: Body, message: str) -> State:
     return State.GOOD
 
 
-def _sorted(found: Iterable[Row]) -> list[Row]:
+def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:
     return sorted(found, key=_order)
 
 
-def _order(row: Row) -> tuple[object, ...]:
+def _order(row: OverviewRow) -> tuple[object, ...]:
     return ORDER[row.state], not row.rollout, row.what, row.namespace, row.name
 
 

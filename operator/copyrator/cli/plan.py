@@ -16,7 +16,7 @@ from copyrator.cli.output import Format, output_option, prose
 from copyrator.cli.waiting import timeout_option
 
 if TYPE_CHECKING:
-    from copyrator.cli.plan_bundle import Wanted
+    from copyrator.cli.plan_bundle import PreviewOptions
 
 CHANGES = 2
 """Exit code where something would be done, or is blocked or in conflict."""
@@ -106,8 +106,8 @@ def plan(
     _plan_rules(target, name, filename, home, shape)
 
 
-def _wanted(timeout: float, *, refresh: bool, version: str | None) -> Wanted | None:
-    from copyrator.cli.plan_bundle import Wanted  # noqa: PLC0415 - each half is large
+def _wanted(timeout: float, *, refresh: bool, version: str | None) -> PreviewOptions | None:
+    from copyrator.cli.plan_bundle import PreviewOptions  # noqa: PLC0415 - each half is large
 
     if version is not None:
         if refresh:
@@ -116,7 +116,7 @@ def _wanted(timeout: float, *, refresh: bool, version: str | None) -> Wanted | N
             parse_version(version)
         except VersionError as error:
             raise _WrongUsage(f"--version {error}") from None
-    return Wanted(timeout, version) if refresh or version is not None else None
+    return PreviewOptions(timeout, version) if refresh or version is not None else None
 
 
 def _plan_rules(

@@ -17,8 +17,8 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary
-from copyrator.bundles.policy.gated import left_out, restricted
-from copyrator.bundles.policy.plans.operations import Operation, risky
+from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
+from copyrator.bundles.plan.operations import Operation, risky
 from copyrator.cli import plan_preview, rows
 from copyrator.cli.blind_applies import with_refusals_of
 from copyrator.cli.cluster import Target, run
@@ -77,7 +77,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PreviewOptions:
     """What is to be planned before it is shown, and how many seconds that may take."""
 
     timeout: float
@@ -86,7 +86,7 @@ class Wanted:
 
 
 def plan_bundle(
-    target: Target, name: str, shape: Format, wanted: Wanted | None, *, whole: bool = False
+    target: Target, name: str, shape: Format, wanted: PreviewOptions | None, *, whole: bool = False
 ) -> bool:
     """Print the plan of a Bundle.
 
@@ -127,7 +127,7 @@ def _fault(found: Shown) -> str:
     return unfinished(found.body, found.now)
 
 
-async def _found(target: Target, name: str, wanted: Wanted | None) -> Shown:
+async def _found(target: Target, name: str, wanted: PreviewOptions | None) -> Shown:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
@@ -259,7 +259,7 @@ def _left_out(body: Body) -> str | None:
     withheld = conditions_by_type((body.get("status") or {}).get("conditions"))
     if isinstance(spec, InvalidSpec) or ConditionType.SETTINGS_WITHHELD in withheld:
         return None  # its deploys don't get them either
-    return left_out(replace(restricted(spec), job=JobSpec()))
+    return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
 
 
 def _missing(found: Shown) -> Iterator[str]:

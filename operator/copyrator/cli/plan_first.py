@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from copyrator.api.counts import count
 from copyrator.api.plan_status import MAX_UNBOUND, PlanStatus, PlanSummary, PreviewPlan
-from copyrator.bundles.policy.plans.operations import Operation
+from copyrator.bundles.plan.operations import Operation
 from copyrator.cli.plan_log import PlanLog
 from copyrator.cli.plan_state import MAY_DIFFER, said
 

@@ -15,17 +15,10 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_RISKY, PlanSummary
-from copyrator.bundles.policy.jobs.manifest import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.policy.jobs.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
-from copyrator.bundles.policy.jobs.plan_script import NONCE_AT
-from copyrator.bundles.policy.observation import is_owned
-from copyrator.bundles.policy.plans.operations import (
-    Operation,
-    OperationType,
-    Plan,
-    counts,
-    effects,
-)
+from copyrator.bundles.deploy.outcome import is_owned
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.plan.operations import Operation, OperationType, Plan, counts, effects
+from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_lines, read_block
 from copyrator.cli.objects import listed
 from copyrator.cli.plan_state import said
 from copyrator.kube import errors

@@ -48,7 +48,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanRow:
     """One target."""
 
     action: RowAction
@@ -106,12 +106,12 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RulePlan:
     """The plan of one rule."""
 
     rule: str
     """``namespace/name``; of a rule that has a fault, where it is."""
-    rows: Sequence[Row] = ()
+    rows: Sequence[PlanRow] = ()
     right: int = 0
     """Copies that are up to date."""
     fault: str = ""
@@ -133,7 +133,7 @@ API_VERSION = "cli.copyrator.flant.com/v1"
 """Of what only this program prints."""
 
 
-def merged(rows: Sequence[Row]) -> list[Row]:
+def merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
     """Rows with the same fault in several namespaces as one."""
     found = [row for row in rows if not row.reason]
     for group in groups(row for row in rows if row.reason):
@@ -189,7 +189,7 @@ def _is_noise(key: str) -> bool:
     return key == "app.kubernetes.io/managed-by" or key.startswith("kubectl.kubernetes.io/")
 
 
-def summary(rows: Iterable[Row], right: int) -> str:
+def summary(rows: Iterable[PlanRow], right: int) -> str:
     """One line: the number of each."""
     counts = Counter(row.action for row in rows)
     if not counts:

@@ -21,7 +21,7 @@ from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import one
 from copyrator.cli.plan_inputs import Files
-from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
+from copyrator.cli.plan_rows import Keys, PlanRow, RowAction, RulePlan, action_of, diff
 from copyrator.cli.rollout_state import in_steps
 from copyrator.cli.why_source import waiting
 from copyrator.copies import ready_conditions
@@ -43,7 +43,7 @@ _UNKNOWN_SETTINGS = (
 
 async def plan_rules(
     target: Target, name: str | None, files: Files, home: str | None
-) -> tuple[list[Result], list[str]]:
+) -> tuple[list[RulePlan], list[str]]:
     """Plan each rule; a fault of one doesn't affect the plans of others."""
     you = dataclasses.replace(target, user=None)
     results, notes = [], []
@@ -64,7 +64,7 @@ async def plan_rules(
                 if name:
                     raise
                 said = error.message if isinstance(error, errors.ApiError) else str(error)
-                results.append(Result(where, fault=said if where in said else f"{where}: {said}"))
+                results.append(RulePlan(where, fault=said if where in said else f"{where}: {said}"))
                 continue
             notes = _notes(actor)
         if files.manifests and not installation.settings_known:
@@ -125,7 +125,7 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 
-async def _rows(dry_run: DryRun, rule: Rule) -> Result:
+async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     context = dry_run.context
     found = FullSummary()
     await summarize_rule(context, rule, found)
@@ -134,7 +134,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     state.condemn({*state.condemned, *found.unwanted})
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def try_(key: CopyKey) -> Row | None:
+    async def try_(key: CopyKey) -> PlanRow | None:
         async with limit:
             return await _try(dry_run, key)
 
@@ -146,7 +146,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     resource = context.home.kinds[state.compiled.resource].resource
     for key, (reason, message) in found.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
-        rows.append(Row(action, resource.kind, key.namespace, key.name, reason.value, message))
+        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
     rows = [
         _with_report(dry_run, rule, dataclasses.replace(row, group=resource.group)) for row in rows
     ]
@@ -159,7 +159,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
         notes.append(in_steps(spec.rollout, len(state.compiled.targets)))
     if not found.desired:
         notes.insert(0, f"{RuleReason.NO_TARGETS}: {ready_conditions.no_targets(state.compiled)}")
-    return Result(rule.owner, rows, max(desired - changing, 0), notes=notes)
+    return RulePlan(rule.owner, rows, max(desired - changing, 0), notes=notes)
 
 
 def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
         yield f"Warning: {reached}"
 
 
-def _with_report(dry_run: DryRun, rule: Rule, row: Row) -> Row:
+def _with_report(dry_run: DryRun, rule: Rule, row: PlanRow) -> PlanRow:
     """A row of a write that was possible for the user, but not for the operator."""
     said = dry_run.reported(rule.key, row.namespace, row.name)
     if not said or not dry_run.actor.who or row.reason:
@@ -183,7 +183,7 @@ def _with_report(dry_run: DryRun, rule: Rule, row: Row) -> Row:
     return dataclasses.replace(row, note=dry_run.actor.tried(said).strip())
 
 
-async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
+async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     """Reconcile one copy by a dry run, and return its row."""
     context, client = dry_run.context, dry_run.client
     resource = context.home.kinds[key.kind].resource
@@ -202,10 +202,10 @@ async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
         action = (
             RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
         )
-        return Row(action, *where, problem.reason.value, problem.message)
+        return PlanRow(action, *where, problem.reason.value, problem.message)
     methods = [method for method, _ in mine]
     if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
-        return Row(RowAction.RECREATE, *where)
+        return PlanRow(RowAction.RECREATE, *where)
     action_ = action_of(methods, unmanaged=unmanaged)
     if action_ is None:
         return None
@@ -215,7 +215,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
         keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
             return None
-    return Row(action_, *where, keys=keys)
+    return PlanRow(action_, *where, keys=keys)
 
 
 def _names(body: Mapping[str, Any] | None) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import click
 
 from copyrator.cli.output import Format, Table, console, dump, prose
-from copyrator.cli.plan_rows import API_VERSION, COLUMNS, Result, merged, summary
+from copyrator.cli.plan_rows import API_VERSION, COLUMNS, RulePlan, merged, summary
 
 
-def show(results: Sequence[Result], shape: Format) -> None:
+def show(results: Sequence[RulePlan], shape: Format) -> None:
     """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
     if shape in (Format.JSON, Format.YAML):
         items = [result.to_dict() for result in results]

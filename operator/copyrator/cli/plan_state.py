@@ -14,7 +14,7 @@ from copyrator.api.conditions import conditions_by_type
 from copyrator.api.counts import count
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy.plans.operations import counted
+from copyrator.bundles.plan.operations import counted
 from copyrator.cli import rows
 from copyrator.cli.bundle_permissions import summary
 from copyrator.cli.hints import hint_about

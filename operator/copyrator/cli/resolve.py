@@ -12,10 +12,9 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.times import format_time
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
-from copyrator.bundles.policy.candidates import Choice, explain
-from copyrator.bundles.policy.criteria import Criteria
-from copyrator.bundles.policy.gates import MAX_CANDIDATES, Candidate, Passed, Waiting, held
-from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.gates.gate import MAX_CANDIDATES, Candidate, Passed, Waiting, hold_back
+from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.version.candidates import Choice, Criteria, explain
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option, printable, prose
@@ -26,15 +25,15 @@ from copyrator.cli.registry_options import (
     repository_of,
 )
 from copyrator.cli.resolve_gates import BundleGates, gates_of
-from copyrator.cli.trust_options import Judge, asked_by, trust_options
+from copyrator.cli.trust_options import SignatureJudge, asked_by, trust_options
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import NotFound, RegistryError
+from copyrator.oci.errors import RegistryError, TagNotFound
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ResolvedTag:
     """The result of the selection."""
 
     tag: str | None = None
@@ -107,7 +106,7 @@ def resolve(
         raise Fault(answer.why)
 
 
-def _explain(answer: Selection) -> None:
+def _explain(answer: ResolvedTag) -> None:
     """By whom it is signed, and the tags that were rejected."""
     if answer.signer is not None:
         prose([f"Signed by {answer.signer}."])
@@ -124,7 +123,7 @@ def _explain(answer: Selection) -> None:
         Table(columns).print(answer.rejected)
 
 
-def _explain_gates(answer: Selection) -> None:
+def _explain_gates(answer: ResolvedTag) -> None:
     columns = [
         Column("GATE", lambda row: row["name"]),
         Column("STATE", lambda row: row["state"]),
@@ -138,7 +137,7 @@ def _explain_gates(answer: Selection) -> None:
 
 async def _resolve(
     target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
-) -> Selection:
+) -> ResolvedTag:
     repository = repository_of(text, options)
     credential = credential_of(repository, options)
     try:
@@ -148,7 +147,7 @@ async def _resolve(
     bundle = await gates_of(target, options["bundle"]) if options["bundle"] else None
     client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
-        judge = Judge(client, repository, credential, asked)
+        judge = SignatureJudge(client, repository, credential, asked)
         if isinstance(wanted, ExactTag):
             found = await _exact(judge, wanted.tag, bundle)
         else:
@@ -161,11 +160,11 @@ async def _resolve(
     return replace(found, gates=tuple(bundle.document(chosen, signed=bool(asked))))
 
 
-async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Selection:
+async def _exact(judge: SignatureJudge, tag: str, bundle: BundleGates | None) -> ResolvedTag:
     try:
         digest = await judge.client.digest(judge.repository, tag, judge.credential)
-    except NotFound as error:
-        return Selection(why=f"{error.message}; check that it was pushed under this name")
+    except TagNotFound as error:
+        return ResolvedTag(why=f"{error.message}; check that it was pushed under this name")
     found = await _judged(judge, tag, digest, bundle)
     why = f"{judge.repository}:{tag} has no trusted signature"
     if bundle is not None:
@@ -174,8 +173,8 @@ async def _exact(judge: Judge, tag: str, bundle: BundleGates | None) -> Selectio
 
 
 async def _range(
-    judge: Judge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
-) -> Selection:
+    judge: SignatureJudge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
+) -> ResolvedTag:
     deployed = options["deployed"] or (bundle.deployed if bundle else None)
     gated = bool(judge.asked) or bundle is not None
     criteria = Criteria(
@@ -202,23 +201,23 @@ async def _range(
     )
     if choice.tag is None:
         why = explain(choice, wanted.text, deployed)
-        return Selection(rejected=rejected, why=in_options(f"{repository}: {why}"))
+        return ResolvedTag(rejected=rejected, why=in_options(f"{repository}: {why}"))
     if gated:
         found = await _first_passing(judge, choice.fitting, wanted.text, bundle)
         return replace(found, rejected=found.rejected + rejected)
     digest = await client.digest(repository, choice.tag, judge.credential)
-    return Selection(choice.tag, digest, rejected)
+    return ResolvedTag(choice.tag, digest, rejected)
 
 
 async def _first_passing(
-    judge: Judge, tags: Sequence[str], wanted: str, bundle: BundleGates | None
-) -> Selection:
+    judge: SignatureJudge, tags: Sequence[str], wanted: str, bundle: BundleGates | None
+) -> ResolvedTag:
     """The first of these tags, the highest first, that passes, as for the operator."""
     passed_over: tuple[dict[str, str], ...] = ()
     for tag in tags[:MAX_CANDIDATES]:
         try:
             digest = await judge.client.digest(judge.repository, tag, judge.credential)
-        except NotFound:  # deleted since the list was read
+        except TagNotFound:  # deleted since the list was read
             continue
         found = await _judged(judge, tag, digest, bundle)
         if found.tag is not None:
@@ -232,20 +231,22 @@ async def _first_passing(
             f"; only the {MAX_CANDIDATES} highest were judged, as the operator does: narrow the "
             "range to judge lower ones"
         )
-    return Selection(rejected=passed_over, why=why)
+    return ResolvedTag(rejected=passed_over, why=why)
 
 
-async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | None) -> Selection:
+async def _judged(
+    judge: SignatureJudge, tag: str, digest: str, bundle: BundleGates | None
+) -> ResolvedTag:
     """The tag if all gates pass; else its rejection, by the first gate that doesn't."""
     candidate = Candidate(tag, digest)
-    if bundle is not None and (objecting := held(candidate, bundle.versions(candidate))):
+    if bundle is not None and (objecting := hold_back(candidate, bundle.versions(candidate))):
         objection = objecting.objection
         message = objection.message
         if isinstance(objection, Waiting) and objection.until is not None:
             message += f"; it passes at {format_time(objection.until)}"
-        return Selection(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
+        return ResolvedTag(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
     if not judge.asked:
-        return Selection(tag, digest)
+        return ResolvedTag(tag, digest)
     try:
         judged = await judge.judgement(digest)
     except RegistryError as error:
@@ -253,6 +254,6 @@ async def _judged(judge: Judge, tag: str, digest: str, bundle: BundleGates | Non
     else:
         verdict = judge.verdict(digest, judged)
         if isinstance(verdict, Passed):
-            return Selection(tag, digest, signer=judged.holds[0].entry)
+            return ResolvedTag(tag, digest, signer=judged.holds[0].entry)
         reason, message = BundleReason(verdict.reason), verdict.message
-    return Selection(rejected=({"tag": tag, "reason": str(reason), "message": message},))
+    return ResolvedTag(rejected=({"tag": tag, "reason": str(reason), "message": message},))

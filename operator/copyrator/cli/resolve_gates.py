@@ -19,28 +19,24 @@ from copyrator.api.freeze import Freeze
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.times import parse_time
-from copyrator.bundles import dependencies, promotions
+from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.entry import read_entry
-from copyrator.bundles.policy import gates
-from copyrator.bundles.policy.criteria import deployed_tag
-from copyrator.bundles.policy.gated import is_gated
-from copyrator.bundles.policy.gates import (
-    Candidate,
-    Facts,
-    Gate,
-    Result,
+from copyrator.bundles.deploy.restrictions import is_gated
+from copyrator.bundles.gates import (
     age,
     approval,
     depends_on,
     freeze,
     promotion,
+    relations,
     signature,
     skip_digests,
     vendored,
     windows,
 )
-from copyrator.bundles.policy.sources import NO_SOURCES, Sources
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.gate import NO_SOURCES, Candidate, Facts, Gate, GateResult, Sources
+from copyrator.bundles.version.candidates import deployed_tag
 from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target
 from copyrator.cli.faults import Fault
@@ -80,16 +76,16 @@ class BundleGates:
         """The deployed tag, of the repository that the spec names."""
         return deployed_tag(self.status, self.spec.reference)
 
-    def versions(self, candidate: Candidate) -> tuple[Result, ...]:
+    def versions(self, candidate: Candidate) -> tuple[GateResult, ...]:
         """The verdicts of the version gates, but that of signatures."""
         return self._judge(_VERSION, candidate)
 
     def document(self, chosen: Candidate | None, *, signed: bool) -> list[dict[str, Any]]:
         """The gates that the Bundle requires, in order; those that depend on time, as of now."""
-        judged: tuple[Result, ...] = ()
+        judged: tuple[GateResult, ...] = ()
         if chosen is not None:
             judged = (*self.versions(chosen), *self._judge(_MOMENT, chosen))
-        found = {one.name or "": one.to_dict() for one in gates.recorded(judged)}
+        found = {one.name or "": one.to_dict() for one in gates.record_verdicts(judged)}
         for name, why in self._unjudged(signed=signed):
             found[name] = {"name": name, "state": NOT_JUDGED, "message": why}
         order = (*_VERSION, *_MOMENT)
@@ -105,7 +101,7 @@ class BundleGates:
             yield approval.GATE.name, _NO_PLAN.format(plan=hint("plan", "bundle"))
         yield from self.unread
 
-    def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[Result, ...]:
+    def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[GateResult, ...]:
         missing = {name for name, _ in self.unread}
         facts = Facts(
             self.status,
@@ -171,8 +167,8 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         spec=spec,
         status=entry.status,
         now=now,
-        sources=promotions.sources(cache, spec, seen.as_of(now)),
-        unready=dependencies.unready(cache, spec),
+        sources=relations.sources(cache, spec, seen.as_of(now)),
+        unready=relations.find_unready(cache, spec),
         freezes=frozen.freezes,
         unread=tuple(unread.items()),
     )

@@ -11,7 +11,7 @@ from copyrator.api.keys import ObjectName
 Body = Mapping[str, Any]
 
 
-class Copies:
+class SeenCopies:
     """The copies of each rule in each namespace, by kind and name."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Snapshot:
 
     rules: Mapping[ObjectName, Body]
     bundles: Mapping[ObjectName, Body]
-    copies: Copies
+    copies: SeenCopies
     namespaces: Sequence[str]
     faults: Sequence[str] = ()
     """Why it may be out of date."""

@@ -18,7 +18,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.live import Live
 from copyrator.cli.objects import SINGULAR
 from copyrator.cli.output import console, printable
-from copyrator.cli.overview import Overview, Row, State, overview
+from copyrator.cli.overview import Overview, OverviewRow, State, overview
 from copyrator.cli.seen import Snapshot
 
 LOOK: Final = 1.0
@@ -110,7 +110,7 @@ def _note(text: str) -> Text:
     return Text(printable(text), style="yellow")
 
 
-def _table(found: Sequence[Row], out: Console) -> Text:
+def _table(found: Sequence[OverviewRow], out: Console) -> Text:
     """A row a line; where it is too long, the end of the message is cut off."""
     heads = ["STATE", "NAME", "REASON"]
     cells = [[row.state, _named(row), _plain(row.reason)] for row in found]
@@ -148,6 +148,6 @@ def _plain(text: str) -> str:
     return printable(text).replace("\n", " ")
 
 
-def _named(row: Row) -> str:
+def _named(row: OverviewRow) -> str:
     """``rule team-a/creds``."""
     return f"{SINGULAR[row.what]} {row.shown}"

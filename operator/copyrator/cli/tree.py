@@ -13,7 +13,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule_spec import ComposedSource
-from copyrator.bundles.references.reader import references_of
+from copyrator.bundles.inputs.reader import references_of
 from copyrator.cli import rows, rule_rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, find_copies, listed, one, skipped

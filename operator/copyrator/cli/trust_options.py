@@ -13,9 +13,10 @@ import click
 
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.verify import read_entries
-from copyrator.bundles.policy import trust
-from copyrator.bundles.policy.gates import Verdict, signature
-from copyrator.bundles.policy.gates.signature import Asked
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.gate import Verdict
+from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.trust import policy as trust
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import printable
 from copyrator.oci.auth import Credential
@@ -37,7 +38,7 @@ from copyrator.signatures.model import (
     Entry,
     Judgement,
     NotationTrust,
-    Requirement,
+    SignatureRequirement,
     TrustError,
 )
 from copyrator.signatures.notation import read_roots, read_subjects
@@ -118,7 +119,7 @@ def asked_by(options: Mapping[str, Any]) -> Asked:
     count = sum(len(entry.keys) for entry in entries if isinstance(entry, CosignKeys))
     if count > SIGNATURE_KEYS:
         raise click.UsageError(f"{count} public keys are given; at most {SIGNATURE_KEYS} are used")
-    return trust.asked([Requirement(NAME, entries)] if entries else [])
+    return trust.combine_requirements([SignatureRequirement(NAME, entries)] if entries else [])
 
 
 def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
@@ -193,7 +194,7 @@ def _content(path: Path, most: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class SignatureJudge:
     """Judges the signatures of a repository's digests with the operator's finder and judge."""
 
     client: RegistryClient

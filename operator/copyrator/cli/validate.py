@@ -18,8 +18,8 @@ from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
-from copyrator.bundles.policy.gated import remedy, restricted
-from copyrator.bundles.policy.signature_policy import CONFIG_MAP, POLICY_KEY, policy_in
+from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
+from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli import system_namespaces
 from copyrator.cli.crds import schemas
 from copyrator.cli.hints import hint
@@ -209,7 +209,7 @@ def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, 
 
 def _withheld(bundle: BundleSpec) -> Iterator[tuple[str, str]]:
     """Variables that don't reach the Jobs. For others the operator's settings would be needed."""
-    for name in restricted(bundle).withheld:
+    for name in restrict_spec(bundle).withheld:
         if name.startswith("spec.env["):
             yield name, f"doesn't reach the Jobs of a gated Bundle. {remedy(name)}"
 

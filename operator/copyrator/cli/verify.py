@@ -11,8 +11,8 @@ import click
 from copyrator.api.counts import count
 from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
-from copyrator.bundles.policy.gates import Passed
-from copyrator.bundles.policy.gates.signature import VERIFIED, Asked
+from copyrator.bundles.gates.gate import Passed
+from copyrator.bundles.gates.signature import VERIFIED, Asked
 from copyrator.cli.cluster import run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Format, answer_option, dump, printable, prose
@@ -22,14 +22,14 @@ from copyrator.cli.registry_options import (
     registry_options,
     repository_of,
 )
-from copyrator.cli.trust_options import Judge, asked_by, trust_options
+from copyrator.cli.trust_options import SignatureJudge, asked_by, trust_options
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings.limits import SIGNATURE_FAILURES
-from copyrator.signatures.model import Failure, Judgement
+from copyrator.signatures.model import Judgement, SignatureFailure
 
 _NOTHING_TRUSTED: Final = (
     "name who may sign: --key FILE, or --notation-ca FILE and --subject NAME, or --issuer URL, "
@@ -103,7 +103,7 @@ async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Veri
         digest = wanted
         if not DIGEST.fullmatch(wanted):
             digest = await client.digest(repository, wanted, credential)
-        judge = Judge(client, repository, credential, asked)
+        judge = SignatureJudge(client, repository, credential, asked)
         judged = await judge.judgement(digest)
     finally:
         await client.close()
@@ -159,7 +159,7 @@ def lines(found: Verified) -> Iterator[str]:
         yield f"Not read: {sentence}"
 
 
-def _failures(failures: tuple[Failure, ...]) -> Iterator[str]:
+def _failures(failures: tuple[SignatureFailure, ...]) -> Iterator[str]:
     """The reasons below the signature that they are about."""
     for digest in dict.fromkeys(failure.signature for failure in failures):
         yield f"  {digest}:"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.bundles.references.scopes import Ref
+from copyrator.bundles.inputs.watches import Ref
 from copyrator.cli import certificate_state
 from copyrator.cli.acting import actor_of
 from copyrator.cli.blind_applies import with_refusals
@@ -31,7 +31,7 @@ from copyrator.cli.rows import annotation
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_roles import print_roles
 from copyrator.cli.why_rule import explain_rule
-from copyrator.cli.why_rules import Subject, answers, explain, verdict_of
+from copyrator.cli.why_rules import ExplainedObject, answers, explain, verdict_of
 from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -122,7 +122,7 @@ async def answer(
         actor = await actor_of(client, target, installation, namespace)
     async with dry_running(installation, actor) as dry_run:
         await dry_run.serve_all(resource.kind)
-        asked = Subject(dry_run, resource, namespace, name)
+        asked = ExplainedObject(dry_run, resource, namespace, name)
         owner = owner_of(body or _NOBODY)
         verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)

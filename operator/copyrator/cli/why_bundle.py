@@ -22,11 +22,11 @@ from copyrator.api.conditions import ConditionType, conditions_by_type, ready_re
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy.gates import approval, freeze, signature
-from copyrator.bundles.policy.ready_conditions import times
-from copyrator.bundles.policy.schedule import interval_of
-from copyrator.bundles.references.reader import references_of
-from copyrator.bundles.references.scopes import Ref
+from copyrator.bundles.deploy.ready_conditions import times
+from copyrator.bundles.gates import approval, freeze, signature
+from copyrator.bundles.inputs.reader import references_of
+from copyrator.bundles.inputs.watches import Ref
+from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
 from copyrator.cli.consent_state import consent_of
 from copyrator.cli.hints import hint

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.policy.gates import age, approval, freeze, promotion, windows
+from copyrator.bundles.gates import age, approval, freeze, promotion, windows
 from copyrator.cli import rows
 from copyrator.cli.plan_state import said
 

@@ -18,7 +18,7 @@ from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.planning import Action, Cause, Plan
+from copyrator.copies.policy.planning import Action, Cause, CopyDecision
 from copyrator.kube.resources import Resource
 
 _SENTENCES = {
@@ -41,7 +41,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ExplainedObject:
     """The requested object."""
 
     dry_run: DryRun
@@ -60,7 +60,7 @@ class Subject:
         return self.dry_run.context.home.namespaces.get(self.namespace)
 
 
-async def verdict_of(asked: Subject) -> str:
+async def verdict_of(asked: ExplainedObject) -> str:
     """One sentence: what the operator does about this object now."""
     context, place = asked.dry_run.context, asked.place
     if place is None:
@@ -72,7 +72,7 @@ async def verdict_of(asked: Subject) -> str:
     return await _verdict_in(asked, place)
 
 
-async def _verdict_in(asked: Subject, place: Namespace) -> str:
+async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
     plan = asked.dry_run.context.plan(asked.key)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
@@ -85,7 +85,7 @@ async def _verdict_in(asked: Subject, place: Namespace) -> str:
     return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
 
 
-def _missing(plan: Plan[CopyRequest]) -> str | None:
+def _missing(plan: CopyDecision[CopyRequest]) -> str | None:
     """That its template can't be rendered, or None: a source is missing, or there are too many."""
     if plan.why is not Cause.PENDING or plan.winner is None:
         return None
@@ -95,20 +95,20 @@ def _missing(plan: Plan[CopyRequest]) -> str | None:
     return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
 
 
-def composed_of(asked: Subject) -> str:
+def composed_of(asked: ExplainedObject) -> str:
     """The sources of the template that makes it: ``hub, private (3)``; empty where it has none."""
     if asked.resource.key not in asked.dry_run.context.home.kinds:
         return ""
     return _composed_of(asked.dry_run.context.plan(asked.key))
 
 
-def _composed_of(plan: Plan[CopyRequest]) -> str:
+def _composed_of(plan: CopyDecision[CopyRequest]) -> str:
     if plan.winner is None or plan.winner.binding.composition is None:
         return ""
     return origin_of(plan.winner.binding)
 
 
-def _broken(asked: Subject, place: Namespace) -> str | None:
+def _broken(asked: ExplainedObject, place: Namespace) -> str | None:
     """A rule whose copy in the namespace can't be rendered: its name may be unknown."""
     context = asked.dry_run.context
     for rule in context.rules:
@@ -119,7 +119,7 @@ def _broken(asked: Subject, place: Namespace) -> str | None:
     return None
 
 
-async def _attempt(asked: Subject, plan: Plan[CopyRequest]) -> str:
+async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str:
     """Try the write as a dry run, to find what refuses it."""
     dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
@@ -155,7 +155,7 @@ def _sentence(why: Cause, winner: str) -> str:
     return _SENTENCES.get(why, why.value).format(winner=winner or "?")
 
 
-def answers(asked: Subject) -> dict[str, str]:
+def answers(asked: ExplainedObject) -> dict[str, str]:
     """Each rule's answer, by its namespace/name: what it requires there, or why nothing."""
     rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
@@ -177,13 +177,13 @@ def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
             yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
 
 
-def _of_rule(asked: Subject, rule: Rule) -> str:
+def _of_rule(asked: ExplainedObject, rule: Rule) -> str:
     if verdict := asked.dry_run.refusal(rule):
         return f"isn't served: {verdict.reason}: {verdict.message}"
     return _of_served(asked, rule)
 
 
-def _of_served(asked: Subject, rule: Rule) -> str:
+def _of_served(asked: ExplainedObject, rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.kind != asked.resource.kind:
@@ -215,7 +215,7 @@ def _paused(rule: Rule) -> str:
 
 
 def _of_bindings(
-    asked: Subject, rule: Rule, bindings: list[SourceBinding], place: Namespace
+    asked: ExplainedObject, rule: Rule, bindings: list[SourceBinding], place: Namespace
 ) -> str:
     made = {binding.at(place).name: binding for binding in bindings}
     if asked.name not in made:

@@ -28,7 +28,7 @@ class NamespaceChange:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingChanges:
     """Changes that concern one tenant's rules, or the trusted ones."""
 
     tenant: Tenant
@@ -43,8 +43,8 @@ class Changes:
     """All changes that aren't processed yet."""
 
     def __init__(self) -> None:
-        self.trusted: dict[Tenant, Pending] = {}
-        self.tenants: dict[Tenant, Pending] = {}
+        self.trusted: dict[Tenant, PendingChanges] = {}
+        self.tenants: dict[Tenant, PendingChanges] = {}
         self.wake = {True: asyncio.Event(), False: asyncio.Event()}
         """By whether the rules are trusted."""
 
@@ -62,7 +62,7 @@ class Changes:
             moved = namespaces.setdefault(name, NamespaceChange(members, more))
             moved.more |= more
 
-    def _pending(self, tenant: Tenant) -> Pending:
+    def _pending(self, tenant: Tenant) -> PendingChanges:
         line = self.trusted if tenant is None else self.tenants
         self.wake[tenant is None].set()
-        return line.setdefault(tenant, Pending(tenant))
+        return line.setdefault(tenant, PendingChanges(tenant))

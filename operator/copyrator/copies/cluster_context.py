@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from copyrator.api.keys import HOME, CopyKey
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.cache.namespaces import Namespaces
-from copyrator.copies.drift import Drift
+from copyrator.copies.drift import CopyDriftTracker
 from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
@@ -57,13 +57,13 @@ class ClusterContext:
     namespace_watch: Registration | None = None
     sealer: Sealer | None = None
     kinds: dict[str, KindView] = field(default_factory=dict)
-    drift: Drift = field(init=False)
+    drift: CopyDriftTracker = field(init=False)
     """Copies that have to be read whole."""
     unmanaged: UnmanagedObjects = field(init=False)
     """Objects that aren't ours at the targets of copies."""
 
     def __post_init__(self) -> None:
-        self.drift = Drift(self.monotonic, self.timing)
+        self.drift = CopyDriftTracker(self.monotonic, self.timing)
         informers = self.informers if self.watches_unmanaged else None
         self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic, self.timing)
 

@@ -20,7 +20,13 @@ from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.composer import Composer
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.notices import NoticeLimits
-from copyrator.copies.policy.planning import OwnerState, Plan, TargetState, Unmanaged, plan_copy
+from copyrator.copies.policy.planning import (
+    CopyDecision,
+    OwnerState,
+    TargetState,
+    Unmanaged,
+    plan_copy,
+)
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
@@ -90,7 +96,7 @@ class CopyContext:
 
     # --- planning --------------------------------------------------------------------------------
 
-    def plan(self, key: CopyKey, unmanaged: Unmanaged | None = None) -> Plan[CopyRequest]:
+    def plan(self, key: CopyKey, unmanaged: Unmanaged | None = None) -> CopyDecision[CopyRequest]:
         """Plan a target from the current state."""
         cluster = self.clusters[key.cluster]
         namespace = cluster.namespaces.get(key.namespace)

@@ -25,7 +25,7 @@ from copyrator.copies.copy_failures import (
 from copyrator.copies.notices import notify_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
-from copyrator.copies.policy.planning import Action, Cause, Plan, Unmanaged
+from copyrator.copies.policy.planning import Action, Cause, CopyDecision, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.traces import note_write
 from copyrator.copies.unmanaged import UnmanagedObject, compares
@@ -104,13 +104,13 @@ class _Attempt:
             self._context.requeue_rule(rule)
             return Failed(error)
 
-    def _needs_content(self, plan: Plan[CopyRequest]) -> bool:
+    def _needs_content(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether a template's sources have to be read for it."""
         if plan.why is Cause.UP_TO_DATE:
             return self._cluster.drift.wait(self._key) == 0.0
         return plan.act is not Action.NOTHING or plan.why in _COMPARED
 
-    async def _run(self, plan: Plan[CopyRequest]) -> Outcome:
+    async def _run(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         wait = self._cluster.drift.wait(self._key) or 0.0
         if plan.why is Cause.UP_TO_DATE and wait > 0:
             return RequeueAfter(wait)
@@ -129,7 +129,7 @@ class _Attempt:
             return self._failed(plan, error)
         return RequeueAfter(REQUEUE_SECONDS)
 
-    async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
+    async def _without_a_write(self, plan: CopyDecision[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
         if plan.act is Action.NOTHING and plan.why in (Cause.UNMANAGED, Cause.SATISFIED):
             return await self._keep_unmanaged(plan)
@@ -141,12 +141,12 @@ class _Attempt:
             return RequeueAfter(REQUEUE_SECONDS)
         return None
 
-    def _plan(self) -> Plan[CopyRequest]:
+    def _plan(self) -> CopyDecision[CopyRequest]:
         return self._context.plan(self._key, self._writer.unmanaged)
 
     # --- verification by reading -----------------------------------------------------------------
 
-    async def _checked(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
+    async def _checked(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read first where the object may differ from the cached state."""
         if plan.why is Cause.UP_TO_DATE:
             return await self._checked_copy(plan)
@@ -156,7 +156,9 @@ class _Attempt:
             return plan
         if unmanaged.is_unchanged(self._key, winner.terms):
             return (
-                Plan(Action.NOTHING, Cause.UNMANAGED, winner) if known.satisfied is None else plan
+                CopyDecision(Action.NOTHING, Cause.UNMANAGED, winner)
+                if known.satisfied is None
+                else plan
             )
         if unmanaged.is_gone(self._key):
             unmanaged.forget(self._key)
@@ -170,7 +172,7 @@ class _Attempt:
         if self._writer.unmanaged is None:
             self._cluster.unmanaged.forget(self._key)
 
-    async def _checked_copy(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
+    async def _checked_copy(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
         drift, winner = self._cluster.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
@@ -194,21 +196,21 @@ class _Attempt:
         plan = self._plan()
         if plan.why is not Cause.UP_TO_DATE or plan.winner is None or plan.winner.is_held_by(live):
             return plan
-        return Plan(Action.REPLACE, Cause.DRIFTED, plan.winner)
+        return CopyDecision(Action.REPLACE, Cause.DRIFTED, plan.winner)
 
-    def _is_refused(self, plan: Plan[CopyRequest]) -> bool:
+    def _is_refused(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether the same version was read before and didn't have the content wanted now."""
         record, winner = self._record(), plan.winner
         if record is None or winner is None or winner.reseals:
             return False
         return self._unsealed.get(self._key) == (record.resource_version, winner.desired.digest)
 
-    def _refuse(self, plan: Plan[CopyRequest]) -> None:
+    def _refuse(self, plan: CopyDecision[CopyRequest]) -> None:
         record = self._record()
         if record is not None and plan.winner is not None:
             self._unsealed[self._key] = (record.resource_version, plan.winner.desired.digest)
 
-    async def _wrote_as_planned(self, plan: Plan[CopyRequest]) -> bool:
+    async def _wrote_as_planned(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Write; where another object than planned exists, read it and return False."""
         record = self._record()
         state = self._context.rule_states.get(plan.winner.rule.key) if plan.winner else None
@@ -222,7 +224,7 @@ class _Attempt:
             state.wrote(self._context.monotonic())
         return True
 
-    async def _tried_to_write(self, plan: Plan[CopyRequest]) -> bool:
+    async def _tried_to_write(self, plan: CopyDecision[CopyRequest]) -> bool:
         try:
             await self._writer.write(plan)
         except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
@@ -251,7 +253,7 @@ class _Attempt:
 
     # --- objects that aren't ours ----------------------------------------------------------------
 
-    async def _keep_unmanaged(self, plan: Plan[CopyRequest]) -> Outcome:
+    async def _keep_unmanaged(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         """Leave an unmanaged object: ready where it has the wanted content, else a conflict."""
         unmanaged, winner, found = self._cluster.unmanaged, plan.winner, self._writer.unmanaged
         assert winner is not None
@@ -290,7 +292,7 @@ class _Attempt:
 
     # --- outcomes --------------------------------------------------------------------------------
 
-    def _nothing(self, plan: Plan[CopyRequest]) -> Outcome:
+    def _nothing(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         """Nothing can be or has to be written."""
         if plan.act is Action.ASK_OWNER:
             record = self._record()
@@ -299,7 +301,7 @@ class _Attempt:
                 self._context.requeue_rule(rule.key)
         return self._settled(plan)
 
-    def _settled(self, plan: Plan[CopyRequest]) -> Outcome:
+    def _settled(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         self._context.problems.pop(self._key, None)
         self._cluster.unmanaged.forget(self._key)
         self._unsealed.pop(self._key, None)
@@ -313,7 +315,7 @@ class _Attempt:
         self._report(FailureReason.CONFLICT, unsealed_message(owner))
         return RequeueAfter(self._context.timing.longest_reread, Priority.RESYNC)
 
-    def _failed(self, plan: Plan[CopyRequest], error: ApiError) -> Outcome:
+    def _failed(self, plan: CopyDecision[CopyRequest], error: ApiError) -> Outcome:
         if is_namespace_closed(error):
             return self._settled(plan)  # the watch of namespaces will deliver it, too
         reason = reason_of(error)
@@ -333,7 +335,7 @@ class _Attempt:
             self._context.problems[self._key] = failure
             self._touch(self._plan())
 
-    def _touch(self, plan: Plan[CopyRequest]) -> None:
+    def _touch(self, plan: CopyDecision[CopyRequest]) -> None:
         """Queue all rules whose status the target may have changed."""
         namespace = self._cluster.namespaces.get(self._key.namespace)
         owners = {plan.winner.owner} if plan.winner else set()

@@ -23,7 +23,7 @@ LONGEST_STEP: Final = 60.0
 """Seconds that one step of a round covers at most: no burst after a pause."""
 
 
-class Drift:
+class CopyDriftTracker:
     """Which copies to read, and when each was read last."""
 
     def __init__(self, monotonic: Callable[[], float], timing: CopyTiming = DEFAULT_TIMING) -> None:

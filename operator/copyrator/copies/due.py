@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 
 from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.changes import NamespaceChange, Pending, Tenant
+from copyrator.copies.changes import NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.context import CopyContext
 from copyrator.copies.summarize import RuleSummary, summarize_target
 from copyrator.workqueue.outcome import Priority
@@ -40,7 +40,7 @@ class DueWork:
                     del line[pending.tenant]
                 await turn.pause()
 
-    def _process_slice(self, pending: Pending, turn: TimeSlice) -> bool:
+    def _process_slice(self, pending: PendingChanges, turn: TimeSlice) -> bool:
         """Process one tenant's changes for a time slice; return whether any are left."""
         while not turn.spent:
             if pending.work is None:
@@ -58,7 +58,7 @@ class DueWork:
                 pending.work = None
         return True
 
-    def _begin(self, pending: Pending) -> Iterator[None] | None:
+    def _begin(self, pending: PendingChanges) -> Iterator[None] | None:
         """The work for the next change, new namespaces first; None where none is left."""
         if pending.namespaces:
             name = next(iter(pending.namespaces))

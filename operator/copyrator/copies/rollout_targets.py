@@ -10,7 +10,7 @@ from copyrator.api.rollout import Rollout
 from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.context import CopyContext
-from copyrator.copies.policy.rollout import Target, in_order
+from copyrator.copies.policy.rollout import TargetNamespace, in_order
 from copyrator.workqueue.timeslice import TimeSlice
 
 
@@ -37,7 +37,7 @@ async def compare(
     context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime
 ) -> RolloutTargets:
     """Compare all targets; `began`: when the rollout of the present content did, or would."""
-    targets: dict[str, Target] = {}
+    targets: dict[str, TargetNamespace] = {}
     old: set[str] = set()
     unwritten: set[str] = set()
     turn = TimeSlice()
@@ -47,7 +47,7 @@ async def compare(
             namespace = context.home.namespaces.get(name)
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
-            targets[name] = Target(name, namespace.labels, namespace.created)
+            targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
             request = CopyRequest.of(binding, namespace)
             if _is_old(context, compiled, request):
                 old.add(name)

@@ -11,7 +11,7 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.planning import Action, Cause, Plan
+from copyrator.copies.policy.planning import Action, Cause, CopyDecision
 from copyrator.copies.policy.trace import Trigger, edit_text
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.kube.events import ObjectRef
@@ -31,7 +31,9 @@ _BY_CAUSE = {
 }
 
 
-def note_write(context: CopyContext, key: CopyKey, plan: Plan[CopyRequest], owner: str) -> None:
+def note_write(
+    context: CopyContext, key: CopyKey, plan: CopyDecision[CopyRequest], owner: str
+) -> None:
     """Count a write that succeeded; `owner` is the rule that had the copy, or empty."""
     rule = plan.winner.rule if plan.winner else context.rules.by_owner(owner)
     state = context.rule_states.get(rule.key) if rule else None
@@ -41,7 +43,7 @@ def note_write(context: CopyContext, key: CopyKey, plan: Plan[CopyRequest], owne
 
 
 def _trigger(
-    state: RuleState, key: CopyKey, plan: Plan[CopyRequest]
+    state: RuleState, key: CopyKey, plan: CopyDecision[CopyRequest]
 ) -> tuple[Trigger, tuple[str, ...]]:
     """Why a copy was written, and what the cause names."""
     trace = state.trace

@@ -19,7 +19,7 @@ from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_ob
 from copyrator.copies.policy.merging import is_unchanged, merge_into
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.ownership_claim import claimed_fields
-from copyrator.copies.policy.planning import Action, Plan, Unmanaged
+from copyrator.copies.policy.planning import Action, CopyDecision, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.kube import errors
 from copyrator.kube.client.pages import METADATA_WATCH
@@ -89,7 +89,7 @@ class CopyWriter:
                 self._view.copies.wrote(self._name, record)
         return live
 
-    async def write(self, plan: Plan[CopyRequest]) -> None:
+    async def write(self, plan: CopyDecision[CopyRequest]) -> None:
         """Carry out a plan.
 
         Raises:

@@ -35,7 +35,7 @@ VERSION_DIGITS: Final = 32
 """Digits of a resourceVersion: a 64-bit number has at most 20."""
 
 
-class Reader(Protocol):
+class PageLister(Protocol):
     """The part of KubeClient that a resync uses."""
 
     def list_pages(
@@ -129,7 +129,7 @@ class EventDeduplicator:
         if len(self._faults) > NOTED_FAULTS:
             self._faults.popitem(last=False)
 
-    async def resync(self, reader: Reader) -> None:
+    async def resync(self, reader: PageLister) -> None:
         """List every namespace that may be listed; deliver what has changed and what is gone.
 
         Raises:
@@ -152,7 +152,7 @@ class EventDeduplicator:
         self._missed |= known - found
         return bool(self._missed)
 
-    async def confirm(self, reader: Reader) -> None:
+    async def confirm(self, reader: PageLister) -> None:
         """Read each object that a list lacked, and deliver the deletion of those that are gone.
 
         Raises:
@@ -163,7 +163,7 @@ class EventDeduplicator:
                 await self._confirm_gone(reader, name)
             self._missed.discard(name)
 
-    async def _confirm_gone(self, reader: Reader, name: ObjectName) -> None:
+    async def _confirm_gone(self, reader: PageLister, name: ObjectName) -> None:
         """Read one object: it may have been created again after the list was made."""
         if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
             return
@@ -173,7 +173,7 @@ class EventDeduplicator:
             self._deliver_one(name, gone, gone=True)
 
     async def _list(
-        self, reader: Reader, namespace: str | None, field_selector: str | None = None
+        self, reader: PageLister, namespace: str | None, field_selector: str | None = None
     ) -> set[ObjectName]:
         """Deliver the objects that have changed; return the names of all."""
         found = set()

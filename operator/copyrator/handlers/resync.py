@@ -10,7 +10,7 @@ import logging
 import random
 
 from copyrator.api.keys import BundleKey, Key, RuleKey
-from copyrator.handlers.deduplication import EventDeduplicator, Reader
+from copyrator.handlers.deduplication import EventDeduplicator, PageLister
 from copyrator.kube.errors import ApiError
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
@@ -25,7 +25,7 @@ CONFIRM_AGAIN = 5.0
 
 
 async def resync_for_ever(
-    reader: Reader,
+    reader: PageLister,
     rules: EventDeduplicator,
     bundles: EventDeduplicator,
     queue: WorkQueue[Key],
@@ -44,7 +44,7 @@ async def resync_for_ever(
 
 
 async def confirm_missed(
-    reader: Reader, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
+    reader: PageLister, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
 ) -> None:
     """Whenever `missed` is set, check whether the objects that kopf's lists lacked are gone."""
     while True:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from copyrator.oci.errors import InvalidResponse, NotFound, RegistryError
+from copyrator.oci.errors import InvalidResponse, RegistryError, TagNotFound
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import DIGEST, Repository
 
@@ -77,5 +77,5 @@ def named(reference: str) -> str:
 def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
     """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
     if answer.status == 404:
-        return NotFound(f"{repository} has no {what.removeprefix('the ')}")
+        return TagNotFound(f"{repository} has no {what.removeprefix('the ')}")
     return InvalidResponse(f"{repository.host} responds with {answer.status} for {what}")

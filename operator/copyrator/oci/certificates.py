@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Final
 
 from copyrator.oci.errors import TLSFailed
-from copyrator.oci.exchange import Trust
+from copyrator.oci.exchange import TlsVerification
 from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -25,7 +25,7 @@ class Contexts:
     def __init__(self) -> None:
         self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
-    async def of(self, trust: Trust) -> ssl.SSLContext | bool:
+    async def of(self, trust: TlsVerification) -> ssl.SSLContext | bool:
         """The context for a Trust; equal ones share one, as connections are pooled by it.
 
         Raises:

@@ -29,12 +29,12 @@ from copyrator.oci.answers import (
 )
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
-from copyrator.oci.exchange import Request, Response, Sink, Trust
+from copyrator.oci.exchange import Request, Response, Sink, TlsVerification
 from copyrator.oci.hosts import DEFAULT_RATE, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
-from copyrator.oci.transport import Transport
+from copyrator.oci.transport import RegistryTransport
 from copyrator.settings.limits import (
     MANIFEST_BYTES,
     REFERRERS_BYTES,
@@ -80,7 +80,9 @@ class RegistryClient:
         rate: Rate = DEFAULT_RATE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = Transport(metrics=metrics, timeout=timeout, allowed=allowed, rate=rate)
+        self._transport = RegistryTransport(
+            metrics=metrics, timeout=timeout, allowed=allowed, rate=rate
+        )
         self._clock = clock
         self._decoding = FairLimit(each=TAG_LISTS_AT_ONCE, together=TAG_LISTS_AT_ONCE)
         self._tokens = Tokens(self._transport, clock=clock)
@@ -258,7 +260,7 @@ class RegistryClient:
         see_other: bool = True,
     ) -> Response:
         """Send the request; where its token is refused, repeat it once with a new one."""
-        trust = Trust(repository.verify, repository.ca)
+        trust = TlsVerification(repository.verify, repository.ca)
         request = Request(
             method, url, trust, max_body=max_body, sink=sink, named=True, see_other=see_other
         )

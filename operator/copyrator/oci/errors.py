@@ -30,7 +30,7 @@ class AuthenticationFailed(RegistryError):
     reason = "AuthenticationFailed"
 
 
-class NotFound(RegistryError):
+class TagNotFound(RegistryError):
     """The registry has no such tag (or repository: many registries don't distinguish)."""
 
     reason = "TagNotFound"
@@ -42,7 +42,7 @@ class RateLimited(RegistryError):
     reason = "RateLimited"
 
 
-class Unreachable(RegistryError):
+class RegistryUnreachable(RegistryError):
     """There was no answer (DNS, connection refused, timeout, reset), or one with 5xx."""
 
 

@@ -13,7 +13,7 @@ Sink = Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class TlsVerification:
     """The verification of a server's certificate."""
 
     verify: bool = True
@@ -31,7 +31,7 @@ class Request:
 
     method: str
     url: str
-    trust: Trust = Trust()
+    trust: TlsVerification = TlsVerification()
     headers: Mapping[str, str] | None = None
     form: Mapping[str, str] | None = None
     max_body: int = 0

@@ -9,7 +9,13 @@ from typing import Final
 import aiohttp
 
 from copyrator.api.times import parse_retry_after
-from copyrator.oci.errors import InvalidResponse, RateLimited, RegistryError, TLSFailed, Unreachable
+from copyrator.oci.errors import (
+    InvalidResponse,
+    RateLimited,
+    RegistryError,
+    RegistryUnreachable,
+    TLSFailed,
+)
 from copyrator.settings.proxies import ProxyError
 
 DEFAULT_RETRY_AFTER: Final = 60.0
@@ -19,7 +25,9 @@ RETRY_AFTER_CAP: Final = 3600.0
 def paused(host: str, status: int, seconds: float) -> RegistryError:
     """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
-        (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
+        (RateLimited, "too many requests")
+        if status == 429
+        else (RegistryUnreachable, "unavailable")
     )
     text = (
         f"{host} responds with {status} ({what}); no request is sent to it until its "
@@ -60,7 +68,7 @@ def failure(error: Exception, where: str) -> RegistryError:
             text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
         case _:
             return InvalidResponse(f"{where}: invalid response ({type(error).__name__})")
-    return Unreachable(text)
+    return RegistryUnreachable(text)
 
 
 def _untrusted(where: str, error: Exception) -> str:

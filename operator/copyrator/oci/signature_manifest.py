@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from copyrator.oci.skipped import type_named
-from copyrator.signatures.model import Format
+from copyrator.signatures.model import SignatureFormat
 
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _BUNDLES: Final = "application/vnd.dev.sigstore.bundle"
@@ -55,7 +55,7 @@ class _Subject(msgspec.Struct):
     digest: str
 
 
-class _Manifest(msgspec.Struct, rename="camel"):
+class _SignatureManifest(msgspec.Struct, rename="camel"):
     layers: list[Layer]
     artifact_type: str | None = None
     config: _Config | None = None
@@ -66,13 +66,13 @@ class _Manifest(msgspec.Struct, rename="camel"):
 class Stored(msgspec.Struct):
     """A signature that is a referrer."""
 
-    format: Format
+    format: SignatureFormat
     layer: Layer
     annotations: Mapping[str, str]
     """The manifest's."""
 
 
-_manifests = msgspec.json.Decoder(_Manifest)
+_manifests = msgspec.json.Decoder(_SignatureManifest)
 
 
 def is_attestation(predicate: str) -> bool:
@@ -113,9 +113,9 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
         if is_attestation(annotations.get(_PREDICATE, "")):
             raise UnusableError(ATTESTATION)
         _require(layer, BUNDLE_TYPE, "version 0.3 of bundles")
-        return Stored(Format.SIGSTORE_BUNDLE, layer, annotations)
+        return Stored(SignatureFormat.SIGSTORE_BUNDLE, layer, annotations)
     _require(layer, _JWS, "JWS envelopes")
-    return Stored(Format.NOTATION, layer, annotations)
+    return Stored(SignatureFormat.NOTATION, layer, annotations)
 
 
 def read_payloads(body: bytes) -> list[Layer]:
@@ -137,7 +137,7 @@ def _require(layer: Layer, media_type: str, what: str) -> None:
         raise UnusableError(f"{type_named(layer.media_type)} isn't supported, only {what}")
 
 
-def _decoded(body: bytes) -> _Manifest:
+def _decoded(body: bytes) -> _SignatureManifest:
     try:
         return _manifests.decode(body)
     except (msgspec.MsgspecError, RecursionError, ValueError):

@@ -14,7 +14,7 @@ from typing import Final
 from copyrator.oci.answers import digest_of
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import InvalidResponse, NotFound, Unreachable
+from copyrator.oci.errors import InvalidResponse, RegistryUnreachable, TagNotFound
 from copyrator.oci.paging import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.referrers import BEYOND, Candidates, Listed, read_index
@@ -35,7 +35,7 @@ from copyrator.settings.limits import (
     SIGNATURES_BYTES,
     SIGNATURES_SECONDS,
 )
-from copyrator.signatures.model import Artifact, Format, Found, Signature
+from copyrator.signatures.model import Artifact, Found, Signature, SignatureFormat
 from copyrator.workqueue.timeslice import TimeSlice
 
 _AT_ONCE: Final = 1000
@@ -68,7 +68,7 @@ class SignatureFinder:
             async with asyncio.timeout(self._seconds):
                 return await search.run()
         except TimeoutError:
-            raise Unreachable(
+            raise RegistryUnreachable(
                 f"{repository.host}: reading the signatures of {digest} takes more than "
                 f"{self._seconds:.0f} s"
             ) from None
@@ -130,7 +130,7 @@ class _Search:
             if len(body) == artifact.size and digest_of(body) == artifact.digest:
                 return  # GitLab's registry resolves the tag as the digest
             await self._add(read_index(body))
-        except NotFound:
+        except TagNotFound:
             return
         except InvalidResponse as error:
             self._skipped.note(f"the tag {tag} can't be used: {error.message}")
@@ -154,14 +154,14 @@ class _Search:
                 self._found.append(
                     Signature(stored.format, listed.digest, blob, stored.annotations)
                 )
-        except (NotFound, InvalidResponse, UnusableError) as error:
+        except (TagNotFound, InvalidResponse, UnusableError) as error:
             self._skipped.add(_reason(error), listed.digest)
 
     async def _read_payloads(self) -> None:
         tag = self._digest.replace(":", "-") + ".sig"
         try:
             layers = read_payloads(await self._manifest(tag, SIGNATURE_MANIFEST_BYTES))
-        except NotFound:
+        except TagNotFound:
             return
         except (InvalidResponse, UnusableError) as error:
             self._skipped.note(f"the tag {tag} can't be used: {error}")
@@ -174,12 +174,12 @@ class _Search:
                 require_payload(layer)
                 if layer.digest not in blobs:
                     blobs[layer.digest] = await self._blob(layer)
-            except (NotFound, InvalidResponse, UnusableError) as error:
+            except (TagNotFound, InvalidResponse, UnusableError) as error:
                 self._skipped.add(_reason(error), layer.digest)
             else:
                 blob, annotations = blobs[layer.digest], layer.annotations or {}
                 self._found.append(
-                    Signature(Format.COSIGN_PAYLOAD, layer.digest, blob, annotations)
+                    Signature(SignatureFormat.COSIGN_PAYLOAD, layer.digest, blob, annotations)
                 )
 
     async def _manifest(self, reference: str, max_body: int) -> bytes:
@@ -210,7 +210,7 @@ def _check_size(size: int, most: int, what: str) -> None:
         raise UnusableError(f"not read, since its {what} has more than {most} bytes")
 
 
-def _reason(error: NotFound | InvalidResponse | UnusableError) -> str:
-    if isinstance(error, NotFound):
+def _reason(error: TagNotFound | InvalidResponse | UnusableError) -> str:
+    if isinstance(error, TagNotFound):
         return "not read, since the registry lists it but doesn't have it"
     return str(error)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from copyrator.oci.errors import InvalidResponse, Unreachable
+from copyrator.oci.errors import InvalidResponse, RegistryUnreachable
 from copyrator.oci.exchange import Response, Sink
 from copyrator.oci.paging import next_page
 from copyrator.oci.reference import Repository
@@ -70,7 +70,7 @@ async def read_tags(
         ):
             raise _endless(repository, "always has one more page")
         if clock() - started > TAG_LIST_SECONDS:
-            raise Unreachable(
+            raise RegistryUnreachable(
                 f"{repository.host}: the tag list takes more than {TAG_LIST_SECONDS:.0f} s"
             )
         before = content or before

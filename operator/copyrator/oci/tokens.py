@@ -19,9 +19,9 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, Response, Trust, is_same_origin, parse_url
+from copyrator.oci.exchange import Request, Response, TlsVerification, is_same_origin, parse_url
 from copyrator.oci.reference import Repository
-from copyrator.oci.transport import Transport
+from copyrator.oci.transport import RegistryTransport
 from copyrator.settings.limits import (
     REALM_CHARACTERS,
     TOKEN_ANSWER_BYTES,
@@ -67,7 +67,7 @@ class Tokens:
     """Headers by (registry, repository, credential)."""
 
     def __init__(
-        self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
+        self, transport: RegistryTransport, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -157,7 +157,7 @@ class Tokens:
             "service": challenge.service,
             "scope": challenge.scope or f"repository:{repository.path}:pull",
         }
-        trust = Trust(repository.verify, repository.ca)  # a private CA usually signs both
+        trust = TlsVerification(repository.verify, repository.ca)  # a private CA usually signs both
         headers = {"Accept": "application/json"}
         if credential is not None and credential.identity_token:
             form = asked | {

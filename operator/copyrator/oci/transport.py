@@ -21,8 +21,15 @@ from copyrator import __version__
 from copyrator.connections import Connector
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
-from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Request, Response, Sink, Trust, is_same_origin, parse_url
+from copyrator.oci.errors import InvalidResponse, RegistryUnreachable
+from copyrator.oci.exchange import (
+    Request,
+    Response,
+    Sink,
+    TlsVerification,
+    is_same_origin,
+    parse_url,
+)
 from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     DEFAULT_RATE,
@@ -53,7 +60,7 @@ _SEE_OTHER: Final = 303
 _REDIRECTS: Final = frozenset({301, 302, _SEE_OTHER, 307, 308})
 
 
-class Transport:
+class RegistryTransport:
     """Sends requests and converts every failure below HTTP to a RegistryError."""
 
     def __init__(
@@ -130,7 +137,7 @@ class Transport:
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
                 raise paused(name, answer.status, wait)
         if answer.status >= 500:
-            raise Unreachable(
+            raise RegistryUnreachable(
                 f"{name} responds with {answer.status} to {request.method} {url.path}"
             )
         return answer
@@ -282,6 +289,6 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
     same = is_same_origin(target, origin)
     if not same:
         headers.pop("Authorization", None)
-        trust = Trust()
+        trust = TlsVerification()
     named = request.named and same
     return replace(request, url=str(target), trust=trust, headers=headers, named=named)

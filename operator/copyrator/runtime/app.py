@@ -58,7 +58,7 @@ class App:
         self.health = HealthServer(
             self.metrics.registry, address=settings.health_address, port=settings.health_port
         )
-        self.waiting = prerequisites.Waiting("starting")
+        self.waiting = prerequisites.MissingPrerequisite("starting")
         self.kopf_guard = KopfGuard(connection, RULES, BUNDLES)
         self._step_down = step_down
         self._parts: Parts | None = None

@@ -26,7 +26,7 @@ LONGEST_DELAY = 10.0
 """Seconds between two tries."""
 
 
-class Reader(Protocol):
+class ApiReader(Protocol):
     """The part of KubeClient that the checks use."""
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Reader(Protocol):
         ...
 
 
-class Candidate(Protocol):
+class LeaderCandidate(Protocol):
     """The part of Elector that waiting for leadership uses."""
 
     @property
@@ -56,7 +56,7 @@ class Candidate(Protocol):
         ...
 
 
-class Waiting:
+class MissingPrerequisite:
     """The prerequisite that is missing, or None; logs it once per change."""
 
     def __init__(self, initially: str) -> None:
@@ -71,7 +71,7 @@ class Waiting:
 
 async def retry_until_done(
     attempt: Callable[[], Awaitable[T]],
-    waiting: Waiting,
+    waiting: MissingPrerequisite,
     what: str,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> T:
@@ -88,8 +88,8 @@ async def retry_until_done(
 
 
 async def wait_for_leadership(
-    elector: Candidate,
-    waiting: Waiting,
+    elector: LeaderCandidate,
+    waiting: MissingPrerequisite,
     warm_up: Callable[[], Awaitable[object]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
@@ -108,8 +108,8 @@ async def wait_for_leadership(
 
 
 async def wait_for_crds(
-    reader: Reader,
-    waiting: Waiting,
+    reader: ApiReader,
+    waiting: MissingPrerequisite,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     *,
     readable: bool = True,
@@ -133,7 +133,7 @@ async def wait_for_crds(
         delay = min(delay * 1.5, LONGEST_DELAY)
 
 
-async def missing_crds(reader: Reader, *, readable: bool = True) -> list[str]:
+async def missing_crds(reader: ApiReader, *, readable: bool = True) -> list[str]:
     """Return a message with the remedy for each CRD that can't be used.
 
     Raises:
@@ -146,7 +146,7 @@ async def missing_crds(reader: Reader, *, readable: bool = True) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
+async def _missing(reader: ApiReader, resource: Resource, listed: set[str]) -> str | None:
     name = f"{resource.plural}.{resource.group}"
     try:
         crd = await reader.get(CRDS, None, name)
@@ -167,7 +167,7 @@ async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str 
     return None
 
 
-async def _unserved(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
+async def _unserved(reader: ApiReader, resource: Resource, listed: set[str]) -> str | None:
     """The same where the CRD itself can't be read."""
     if await _served(reader, resource, listed):
         return None
@@ -194,7 +194,7 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
     return f"the CRD {name} is not established yet"
 
 
-async def _served(reader: Reader, resource: Resource, listed: set[str]) -> bool:
+async def _served(reader: ApiReader, resource: Resource, listed: set[str]) -> bool:
     """Whether discovery has the kind, among the groups that are `listed` and in the group's own.
 
     It lags some seconds behind an established CRD, and kopf reads it once: a kind that it doesn't

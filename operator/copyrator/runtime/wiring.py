@@ -14,7 +14,7 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
+from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.copies.cache.rules import RuleCache
 from copyrator.copies.controller import CopyController
@@ -160,7 +160,7 @@ class _Tenants:
 def _proxies() -> dict[str, str]:
     """The proxy settings of the operator's environment that Jobs get: those without a password."""
     found = urllib.request.getproxies_environment()
-    for name in with_password(found):
+    for name in proxies_with_password(found):
         log.warning(
             "%s contains a password, so it isn't passed to Jobs; if werf needs it, set it in "
             "spec.env "

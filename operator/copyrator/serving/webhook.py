@@ -53,7 +53,7 @@ class WebhookError(Exception):
     """The secret can't be read; the message gives the cause and the remedy."""
 
 
-class _Refusal(Exception):  # noqa: N818 - an answer, not an error
+class _RefusedCall(Exception):  # noqa: N818 - an answer, not an error
     """A refused call, and the answer to its sender."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -139,7 +139,7 @@ class WebhookServer:
                 return web.Response(status=status, text=text)
             sender, found = self._take(body)
             status, text = 202, f"{count(found, 'Bundle is', 'Bundles are')} polled now"
-        except _Refusal as refusal:
+        except _RefusedCall as refusal:
             status, text = refusal.status, refusal.text
         self._metrics.webhook_calls.labels(sender, str(status)).inc()
         response = web.Response(status=status, text=f"{text}\n")
@@ -152,7 +152,7 @@ class WebhookServer:
             return self._secret()
         except WebhookError as error:
             log.error("%s", error)
-            raise _Refusal(
+            raise _RefusedCall(
                 503, "the webhook's secret can't be read; see the operator's log"
             ) from None
 
@@ -181,7 +181,7 @@ class WebhookServer:
 
     async def _body_of_bearer(self, request: web.Request) -> bytes:
         if self._bearers >= WEBHOOK_BEARER_CALLS:
-            raise _Refusal(503, "too many calls at a time; try again")
+            raise _RefusedCall(503, "too many calls at a time; try again")
         self._bearers += 1
         try:
             async with asyncio.timeout(self._timing.bearer):
@@ -194,11 +194,11 @@ class WebhookServer:
     def _take(self, body: bytes) -> tuple[str, int]:
         """Process an authenticated body; return the sender and the number of affected Bundles."""
         if self.pushed is None:
-            raise _Refusal(503, "this replica isn't the leader; try again")
+            raise _RefusedCall(503, "this replica isn't the leader; try again")
         try:
             notification = parse_notification(body)
         except UnreadableNotificationError as error:
-            raise _Refusal(400, str(error)) from None
+            raise _RefusedCall(400, str(error)) from None
         count = self.pushed(notification.pushes)
         self._metrics.webhook_polls.inc(count)
         return notification.sender, count
@@ -221,7 +221,7 @@ class WebhookServer:
 
 async def _body(request: web.Request) -> bytes:
     """Read the body, bounded in size."""
-    too_long = _Refusal(413, f"at most {WEBHOOK_BODY_BYTES} bytes")
+    too_long = _RefusedCall(413, f"at most {WEBHOOK_BODY_BYTES} bytes")
     if (request.content_length or 0) > WEBHOOK_BODY_BYTES:
         raise too_long
     try:
@@ -229,15 +229,17 @@ async def _body(request: web.Request) -> bytes:
     except web.HTTPRequestEntityTooLarge:
         raise too_long from None
     except CALLERS_FAULTS:
-        raise _Refusal(400, "the body is incomplete") from None
+        raise _RefusedCall(400, "the body is incomplete") from None
 
 
-def _unknown() -> _Refusal:
-    return _Refusal(401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed")
+def _unknown() -> _RefusedCall:
+    return _RefusedCall(
+        401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed"
+    )
 
 
-def _too_slow(seconds: float) -> _Refusal:
-    return _Refusal(408, f"the body took more than {seconds:.0f} s")
+def _too_slow(seconds: float) -> _RefusedCall:
+    return _RefusedCall(408, f"the body took more than {seconds:.0f} s")
 
 
 def knows_secret(headers: Mapping[str, str], secret: bytes) -> bool:

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 
 UNREADABLE: Final = (
     ValueError,
@@ -57,14 +57,20 @@ def check_strength(certificate: x509.Certificate, name: str) -> None:
     try:
         key, algorithm = certificate.public_key(), certificate.signature_hash_algorithm
     except UNREADABLE:
-        raise Invalid(f"{name} has a key or a signature of an unsupported kind") from None
+        raise InvalidSignatureError(
+            f"{name} has a key or a signature of an unsupported kind"
+        ) from None
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size not in RSA_BITS:
-            raise Invalid(f"{name} has an RSA key of {key.key_size} bits, not of 2048 to 8192")
+            raise InvalidSignatureError(
+                f"{name} has an RSA key of {key.key_size} bits, not of 2048 to 8192"
+            )
     elif not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, _CURVES)):
-        raise Invalid(f"{name} has a key that is neither RSA nor of P-256, P-384 or P-521")
+        raise InvalidSignatureError(
+            f"{name} has a key that is neither RSA nor of P-256, P-384 or P-521"
+        )
     if not isinstance(algorithm, _HASHES):
-        raise Invalid(f"{name} is not signed with SHA-256, SHA-384 or SHA-512")
+        raise InvalidSignatureError(f"{name} is not signed with SHA-256, SHA-384 or SHA-512")
 
 
 def is_self_signed(certificate: x509.Certificate) -> bool:
@@ -90,7 +96,7 @@ def is_ca(certificate: x509.Certificate) -> bool:
     try:
         constraints = find_extension(certificate, x509.BasicConstraints)
     except UNREADABLE:
-        raise Invalid("an extension of a certificate can't be read") from None
+        raise InvalidSignatureError("an extension of a certificate can't be read") from None
     return constraints is not None and constraints.value.ca
 
 

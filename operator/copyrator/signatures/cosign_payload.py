@@ -14,7 +14,13 @@ import msgspec
 from cryptography import x509
 
 from copyrator.signatures import keys
-from copyrator.signatures.model import Artifact, CosignKeys, Invalid, NotYet, Signature
+from copyrator.signatures.model import (
+    Artifact,
+    CosignKeys,
+    InvalidSignatureError,
+    NotYetValidError,
+    Signature,
+)
 from copyrator.signatures.strict_json import decode, decode_base64
 
 MEDIA_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -54,14 +60,14 @@ def verify(
     """
     text = signature.annotations.get(SIGNATURE)
     if text is None:
-        raise Invalid(f"the layer has no annotation {SIGNATURE}")
+        raise InvalidSignatureError(f"the layer has no annotation {SIGNATURE}")
     keys.signer(entry.keys, signature.once(_read_signature, text), signature.blob)
     payload = signature.once(_read_payload, signature.blob)
     if payload.critical.type != TYPE:
-        raise Invalid(f"the payload's critical.type is not {TYPE!r}")
+        raise InvalidSignatureError(f"the payload's critical.type is not {TYPE!r}")
     claimed = payload.critical.image.docker_manifest_digest
     if claimed != artifact.digest:
-        raise Invalid(f"the signature is for another digest: {claimed}")
+        raise InvalidSignatureError(f"the signature is for another digest: {claimed}")
     certificate = signature.annotations.get(CERTIFICATE)
     return None if not certificate else _end_of(certificate, now)
 
@@ -78,9 +84,9 @@ def _end_of(pem: str, now: datetime) -> datetime:
     try:
         certificate = x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
-        raise Invalid(f"the annotation {CERTIFICATE} is not a certificate") from None
+        raise InvalidSignatureError(f"the annotation {CERTIFICATE} is not a certificate") from None
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not start <= now <= end:
         reason = f"the certificate beside the signature is valid from {start} to {end} only"
-        raise NotYet(reason, start) if now < start else Invalid(reason)
+        raise NotYetValidError(reason, start) if now < start else InvalidSignatureError(reason)
     return end

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from copyrator.signatures.certificates import UNREADABLE, describe
-from copyrator.signatures.model import Invalid, TrustError
+from copyrator.signatures.model import InvalidSignatureError, TrustError
 
 ANY: Final = "*"
 """Any subject, alone in its list."""
@@ -70,17 +70,19 @@ def check_subject(certificate: x509.Certificate, trusted: Sequence[Attributes]) 
     found: Attributes = {}
     for attribute in _subject(certificate):
         if attribute.oid in found:
-            raise Invalid("the subject of its certificate has an attribute twice")
+            raise InvalidSignatureError("the subject of its certificate has an attribute twice")
         found[attribute.oid] = str(attribute.value)
     if not any(wanted.items() <= found.items() for wanted in trusted):
-        raise Invalid(f"its signer {describe(certificate)} is none of the trusted subjects")
+        raise InvalidSignatureError(
+            f"its signer {describe(certificate)} is none of the trusted subjects"
+        )
 
 
 def _subject(certificate: x509.Certificate) -> x509.Name:
     try:
         return certificate.subject
     except UNREADABLE:
-        raise Invalid("the subject of its certificate can't be read") from None
+        raise InvalidSignatureError("the subject of its certificate can't be read") from None
 
 
 def _read_subject(subject: str) -> Attributes:

@@ -13,23 +13,23 @@ from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
     Entry,
-    Failure,
-    Format,
     Found,
     Holds,
-    Invalid,
+    InvalidSignatureError,
     Judgement,
     NotationTrust,
-    NotYet,
-    Requirement,
+    NotYetValidError,
     Signature,
+    SignatureFailure,
+    SignatureFormat,
+    SignatureRequirement,
 )
 
-_MODULES: dict[tuple[type[Entry], Format], ModuleType] = {
-    (CosignKeys, Format.COSIGN_PAYLOAD): cosign_payload,
-    (CosignKeys, Format.SIGSTORE_BUNDLE): sigstore_bundle,
-    (CosignIdentity, Format.SIGSTORE_BUNDLE): keyless,
-    (NotationTrust, Format.NOTATION): notation,
+_MODULES: dict[tuple[type[Entry], SignatureFormat], ModuleType] = {
+    (CosignKeys, SignatureFormat.COSIGN_PAYLOAD): cosign_payload,
+    (CosignKeys, SignatureFormat.SIGSTORE_BUNDLE): sigstore_bundle,
+    (CosignIdentity, SignatureFormat.SIGSTORE_BUNDLE): keyless,
+    (NotationTrust, SignatureFormat.NOTATION): notation,
 }
 """The module whose ``verify(artifact, signature, entry, now)`` is called, by entry and format;
 other combinations are refused."""
@@ -42,7 +42,7 @@ _CERTIFICATE_CHECKS = 4
 """Keys that a check of certificates counts as."""
 
 
-def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> Judgement:
+def judge(found: Found, requirements: Sequence[SignatureRequirement], now: datetime) -> Judgement:
     """Judge an artifact by its signatures.
 
     A requirement holds if one of its entries accepts a signature; one without entries never does.
@@ -55,7 +55,7 @@ def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> J
     work = _Work()
     holds: list[Holds] = []
     failed: list[str] = []
-    failures: list[list[Failure]] = []
+    failures: list[list[SignatureFailure]] = []
     for requirement in requirements:
         held, refusals = _judge(found, requirement, now, work)
         if held is not None:
@@ -86,45 +86,47 @@ class _Work:
         self._left -= (limits.SIGNATURE_CHECK + len(signature.blob)) * keys
         return self._left >= 0
 
-    def note(self, refusal: Invalid, now: datetime) -> None:
+    def note(self, refusal: InvalidSignatureError, now: datetime) -> None:
         """Take the end of a refusal into account; one in the past is of the time that it claims."""
-        if isinstance(refusal, NotYet) and refusal.since > now:
+        if isinstance(refusal, NotYetValidError) and refusal.since > now:
             known = self.refused_until
             self.refused_until = refusal.since if known is None else min(known, refusal.since)
 
 
 def _judge(
-    found: Found, requirement: Requirement, now: datetime, work: _Work
-) -> tuple[Holds | None, list[Failure]]:
+    found: Found, requirement: SignatureRequirement, now: datetime, work: _Work
+) -> tuple[Holds | None, list[SignatureFailure]]:
     """The signature that satisfies a requirement, or why each entry refused each signature.
 
     Refusals because of the format are last, as others are more informative.
     """
-    refused: list[Failure] = []
-    other_format: list[Failure] = []
+    refused: list[SignatureFailure] = []
+    other_format: list[SignatureFailure] = []
     for signature in found.signatures:
         for entry in requirement.entries:
             module = _MODULES.get((type(entry), signature.format))
             if module is None:
                 other_format.append(
-                    Failure(entry.name, signature.digest, _of_other_format(entry, signature.format))
+                    SignatureFailure(
+                        entry.name, signature.digest, _of_other_format(entry, signature.format)
+                    )
                 )
                 continue
             if not work.admits(signature, entry):
-                refused.append(Failure(entry.name, signature.digest, BEYOND))
+                refused.append(SignatureFailure(entry.name, signature.digest, BEYOND))
                 return None, refused + other_format
             try:
                 until = module.verify(found.artifact, signature, entry, now)
-            except Invalid as error:
+            except InvalidSignatureError as error:
                 work.note(error, now)
-                refused.append(Failure(entry.name, signature.digest, str(error)))
+                refused.append(SignatureFailure(entry.name, signature.digest, str(error)))
             else:
                 return Holds(requirement.name, entry.name, signature.digest, until), []
     return None, refused + other_format
 
 
-def _of_other_format(entry: Entry, found: Format) -> str:
-    if isinstance(entry, CosignIdentity) and found is Format.COSIGN_PAYLOAD:
+def _of_other_format(entry: Entry, found: SignatureFormat) -> str:
+    if isinstance(entry, CosignIdentity) and found is SignatureFormat.COSIGN_PAYLOAD:
         return (
             "of cosign's older format (the tag .sig) only signatures with keys are supported: for "
             "keyless ones sign with cosign 3"
@@ -132,6 +134,6 @@ def _of_other_format(entry: Entry, found: Format) -> str:
     return f"a signature in the format {found} is not for this entry"
 
 
-def _in_turn(lists: list[list[Failure]]) -> Iterator[Failure]:
+def _in_turn(lists: list[list[SignatureFailure]]) -> Iterator[SignatureFailure]:
     """The first failure of each requirement, then each second one, so that all are represented."""
     return (each for each in chain.from_iterable(zip_longest(*lists)) if each is not None)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from copyrator.api.times import parse_time
 from copyrator.settings import limits
 from copyrator.signatures.certificates import UNREADABLE
-from copyrator.signatures.model import Artifact, Invalid
+from copyrator.signatures.model import Artifact, InvalidSignatureError
 
 MEDIA_TYPE: Final = "application/jose+json"
 PAYLOAD_TYPE: Final = "application/vnd.cncf.notary.payload.v1+json"
@@ -63,7 +63,7 @@ class _Header(msgspec.Struct):
     time_stamp: str = msgspec.field(name="io.cncf.notary.timestampSignature", default="")
 
 
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+class _RawJws(msgspec.Struct, forbid_unknown_fields=True):
     payload: str
     protected: str
     header: _Header
@@ -86,12 +86,12 @@ class _Target(msgspec.Struct, rename="camel"):
     size: int
 
 
-class _Payload(msgspec.Struct, rename="camel"):
+class _NotationPayload(msgspec.Struct, rename="camel"):
     target_artifact: _Target
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class JwsEnvelope:
     """An envelope that follows the specification; its signature isn't checked yet."""
 
     signing_input: bytes = field(repr=False)
@@ -108,25 +108,27 @@ class Envelope:
     """An RFC 3161 TimeStampToken; empty: none."""
 
 
-def read_envelope(blob: bytes) -> Envelope:
+def read_envelope(blob: bytes) -> JwsEnvelope:
     """Read an envelope, of at most ``limits.SIGNATURE_BYTES``.
 
     Raises:
         Invalid: it isn't one, or its headers violate the specification.
     """
     if len(blob) > limits.SIGNATURE_BYTES:
-        raise Invalid(f"it has {len(blob)} bytes, more than {limits.SIGNATURE_BYTES}")
-    envelope = _decode(blob, _Envelope, "it is not a JWS envelope of the Notary Project")
+        raise InvalidSignatureError(f"it has {len(blob)} bytes, more than {limits.SIGNATURE_BYTES}")
+    envelope = _decode(blob, _RawJws, "it is not a JWS envelope of the Notary Project")
     if len(envelope.header.x5c) > limits.SIGNATURE_CHAIN:
         count = len(envelope.header.x5c)
-        raise Invalid(f"it has a chain of {count} certificates, more than {limits.SIGNATURE_CHAIN}")
+        raise InvalidSignatureError(
+            f"it has a chain of {count} certificates, more than {limits.SIGNATURE_CHAIN}"
+        )
     raw = _decode_base64(envelope.protected, "protected", url=True)
     protected = _decode(raw, _Protected, "its protected header is not of the Notary Project")
     _check_header_names(
         protected, _decode(raw, dict[str, Any], "its protected header is no object")
     )
     signing_time, expiry = _read_times(protected)
-    return Envelope(
+    return JwsEnvelope(
         signing_input=f"{envelope.protected}.{envelope.payload}".encode("ascii", "replace"),
         payload=_decode_base64(envelope.payload, "payload", url=True),
         algorithm=protected.alg,
@@ -139,7 +141,7 @@ def read_envelope(blob: bytes) -> Envelope:
     )
 
 
-def verify_signature(envelope: Envelope) -> None:
+def verify_signature(envelope: JwsEnvelope) -> None:
     """Check the signature by the first certificate of the chain, which isn't trusted yet.
 
     The certificate's key decides the algorithm: RSA of 2048, 3072 and 4096 bits PS256, PS384 and
@@ -150,11 +152,11 @@ def verify_signature(envelope: Envelope) -> None:
         Invalid: the header names another algorithm, or the signature isn't valid.
     """
     if not envelope.chain:
-        raise Invalid("it has no certificate")
+        raise InvalidSignatureError("it has no certificate")
     try:
         key = envelope.chain[0].public_key()
     except UNREADABLE:
-        raise Invalid("its signer has a key of an unsupported kind") from None
+        raise InvalidSignatureError("its signer has a key of an unsupported kind") from None
     try:
         if isinstance(key, rsa.RSAPublicKey):
             hash_ = _algorithm(_RSA.get(key.key_size), envelope.algorithm)
@@ -165,64 +167,76 @@ def verify_signature(envelope: Envelope) -> None:
             signature = _read_ecdsa(envelope.signature, (key.key_size + 7) // 8)
             key.verify(signature, envelope.signing_input, ec.ECDSA(hash_))
         else:
-            raise Invalid("its signer has a key that is neither RSA nor elliptic curve")
+            raise InvalidSignatureError(
+                "its signer has a key that is neither RSA nor elliptic curve"
+            )
     except InvalidSignature:
-        raise Invalid(
+        raise InvalidSignatureError(
             "its signature is not valid: it was altered, or made by another key"
         ) from None
 
 
-def check_target(envelope: Envelope, artifact: Artifact) -> None:
+def check_target(envelope: JwsEnvelope, artifact: Artifact) -> None:
     """Compare the payload's target with the artifact.
 
     Raises:
         Invalid: its digest, media type or size is another one.
     """
-    target = _decode(envelope.payload, _Payload, "its payload names no target").target_artifact
+    target = _decode(
+        envelope.payload, _NotationPayload, "its payload names no target"
+    ).target_artifact
     if target.digest != artifact.digest:
-        raise Invalid("it is for another artifact: its payload has another digest")
+        raise InvalidSignatureError("it is for another artifact: its payload has another digest")
     if target.media_type != artifact.media_type:
-        raise Invalid("its payload has another media type than the artifact")
+        raise InvalidSignatureError("its payload has another media type than the artifact")
     if target.size != artifact.size:
-        raise Invalid("its payload has another size than the artifact")
+        raise InvalidSignatureError("its payload has another size than the artifact")
 
 
 def _algorithm(
     expected: tuple[str, hashes.HashAlgorithm] | None, named: str
 ) -> hashes.HashAlgorithm:
     if expected is None:
-        raise Invalid(
+        raise InvalidSignatureError(
             "its signer has a key that is not of RSA 2048, 3072, 4096, P-256, P-384, P-521"
         )
     if named != expected[0]:
-        raise Invalid(f"its header names another algorithm than {expected[0]}, its key's")
+        raise InvalidSignatureError(
+            f"its header names another algorithm than {expected[0]}, its key's"
+        )
     return expected[1]
 
 
 def _read_ecdsa(signature: bytes, size: int) -> bytes:
     """The signature in DER, for the library; JWS concatenates both numbers (RFC 7518, 3.4)."""
     if len(signature) != 2 * size:
-        raise Invalid(f"its signature has {len(signature)} bytes, not {2 * size}")
+        raise InvalidSignatureError(f"its signature has {len(signature)} bytes, not {2 * size}")
     numbers = int.from_bytes(signature[:size]), int.from_bytes(signature[size:])
     return utils.encode_dss_signature(*numbers)
 
 
 def _check_header_names(protected: _Protected, names: Mapping[str, object]) -> None:
     if protected.cty != PAYLOAD_TYPE:
-        raise Invalid(f"its payload is not of the type {PAYLOAD_TYPE}")
+        raise InvalidSignatureError(f"its payload is not of the type {PAYLOAD_TYPE}")
     if any(name.startswith(_PLUGIN) for name in names):
-        raise Invalid("it requires a verification plugin of notation, which is not supported")
+        raise InvalidSignatureError(
+            "it requires a verification plugin of notation, which is not supported"
+        )
     if any(_FOLDED.get(name.casefold(), name) != name for name in names):
-        raise Invalid("its protected header has a name in other case than specified")
+        raise InvalidSignatureError("its protected header has a name in other case than specified")
     wanted = {_SCHEME}
     if protected.scheme == SCHEME_AUTHORITY:
         wanted.add(_AUTHENTIC_TIME)
     elif protected.scheme != SCHEME_X509:
-        raise Invalid(f"its signing scheme is neither {SCHEME_X509} nor {SCHEME_AUTHORITY}")
+        raise InvalidSignatureError(
+            f"its signing scheme is neither {SCHEME_X509} nor {SCHEME_AUTHORITY}"
+        )
     if protected.expiry is not None:
         wanted.add(_EXPIRY)
     if sorted(protected.crit) != sorted(wanted):
-        raise Invalid(f"its header crit does not list exactly {', '.join(sorted(wanted))}")
+        raise InvalidSignatureError(
+            f"its header crit does not list exactly {', '.join(sorted(wanted))}"
+        )
 
 
 def _read_times(protected: _Protected) -> tuple[datetime, datetime | None]:
@@ -231,20 +245,22 @@ def _read_times(protected: _Protected) -> tuple[datetime, datetime | None]:
     if protected.scheme == SCHEME_AUTHORITY:
         of_scheme, of_other = of_other, of_scheme
     if of_other is not None:
-        raise Invalid(f"it has a signing time that is not of the scheme {protected.scheme}")
+        raise InvalidSignatureError(
+            f"it has a signing time that is not of the scheme {protected.scheme}"
+        )
     if of_scheme is None:
-        raise Invalid(f"it has no signing time of the scheme {protected.scheme}")
+        raise InvalidSignatureError(f"it has no signing time of the scheme {protected.scheme}")
     signing_time = _read_time(of_scheme)
     expiry = None if protected.expiry is None else _read_time(protected.expiry)
     if expiry is not None and expiry <= signing_time:
-        raise Invalid("its expiry is not after its signing time")
+        raise InvalidSignatureError("its expiry is not after its signing time")
     return signing_time, expiry
 
 
 def _read_time(text: str) -> datetime:
     moment = parse_time(text) if _RFC3339.fullmatch(text) else None
     if moment is None:
-        raise Invalid("a time in its protected header is not of RFC 3339")
+        raise InvalidSignatureError("a time in its protected header is not of RFC 3339")
     return moment
 
 
@@ -253,7 +269,7 @@ def _read_certificate(text: str) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
     except UNREADABLE:
-        raise Invalid("a certificate of its chain can't be read") from None
+        raise InvalidSignatureError("a certificate of its chain can't be read") from None
 
 
 def _decode(text: bytes, kind: type[_T], fault: str) -> _T:
@@ -262,7 +278,7 @@ def _decode(text: bytes, kind: type[_T], fault: str) -> _T:
         json.loads(text, object_pairs_hook=_refuse_twice)
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise Invalid(fault) from None
+        raise InvalidSignatureError(fault) from None
 
 
 def _refuse_twice(members: list[tuple[str, object]]) -> None:
@@ -280,5 +296,5 @@ def _decode_base64(text: str, name: str, *, url: bool) -> bytes:
         content = b""
     encoded = base64.b64encode(content, altchars=alphabet).decode()
     if (encoded.rstrip("=") if url else encoded) != text:
-        raise Invalid(f"its {name} is not base64")
+        raise InvalidSignatureError(f"its {name} is not base64")
     return content

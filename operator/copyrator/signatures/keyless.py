@@ -16,7 +16,13 @@ from cryptography.x509.oid import ObjectIdentifier
 
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.settings import limits
-from copyrator.signatures.model import Artifact, CosignIdentity, Invalid, Signature, TrustError
+from copyrator.signatures.model import (
+    Artifact,
+    CosignIdentity,
+    InvalidSignatureError,
+    Signature,
+    TrustError,
+)
 from copyrator.signatures.sigstore_bundle import PAYLOAD_TYPE, check_statement, read_envelope
 
 if TYPE_CHECKING:
@@ -50,15 +56,15 @@ def verify(
     del now
     envelope = signature.once(read_envelope, signature.blob)
     if not envelope.has_certificate:
-        raise Invalid("it is signed with a key, not with a certificate (keyless)")
+        raise InvalidSignatureError("it is signed with a key, not with a certificate (keyless)")
     try:
         pattern = compile_filter(entry.subject_pattern)
     except FilterError as error:
-        raise Invalid(f"subjectPattern can't be used: {error}") from None
+        raise InvalidSignatureError(f"subjectPattern can't be used: {error}") from None
     try:
         verifier = _verifier(entry.trusted_root)
     except TrustError as error:
-        raise Invalid(str(error)) from None
+        raise InvalidSignatureError(str(error)) from None
     identity = _Identity(entry.issuer, entry.subject_pattern, pattern.matches)
     payload = _verified(verifier, signature, identity)
     signature.once(check_statement, payload, artifact)
@@ -112,12 +118,12 @@ def _verified(verifier: Verifier, signature: Signature, identity: _Identity) -> 
     bundle = signature.once(_read_bundle, signature.blob)
     try:
         kind, payload = verifier.verify_dsse(bundle, identity)
-    except Invalid:
+    except InvalidSignatureError:
         raise
     except Exception as error:
         raise _failed(error) from None
     if kind != PAYLOAD_TYPE:
-        raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
+        raise InvalidSignatureError(f"the envelope's payload type is not {PAYLOAD_TYPE}")
     return payload
 
 
@@ -130,9 +136,9 @@ def _read_bundle(blob: bytes) -> Bundle:
         raise _failed(error) from None
 
 
-def _failed(error: Exception) -> Invalid:
+def _failed(error: Exception) -> InvalidSignatureError:
     reason = " ".join(str(error).split()) or type(error).__name__
-    return Invalid(f"keyless verification failed: {reason}")
+    return InvalidSignatureError(f"keyless verification failed: {reason}")
 
 
 class _Identity:
@@ -160,7 +166,9 @@ class _Identity:
             OIDCIssuerV2(self._issuer).verify(cert)
         subject = _subject(cert)
         if not self._matches(subject):
-            raise Invalid(f"the subject {subject[:100]!r} doesn't match {self._pattern[:100]!r}")
+            raise InvalidSignatureError(
+                f"the subject {subject[:100]!r} doesn't match {self._pattern[:100]!r}"
+            )
 
 
 def _subject(cert: x509.Certificate) -> str:
@@ -172,5 +180,7 @@ def _subject(cert: x509.Certificate) -> str:
         if isinstance(each, x509.RFC822Name | x509.UniformResourceIdentifier)
     ]
     if len(subjects) != 1 or len(list(names)) != 1:
-        raise Invalid("the certificate doesn't have exactly one subject that is an e-mail or a URI")
+        raise InvalidSignatureError(
+            "the certificate doesn't have exactly one subject that is an e-mail or a URI"
+        )
     return subjects[0]

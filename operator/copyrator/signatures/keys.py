@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from copyrator.settings import limits
-from copyrator.signatures.model import Invalid, TrustError
+from copyrator.signatures.model import InvalidSignatureError, TrustError
 
 PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 
@@ -81,9 +81,11 @@ def signer(keys: Mapping[str, bytes], signature: bytes, message: bytes) -> str:
             if _verifies(_load(name, block), signature, message):
                 return name
         except TrustError as error:
-            raise Invalid(str(error)) from None
+            raise InvalidSignatureError(str(error)) from None
     names = ", ".join(list(keys)[:3]) + (", …" if len(keys) > 3 else "")
-    raise Invalid(f"the signature is by none of the keys ({names}), or what it signs was altered")
+    raise InvalidSignatureError(
+        f"the signature is by none of the keys ({names}), or what it signs was altered"
+    )
 
 
 def _verifies(key: PublicKey, signature: bytes, message: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-class Format(StrEnum):
+class SignatureFormat(StrEnum):
     """Formats of signatures."""
 
     COSIGN_PAYLOAD = "cosign payload"
@@ -41,7 +41,7 @@ class Artifact:
 class Signature:
     """A signature from the registry, within the limits; its content isn't verified yet."""
 
-    format: Format
+    format: SignatureFormat
     digest: str
     """The digest of its manifest, of COSIGN_PAYLOAD of its layer; used in messages."""
     blob: bytes = field(repr=False)
@@ -63,10 +63,10 @@ class Signature:
         if key not in self._read:
             try:
                 self._read[key] = read(*args)
-            except Invalid as error:
+            except InvalidSignatureError as error:
                 self._read[key] = _Refusal(str(error))
         if isinstance(found := self._read[key], _Refusal):
-            raise Invalid(found.reason)
+            raise InvalidSignatureError(found.reason)
         return cast("T", found)
 
 
@@ -131,7 +131,7 @@ Entry = CosignKeys | CosignIdentity | NotationTrust
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class SignatureRequirement:
     """Entries of which one has to accept a signature."""
 
     name: str
@@ -140,7 +140,7 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class SignatureFailure:
     """Why an entry doesn't accept a signature."""
 
     entry: str
@@ -169,7 +169,7 @@ class Judgement:
     holds: tuple[Holds, ...] = ()
     failed: tuple[str, ...] = ()
     """Names of the requirements that nothing satisfies."""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[SignatureFailure, ...] = ()
     """Of the failed requirements; at most ``limits.SIGNATURE_FAILURES``."""
     signatures: int = 0
     """The number of signatures that were judged."""
@@ -197,7 +197,7 @@ class TrustError(ValueError):
     """
 
 
-class Invalid(ValueError):  # noqa: N818 - a verdict, not a fault
+class InvalidSignatureError(ValueError):
     """A signature that an entry doesn't accept.
 
     The message is a sentence without a full stop, at most 300 characters, without key material. It
@@ -210,7 +210,7 @@ class Invalid(ValueError):  # noqa: N818 - a verdict, not a fault
         super().__init__(shown if len(shown) <= 300 else shown[:297] + "...")
 
 
-class NotYet(Invalid):
+class NotYetValidError(InvalidSignatureError):
     """A refusal that may end as time passes: something is valid only from ``since``."""
 
     def __init__(self, reason: str, since: datetime) -> None:

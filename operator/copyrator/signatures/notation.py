@@ -28,16 +28,16 @@ from copyrator.signatures import timestamps
 from copyrator.signatures.distinguished_names import check_subject, read_subjects
 from copyrator.signatures.jws_envelope import (
     SCHEME_AUTHORITY,
-    Envelope,
+    JwsEnvelope,
     check_target,
     read_envelope,
     verify_signature,
 )
 from copyrator.signatures.model import (
     Artifact,
-    Invalid,
+    InvalidSignatureError,
     NotationTrust,
-    NotYet,
+    NotYetValidError,
     Signature,
     TrustError,
 )
@@ -72,13 +72,13 @@ def verify(
         end = _verify_trust(envelope, entry, now)
         check_subject(envelope.chain[0], read_subjects(entry.subjects))
     except TrustError as fault:
-        raise Invalid(f"{_COMMON_FAULT}: {fault}") from None
+        raise InvalidSignatureError(f"{_COMMON_FAULT}: {fault}") from None
     if envelope.expiry is not None and now >= envelope.expiry:
-        raise Invalid(f"it expired at {envelope.expiry:%Y-%m-%dT%H:%M:%SZ}")
+        raise InvalidSignatureError(f"it expired at {envelope.expiry:%Y-%m-%dT%H:%M:%SZ}")
     return min((one for one in (end, envelope.expiry) if one is not None), default=None)
 
 
-def _read(blob: bytes, artifact: Artifact) -> Envelope:
+def _read(blob: bytes, artifact: Artifact) -> JwsEnvelope:
     """The envelope after all checks that are the same for every entry."""
     envelope = read_envelope(blob)
     verify_signature(envelope)
@@ -86,25 +86,27 @@ def _read(blob: bytes, artifact: Artifact) -> Envelope:
     return envelope
 
 
-def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> datetime | None:
+def _verify_trust(envelope: JwsEnvelope, entry: NotationTrust, now: datetime) -> datetime | None:
     """The end of the verdict by the certificates; None: it was proven to be signed while valid."""
     if envelope.scheme == SCHEME_AUTHORITY:
         if not entry.signing_authorities:
-            raise Invalid("it is by a signing authority, and the entry trusts none")
+            raise InvalidSignatureError("it is by a signing authority, and the entry trusts none")
         roots = load_roots("the signing authorities' file", entry.signing_authorities)
         verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, envelope.signing_time)
         return None
     roots = load_roots("the CA's file", entry.ca)
     try:
         verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, now)
-    except Invalid as fault:
+    except InvalidSignatureError as fault:
         if not envelope.time_stamp:
             raise
         if not entry.tsa:
-            raise _both(fault, Invalid("the entry trusts no time stamp authority")) from None
+            raise _both(
+                fault, InvalidSignatureError("the entry trusts no time stamp authority")
+            ) from None
         try:
             _verify_time_stamp(envelope, roots, entry.tsa, now)
-        except Invalid as stamp_fault:
+        except InvalidSignatureError as stamp_fault:
             raise _both(fault, stamp_fault) from None
         return None
     if entry.tsa and envelope.time_stamp and _has_time_stamp(envelope, roots, entry.tsa, now):
@@ -112,28 +114,28 @@ def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> da
     return min(certificate.not_valid_after_utc for certificate in envelope.chain)
 
 
-def _both(first: Invalid, second: Invalid) -> Invalid:
-    since = [one.since for one in (first, second) if isinstance(one, NotYet)]
+def _both(first: InvalidSignatureError, second: InvalidSignatureError) -> InvalidSignatureError:
+    since = [one.since for one in (first, second) if isinstance(one, NotYetValidError)]
     reason = f"{first}; {second}"
-    return NotYet(reason, min(since)) if since else Invalid(reason)
+    return NotYetValidError(reason, min(since)) if since else InvalidSignatureError(reason)
 
 
 def _has_time_stamp(
-    envelope: Envelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
+    envelope: JwsEnvelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
 ) -> bool:
     try:
         _verify_time_stamp(envelope, roots, tsa, now)
-    except Invalid:
+    except InvalidSignatureError:
         return False
     return True
 
 
 def _verify_time_stamp(
-    envelope: Envelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
+    envelope: JwsEnvelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
 ) -> None:
     tsa_roots = load_roots("the time stamp authorities' file", tsa)
     span = timestamps.read_time(envelope.time_stamp, envelope.signature, tsa_roots)
     if span.latest > now:
-        raise NotYet("its time stamp is in the future", span.latest)
+        raise NotYetValidError("its time stamp is in the future", span.latest)
     for moment in {span.earliest, span.latest}:
         verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, moment)

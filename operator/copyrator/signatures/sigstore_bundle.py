@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from copyrator.signatures import keys
-from copyrator.signatures.model import Artifact, CosignKeys, Invalid, Signature
+from copyrator.signatures.model import Artifact, CosignKeys, InvalidSignatureError, Signature
 from copyrator.signatures.strict_json import decode, decode_base64
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -31,7 +31,7 @@ class _EnvelopeSignature(msgspec.Struct, forbid_unknown_fields=True):
     keyid: str | None = None
 
 
-class _Envelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class _DsseEnvelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     payload: str
     payload_type: str
     signatures: list[_EnvelopeSignature]
@@ -48,23 +48,23 @@ class _Material(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 class _Bundle(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     media_type: str
     verification_material: _Material
-    dsse_envelope: _Envelope | None = None
+    dsse_envelope: _DsseEnvelope | None = None
     message_signature: dict[str, Any] | None = None
 
 
-class _Subject(msgspec.Struct):
+class _StatementSubject(msgspec.Struct):
     digest: dict[str, str] = {}
 
 
 class _Statement(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     type: str = msgspec.field(name="_type")
     predicate_type: str
-    subject: list[_Subject]
+    subject: list[_StatementSubject]
     predicate: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SignedContent:
     """The signed content of a bundle, not verified yet."""
 
     payload: bytes
@@ -93,13 +93,13 @@ def verify(
     del now
     envelope = signature.once(read_envelope, signature.blob)
     if envelope.has_certificate:
-        raise Invalid("it is signed with a certificate (keyless), not with a key")
+        raise InvalidSignatureError("it is signed with a certificate (keyless), not with a key")
     keys.signer(entry.keys, envelope.signature, envelope.signed)
     signature.once(check_statement, envelope.payload, artifact)
     return None
 
 
-def read_envelope(blob: bytes) -> Envelope:
+def read_envelope(blob: bytes) -> SignedContent:
     """Read a bundle of an image's signature.
 
     Raises:
@@ -107,25 +107,27 @@ def read_envelope(blob: bytes) -> Envelope:
     """
     bundle = decode("the bundle", blob, _Bundle)
     if bundle.media_type != MEDIA_TYPE:
-        raise Invalid(
+        raise InvalidSignatureError(
             f"the bundle's media type {bundle.media_type[:100]!r} is not supported: sign with "
             f"cosign 3, or 2.6 and --new-bundle-format (v0.3)"
         )
     if bundle.message_signature is not None:
-        raise Invalid(
+        raise InvalidSignatureError(
             "the bundle has a message signature, as `cosign sign-blob` makes it, which is not "
             "supported: sign with `cosign sign`"
         )
     if bundle.dsse_envelope is None:
-        raise Invalid("the bundle has no DSSE envelope")
+        raise InvalidSignatureError("the bundle has no DSSE envelope")
     has_certificate = _has_certificate(bundle.verification_material)
     if bundle.dsse_envelope.payload_type != PAYLOAD_TYPE:
-        raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
+        raise InvalidSignatureError(f"the envelope's payload type is not {PAYLOAD_TYPE}")
     if len(bundle.dsse_envelope.signatures) != 1:
-        raise Invalid("the envelope doesn't have exactly one signature")
+        raise InvalidSignatureError("the envelope doesn't have exactly one signature")
     if bundle.dsse_envelope.signatures[0].keyid:
-        raise Invalid("the envelope's signature has a key id, which cosign doesn't write")
-    return Envelope(
+        raise InvalidSignatureError(
+            "the envelope's signature has a key id, which cosign doesn't write"
+        )
+    return SignedContent(
         payload=decode_base64("the envelope's payload", bundle.dsse_envelope.payload),
         signature=decode_base64("the envelope's signature", bundle.dsse_envelope.signatures[0].sig),
         has_certificate=has_certificate,
@@ -140,24 +142,30 @@ def check_statement(payload: bytes, artifact: Artifact) -> None:
     """
     statement = decode("the statement", payload, _Statement)
     if statement.predicate_type != PREDICATE_TYPE:
-        raise Invalid(
+        raise InvalidSignatureError(
             f"it is an attestation ({statement.predicate_type[:100]}), which is not a signature: "
             "sign with `cosign sign`"
         )
     if statement.type != STATEMENT_TYPE:
-        raise Invalid(f"the statement's type is not {STATEMENT_TYPE}, which `cosign sign` writes")
+        raise InvalidSignatureError(
+            f"the statement's type is not {STATEMENT_TYPE}, which `cosign sign` writes"
+        )
     if len(statement.subject) > SUBJECTS:
-        raise Invalid(f"the statement has more than {SUBJECTS} subjects")
+        raise InvalidSignatureError(f"the statement has more than {SUBJECTS} subjects")
     claimed = [f"sha256:{each.digest.get('sha256', '')}" for each in statement.subject]
     if artifact.digest not in claimed:
         first = claimed[0] if claimed else "no subject"
-        raise Invalid(f"the signature is for another digest: {first}")
+        raise InvalidSignatureError(f"the signature is for another digest: {first}")
 
 
 def _has_certificate(material: _Material) -> bool:
     kinds = (material.public_key, material.certificate, material.x509_certificate_chain)
     if sum(each is not None for each in kinds) != 1:
-        raise Invalid("the bundle must have either a public key's hint or a certificate")
+        raise InvalidSignatureError(
+            "the bundle must have either a public key's hint or a certificate"
+        )
     if material.x509_certificate_chain is not None:
-        raise Invalid("the bundle has a chain of certificates, which v0.3 doesn't allow")
+        raise InvalidSignatureError(
+            "the bundle has a chain of certificates, which v0.3 doesn't allow"
+        )
     return material.certificate is not None

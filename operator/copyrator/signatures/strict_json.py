@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from copyrator.settings import limits
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def decode(what: str, raw: bytes, kind: type[T]) -> T:
         Invalid: too large, not UTF-8, not JSON, nested too deeply, ambiguous, or of another shape.
     """
     if len(raw) > limits.SIGNATURE_BYTES:
-        raise Invalid(f"{what} has more than {limits.SIGNATURE_BYTES} bytes")
+        raise InvalidSignatureError(f"{what} has more than {limits.SIGNATURE_BYTES} bytes")
     try:
         document = json.loads(
             raw.decode("utf-8"),
@@ -43,11 +43,11 @@ def decode(what: str, raw: bytes, kind: type[T]) -> T:
         )
         return msgspec.convert(document, kind)
     except _AmbiguousError as error:
-        raise Invalid(f"{what} has the member {error} more than once") from None
+        raise InvalidSignatureError(f"{what} has the member {error} more than once") from None
     except msgspec.ValidationError as error:
-        raise Invalid(f"{what} has another shape: {error}") from None
+        raise InvalidSignatureError(f"{what} has another shape: {error}") from None
     except (ValueError, RecursionError):
-        raise Invalid(f"{what} is not valid JSON") from None
+        raise InvalidSignatureError(f"{what} is not valid JSON") from None
 
 
 def decode_base64(what: str, text: str) -> bytes:
@@ -59,11 +59,11 @@ def decode_base64(what: str, text: str) -> bytes:
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Invalid(f"{what} is not base64") from None
+        raise InvalidSignatureError(f"{what} is not base64") from None
     if not decoded:
-        raise Invalid(f"{what} is empty")
+        raise InvalidSignatureError(f"{what} is empty")
     if base64.b64encode(decoded).decode() != text:
-        raise Invalid(f"{what} is not base64 in its canonical form")
+        raise InvalidSignatureError(f"{what} is not base64 in its canonical form")
     return decoded
 
 

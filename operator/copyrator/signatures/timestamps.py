@@ -17,7 +17,7 @@ from cryptography import x509
 
 from copyrator.settings import limits
 from copyrator.signatures.certificates import UNREADABLE
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.x509_chain import Purpose, order_chain, verify_chain
 
 _HASHES: Final = {
@@ -29,14 +29,14 @@ _HASHES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeInterval:
     """A time within the accuracy that its authority states."""
 
     earliest: datetime
     latest: datetime
 
 
-def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -> Span:
+def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -> TimeInterval:
     """The time at which a message existed, by a time stamp token (CMS SignedData in DER).
 
     Args:
@@ -54,12 +54,14 @@ def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -
         signer = _find_signer(signed.signer_infos, certificates)
         span = _span(stamp)
         algorithms = signed.digest_algorithms
-    except Invalid:  # a ValueError
+    except InvalidSignatureError:  # a ValueError
         raise
     except UNREADABLE:
-        raise Invalid("its time stamp can't be read") from None
+        raise InvalidSignatureError("its time stamp can't be read") from None
     if not algorithms <= _HASHES:
-        raise Invalid("its time stamp has a hash other than SHA-256, SHA-384 and SHA-512")
+        raise InvalidSignatureError(
+            "its time stamp has a hash other than SHA-256, SHA-384 and SHA-512"
+        )
     others = [certificate for certificate in certificates if certificate != signer]
     chain = order_chain(signer, others, roots)
     for moment in {span.earliest, span.latest}:
@@ -69,8 +71,8 @@ def read_time(token: bytes, message: bytes, roots: Sequence[x509.Certificate]) -
         verifier.verify_message(response, message)
     except (rfc3161_client.VerificationError, ValueError) as fault:
         if "Mismatch" in str(fault):
-            raise Invalid("its time stamp is for another signature") from None
-        raise Invalid("the signature of its time stamp is not valid") from None
+            raise InvalidSignatureError("its time stamp is for another signature") from None
+        raise InvalidSignatureError("the signature of its time stamp is not valid") from None
     return span
 
 
@@ -78,17 +80,17 @@ def _find_signer(
     infos: set[rfc3161_client.tsp.SignerInfo], certificates: Sequence[x509.Certificate]
 ) -> x509.Certificate:
     if len(infos) != 1 or len(certificates) > limits.SIGNATURE_CHAIN:
-        raise Invalid(
+        raise InvalidSignatureError(
             f"its time stamp has not one signer and up to {limits.SIGNATURE_CHAIN} certificates"
         )
     (info,) = infos
     for certificate in certificates:
         if (certificate.issuer, certificate.serial_number) == (info.issuer, info.serial_number):
             return certificate
-    raise Invalid("its time stamp comes without the certificate of its signer")
+    raise InvalidSignatureError("its time stamp comes without the certificate of its signer")
 
 
-def _span(stamp: rfc3161_client.tsp.TimeStampTokenInfo) -> Span:
+def _span(stamp: rfc3161_client.tsp.TimeStampTokenInfo) -> TimeInterval:
     accuracy = stamp.accuracy  # None where the authority states none
     margin = timedelta()
     if accuracy is not None:
@@ -97,7 +99,7 @@ def _span(stamp: rfc3161_client.tsp.TimeStampTokenInfo) -> Span:
             milliseconds=accuracy.millis or 0,
             microseconds=accuracy.micros or 0,
         )
-    return Span(stamp.gen_time - margin, stamp.gen_time + margin)
+    return TimeInterval(stamp.gen_time - margin, stamp.gen_time + margin)
 
 
 def _as_response(token: bytes) -> bytes:

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from copyrator.settings import limits
 from copyrator.signatures.certificates import UNREADABLE, check_strength, is_ca, is_self_signed
-from copyrator.signatures.model import Invalid, TrustError
+from copyrator.signatures.model import InvalidSignatureError, TrustError
 
 _PEM_LABEL: Final = re.compile(rb"-----BEGIN ([^\n-]{1,60})-----")
 
@@ -39,7 +39,7 @@ def load_roots(file_name: str, pem: bytes) -> tuple[x509.Certificate, ...]:
             check_strength(certificate, f"certificate {number}")
             is_root = is_self_signed(certificate)
             is_usable = is_root or is_ca(certificate)
-        except Invalid as fault:
+        except InvalidSignatureError as fault:
             raise TrustError(f"{file_name}: {fault}; use another CA") from None
         if not is_usable:
             raise TrustError(

@@ -33,7 +33,7 @@ from copyrator.signatures.certificates import (
     is_ca,
     is_issued_by,
 )
-from copyrator.signatures.model import Invalid, NotYet
+from copyrator.signatures.model import InvalidSignatureError, NotYetValidError
 
 _OTHER_PURPOSES: Final = {
     ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
@@ -71,7 +71,7 @@ def verify_chain(
         Invalid: the chain isn't valid, or a certificate doesn't meet the requirements.
     """
     if chain[-1] not in roots:
-        raise Invalid(
+        raise InvalidSignatureError(
             f"its chain ends at {describe(chain[-1])}, which is none of the trusted roots"
         )
     for certificate in chain:
@@ -82,10 +82,10 @@ def verify_chain(
         for certificate in chain[1:]:
             _check_ca(certificate, purpose)
         _verify_path(chain, moment)
-    except Invalid:  # a ValueError
+    except InvalidSignatureError:  # a ValueError
         raise
     except UNREADABLE:
-        raise Invalid("a certificate of its chain can't be read") from None
+        raise InvalidSignatureError("a certificate of its chain can't be read") from None
 
 
 def order_chain(
@@ -111,7 +111,7 @@ def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
     It tries every CA with the issuer's name, so two of one name are refused before.
     """
     if len({certificate.subject.public_bytes() for certificate in chain}) < len(chain):
-        raise Invalid("its chain has two certificates of the same name")
+        raise InvalidSignatureError("its chain has two certificates of the same name")
     anything = verification.ExtensionPolicy.permit_all()
     verifier = (
         verification.PolicyBuilder()
@@ -130,18 +130,24 @@ def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
         path = verifier.verify(chain[0], list(chain[1:-1])).chain
     except verification.VerificationError as fault:
         reason = str(fault).partition(" (encountered")[0]  # goes on with the certificate
-        raise Invalid(f"the chain of {describe(chain[0])} is not valid: {reason}") from None
+        raise InvalidSignatureError(
+            f"the chain of {describe(chain[0])} is not valid: {reason}"
+        ) from None
     if path != list(chain):
-        raise Invalid("its chain is not in order, from the signer's certificate to the root")
+        raise InvalidSignatureError(
+            "its chain is not in order, from the signer's certificate to the root"
+        )
 
 
 def _check_validity(certificate: x509.Certificate, moment: datetime) -> None:
     name = f"certificate {describe(certificate)}"
     if moment < certificate.not_valid_before_utc:
         since = certificate.not_valid_before_utc
-        raise NotYet(f"{name} is valid only from {since:%Y-%m-%dT%H:%M:%SZ}", since)
+        raise NotYetValidError(f"{name} is valid only from {since:%Y-%m-%dT%H:%M:%SZ}", since)
     if moment > certificate.not_valid_after_utc:
-        raise Invalid(f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
+        raise InvalidSignatureError(
+            f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+        )
 
 
 def _check_ca(certificate: x509.Certificate, purpose: Purpose) -> None:
@@ -149,13 +155,13 @@ def _check_ca(certificate: x509.Certificate, purpose: Purpose) -> None:
     name = f"certificate {describe(certificate)} of a CA"
     usage = _key_usage(certificate, name, purpose)
     if not usage.key_cert_sign:
-        raise Invalid(f"{name} has no keyUsage keyCertSign")
+        raise InvalidSignatureError(f"{name} has no keyUsage keyCertSign")
 
 
 def _check_leaf(certificate: x509.Certificate, purpose: Purpose) -> None:
     name = f"certificate {describe(certificate)} of the signer"
     if is_ca(certificate):
-        raise Invalid(f"{name} is a CA")
+        raise InvalidSignatureError(f"{name} is a CA")
     usage = _key_usage(certificate, name, purpose)
     others = (
         usage.key_encipherment,
@@ -165,20 +171,22 @@ def _check_leaf(certificate: x509.Certificate, purpose: Purpose) -> None:
         usage.crl_sign,
     )  # encipherOnly and decipherOnly are defined only with keyAgreement
     if not usage.digital_signature or any(others):
-        raise Invalid(f"{name} has other keyUsage than digitalSignature")
+        raise InvalidSignatureError(f"{name} has other keyUsage than digitalSignature")
     purposes = find_extension(certificate, x509.ExtendedKeyUsage)
     if purpose is Purpose.TIME_STAMPING:
         wanted = [ExtendedKeyUsageOID.TIME_STAMPING]
         if purposes is None or not purposes.critical or list(purposes.value) != wanted:
-            raise Invalid(f"{name} doesn't have exactly the critical extendedKeyUsage timeStamping")
+            raise InvalidSignatureError(
+                f"{name} doesn't have exactly the critical extendedKeyUsage timeStamping"
+            )
     elif purposes is not None and _OTHER_PURPOSES.intersection(purposes.value):
-        raise Invalid(f"{name} has an extendedKeyUsage for other than code signing")
+        raise InvalidSignatureError(f"{name} has an extendedKeyUsage for other than code signing")
 
 
 def _key_usage(certificate: x509.Certificate, name: str, purpose: Purpose) -> x509.KeyUsage:
     usage = find_extension(certificate, x509.KeyUsage)
     if usage is None:
-        raise Invalid(f"{name} has no keyUsage")
+        raise InvalidSignatureError(f"{name} has no keyUsage")
     if purpose is Purpose.CODE_SIGNING and not usage.critical:
-        raise Invalid(f"{name} has a keyUsage that isn't critical")
+        raise InvalidSignatureError(f"{name} has a keyUsage that isn't critical")
     return usage.value

@@ -92,9 +92,9 @@ class AdaptiveLimit:
         """How many wait for a slot."""
         return len(self._trusted) + len(self._tenants)
 
-    def slot(self) -> Slot:
+    def slot(self) -> LimitSlot:
         """A slot as an async context manager; not measured if an exception is raised inside."""
-        return Slot(self)
+        return LimitSlot(self)
 
     async def pause(self) -> None:
         """Return when no Retry-After is pending."""
@@ -175,7 +175,7 @@ class AdaptiveLimit:
             self.limit = max(self.limit // 2, self._least)
 
 
-class Slot:
+class LimitSlot:
     """One use of the limit."""
 
     __slots__ = ("_limit", "_since")

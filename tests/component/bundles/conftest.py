@@ -24,7 +24,7 @@ from tests.oracle.recorder import Recorder
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.policy.gates import Gates
+from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.timing import BundleTiming
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient

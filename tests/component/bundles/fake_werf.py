@@ -10,8 +10,7 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
-from copyrator.bundles.policy.jobs.plan_script import PlanExit
+from copyrator.bundles.plan.script import BEGIN, END, PlanExit
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

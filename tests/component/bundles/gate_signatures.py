@@ -19,7 +19,7 @@ from tests.component.bundles.simulated import SimulatedCluster, SimulatedRegistr
 from tests.signature_layout import IMAGE_TYPE, digest_of, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
-from copyrator.oci.errors import NotFound, Unreachable
+from copyrator.oci.errors import RegistryUnreachable, TagNotFound
 from copyrator.signatures.model import Artifact
 
 Keys = frozenset[str]
@@ -63,7 +63,7 @@ class SignedRegistry(SimulatedRegistry):
         found = tag.removesuffix(".sig")
         digest = found.replace("-", ":", 1)
         if found == tag or not self.signed[digest]:
-            raise NotFound(f"{tag} doesn't exist")
+            raise TagNotFound(f"{tag} doesn't exist")
         content = payload(Artifact(digest, "", 0))
         self._blobs[digest_of(content)] = content
         self.shown(digest)
@@ -77,7 +77,7 @@ class SignedRegistry(SimulatedRegistry):
     async def _answer(self) -> None:
         await asyncio.sleep(0)
         if self.hides:
-            raise Unreachable("registry.example answers 503")
+            raise RegistryUnreachable("registry.example answers 503")
 
 
 class Signers:

@@ -30,7 +30,7 @@ from copyrator.kube.client.calls import Call
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import NotFound
+from copyrator.oci.errors import TagNotFound
 from copyrator.workqueue.scheduler import DueScheduler
 
 BEGIN = datetime(2026, 1, 5, 1, 20, tzinfo=UTC)
@@ -174,7 +174,7 @@ class SimulatedRegistry:
         await asyncio.sleep(0)
         found = tag if tag in self.known else self.tags_now.get(tag)
         if found is None:
-            raise NotFound(f"{tag} doesn't exist")
+            raise TagNotFound(f"{tag} doesn't exist")
         now = self._wall()
         self.first_asked[found] = min(self.first_asked.get(found, now), now)
         return found

@@ -13,7 +13,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.windows import DAYS
-from copyrator.bundles.policy.gates import MAX_CANDIDATES
+from copyrator.bundles.gates.gate import MAX_CANDIDATES
 
 
 def deployed(cluster: BundleCluster) -> str:
@@ -147,7 +147,7 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     bundle: Make,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "copyrator.bundles.status_events")
+    caplog.set_level(logging.INFO, "copyrator.bundles.status")
     other_day = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
     closed = {"days": [other_day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
     bundle(version="1.*", minAge="1h", windows=[closed], retry={"limit": 3, "backoff": "1s"})

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, Pod, graph, in_all_shells, node, shell_of
 
-from copyrator.bundles.policy.jobs.plan_block import read_block
-from copyrator.bundles.policy.jobs.plan_script import PlanExit
-from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.script import PlanExit, read_block
 
 few = settings(
     max_examples=settings().max_examples // 10,

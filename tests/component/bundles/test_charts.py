@@ -17,10 +17,10 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.packed_charts import CHART_YAML, chart, pack
 
-from copyrator.bundles.charts import ChartReader
-from copyrator.bundles.policy.chart.facts import ChartFacts
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.chart.reader import ChartReader
 from copyrator.bundles.timing import BundleTiming
-from copyrator.oci.errors import InvalidResponse, NotFound, Unreachable
+from copyrator.oci.errors import InvalidResponse, RegistryUnreachable, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.workqueue.isolated import Isolated
 
@@ -144,7 +144,7 @@ async def test_a_slow_registry_ends_in_time(reader: ChartReader, registry: FakeR
     digest = registry.put_chart("app", "2.0.0", VENDORED)
     registry.gate = asyncio.Event()
 
-    with pytest.raises(Unreachable) as late:
+    with pytest.raises(RegistryUnreachable) as late:
         await _read(reader, registry, digest)
 
     assert f"reading the chart of {digest} takes more than" in late.value.message
@@ -155,7 +155,7 @@ async def test_a_missing_blob_is_an_error(reader: ChartReader, registry: FakeReg
     digest = registry.put_chart("app", "2.0.0", VENDORED)
     registry.blobs.clear()
 
-    with pytest.raises(NotFound):
+    with pytest.raises(TagNotFound):
         await _read(reader, registry, digest)
 
 

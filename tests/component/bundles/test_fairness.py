@@ -19,8 +19,8 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.resolution.polls import Polls, TagQuery
 from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.version.polls import RegistryPoller, TagQuery
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
@@ -109,7 +109,7 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
         timing=BundleTiming(),
         memories=Memories(lambda: 0.0),
     )
-    polls = Polls(cast("Context", context), answered.append, Isolated())
+    polls = RegistryPoller(cast("Context", context), answered.append, Isolated())
     for number in range(1000):
         query = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
         assert polls.ask(BundleKey(CROWD, f"crowd{number}"), query, 0.0) is None

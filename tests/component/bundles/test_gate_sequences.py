@@ -23,13 +23,8 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import deploys
-from copyrator.bundles.entry import BundleEntry
-from copyrator.bundles.freezes import Freezes
-from copyrator.bundles.health import Health
-from copyrator.bundles.policy import soak, trust
-from copyrator.bundles.policy.gates import (
-    PASSED,
-    Occasion,
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.gates import (
     age,
     approval,
     depends_on,
@@ -38,7 +33,11 @@ from copyrator.bundles.policy.gates import (
     skip_digests,
     windows,
 )
-from copyrator.bundles.policy.plans import correction
+from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.gates.gate import PASSED, Occasion
+from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.trust import policy as trust
 from copyrator.workqueue.scheduler import DueScheduler
 
 Step = tuple[Any, ...]
@@ -250,7 +249,7 @@ def test_a_gate_that_lets_everything_pass_is_noticed(
 
 
 def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Freezes, "of", lambda *_: ())
+    monkeypatch.setattr(FreezeWatcher, "of", lambda *_: ())
     steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
 
@@ -296,7 +295,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "drift that isn't corrected": (
         "drift",
-        correction,
+        drift_correction,
         "is_due",
         lambda *_: False,
         [("wait", 100), *DRIFTS],
@@ -304,7 +303,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "drift that is corrected for ever": (
         "drift",
-        correction,
+        drift_correction,
         "is_recurring",
         lambda *_: False,
         [("wait", 100), *FOUGHT, ("wait", 90)],
@@ -320,7 +319,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a soak that goes on where something has drifted": (
         "drift",
-        soak,
+        promotion,
         "_is",
         lambda *_: False,
         [("wait", 15), *IN_STAGING, ("wait", SOAK)],
@@ -328,7 +327,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a soak that goes on where a release isn't healthy": (
         "health",
-        soak,
+        promotion,
         "_is",
         lambda *_: False,
         [("wait", 15), ("become", "failed", SOAK)],
@@ -336,7 +335,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "health that isn't looked at any more": (
         "health",
-        Health,
+        HealthMonitor,
         "_check_at",
         lambda *_: None,
         [("wait", 30), ("become", "failed", SOAK)],

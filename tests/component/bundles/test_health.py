@@ -19,7 +19,7 @@ from tests.component.bundles.workloads import HELM, deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.policy import health
+from copyrator.bundles.health import judge
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.resources import DEPLOYMENTS
 from copyrator.settings import limits
@@ -61,7 +61,7 @@ def said(cluster: BundleCluster, name: str = "shop") -> str:
 
 def health_watches(operator: Any) -> list[tuple[str, str | None]]:
     """Kind and namespace of the watches of releases that are open."""
-    found = [spec for spec in operator.pool.specs() if spec.label_selector == health.SELECTOR]
+    found = [spec for spec in operator.pool.specs() if spec.label_selector == judge.SELECTOR]
     return sorted(((spec.resource.plural, spec.namespace) for spec in found), key=str)
 
 

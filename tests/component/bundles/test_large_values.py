@@ -21,9 +21,9 @@ from tests.steps import measured_steps
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.redaction import Redaction, WithheldError
-from copyrator.bundles.references.reader import MissingReferenceError, References
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.errors import NotFound
 from copyrator.settings import limits
@@ -61,7 +61,7 @@ class Api:
         return {"metadata": {"resourceVersion": "1"}, "data": data}
 
 
-def references(api: Api) -> References:
+def references(api: Api) -> ReferenceReader:
     context = SimpleNamespace(
         client=api,
         readers=FairLimit(each=1, together=1),
@@ -69,7 +69,7 @@ def references(api: Api) -> References:
         timing=BundleTiming(),
         memories=Memories(lambda: 0.0),
     )
-    return References(cast("Any", context))
+    return ReferenceReader(cast("Any", context))
 
 
 def entry() -> Any:
@@ -92,8 +92,8 @@ async def isolated() -> AsyncIterator[Isolated]:
     await child.close()
 
 
-def redaction(api: Api, isolated: Isolated) -> Redaction:
-    return Redaction(cast("Any", api), isolated)
+def redaction(api: Api, isolated: Isolated) -> Redactor:
+    return Redactor(cast("Any", api), isolated)
 
 
 async def test_values_of_eight_megabytes_are_hashed_with_one_source_in_memory() -> None:

@@ -23,7 +23,7 @@ from tests.component.kube.fake_api import Seen
 import copyrator
 import places
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.entry import BundleEntry
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.reconciler import BundleReconciler
 
 FOLLOWED = (BundleKey, BundleEntry)

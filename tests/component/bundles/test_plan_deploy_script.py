@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import DOCUMENTS, TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
 
-from copyrator.bundles.policy.jobs.deploy import AUTO_ROLLBACK
-from copyrator.bundles.policy.jobs.plan_script import (
+from copyrator.bundles.deploy.job import AUTO_ROLLBACK
+from copyrator.bundles.deploy.outcome import last_error_line
+from copyrator.bundles.plan.operations import Plan, read_operation
+from copyrator.bundles.plan.script import (
     PlanExit,
     SealedFile,
     checked_deploy_command,
     deploy_command,
 )
-from copyrator.bundles.policy.plans.operations import Plan, read_operation
-from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_OPERATIONS
 
 few = settings(

@@ -27,8 +27,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.policy.jobs.plan_block import BEGIN, END
-from copyrator.bundles.policy.jobs.plan_script import PlanExit
+from copyrator.bundles.plan.script import BEGIN, END, PlanExit
 from copyrator.settings.limits import PLAN_OPERATIONS
 
 Says = Callable[[str], tuple[int, str]]

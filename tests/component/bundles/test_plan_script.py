@@ -24,16 +24,19 @@ from tests.plan_jobs import (
     shell_of,
 )
 
-from copyrator.bundles.policy.gated import passes
-from copyrator.bundles.policy.jobs.plan_block import BEGIN, END, block_lines, read_block
-from copyrator.bundles.policy.jobs.plan_script import (
+from copyrator.bundles.deploy.outcome import last_error_line
+from copyrator.bundles.deploy.restrictions import passes
+from copyrator.bundles.plan.operations import Operation, OperationType, Plan
+from copyrator.bundles.plan.script import (
+    BEGIN,
+    END,
     SECRET_KEY,
     PlanExit,
     SealedFile,
+    block_lines,
     plan_command,
+    read_block,
 )
-from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
-from copyrator.bundles.policy.report import last_error_line
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"

@@ -14,9 +14,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.inputs import watches
+from copyrator.bundles.inputs.watches import Ref, WatchScope
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.references import watches
-from copyrator.bundles.references.scopes import Ref, Scope
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -29,7 +29,7 @@ from copyrator.kube.watch.seen import Seen
 from copyrator.settings import limits
 from copyrator.settings.config import Settings
 
-ALL = Scope(CONFIGMAPS)
+ALL = WatchScope(CONFIGMAPS)
 SOON = BundleTiming(
     reference_settle=0.005,
     reference_check=0.02,
@@ -59,7 +59,7 @@ class Reader:
             monotonic=asyncio.get_running_loop().time,
             timing=SOON,
         )
-        self.watches = watches.ReferenceWatches(cast("Any", context), self._has_read)
+        self.watches = watches.ReferenceWatcher(cast("Any", context), self._has_read)
         self._task = asyncio.create_task(self._visit_for_ever())
 
     def follow(self, *spaces: str, name: str = "values") -> None:
@@ -73,10 +73,10 @@ class Reader:
             self.watches.follow(BundleKey(namespace, name), frozenset())
             self.read.pop(BundleKey(namespace, name), None)
 
-    def scopes(self) -> set[Scope]:
+    def scopes(self) -> set[WatchScope]:
         """What is watched now, as the API server sees it."""
         specs = self.pool.specs()
-        return {Scope(spec.resource, spec.namespace, spec.name) for spec in specs}
+        return {WatchScope(spec.resource, spec.namespace, spec.name) for spec in specs}
 
     def knows(self, *spaces: str, name: str = "values") -> bool:
         """Whether what was read is what stands there, and is known to be so."""
@@ -163,14 +163,14 @@ async def test_scopes_widen_with_the_names_and_narrow_again(
     edit(*spaces)
     reader.follow(*spaces[:2])
     await eventually(lambda: reader.knows(*spaces[:2]))
-    assert reader.scopes() == {Scope(CONFIGMAPS, one, "values") for one in spaces[:2]}
+    assert reader.scopes() == {WatchScope(CONFIGMAPS, one, "values") for one in spaces[:2]}
 
     edit(*[spaces[0]], name="b")
     edit(*[spaces[0]], name="c")
     reader.follow(spaces[0], name="b")
     reader.follow(spaces[0], name="c")
-    narrow = Scope(CONFIGMAPS, spaces[1], "values")
-    await eventually(lambda: reader.scopes() == {Scope(CONFIGMAPS, spaces[0]), narrow})
+    narrow = WatchScope(CONFIGMAPS, spaces[1], "values")
+    await eventually(lambda: reader.scopes() == {WatchScope(CONFIGMAPS, spaces[0]), narrow})
     edit(spaces[0], name="c")
     await eventually(lambda: reader.knows(spaces[0], name="c"))
 
@@ -181,7 +181,7 @@ async def test_scopes_widen_with_the_names_and_narrow_again(
     assert reader.watches.count() == {"all": 12, "name": 0, "namespace": 0, "poll": 0}
 
     reader.leave(*spaces[1:])
-    await eventually(lambda: reader.scopes() == {Scope(CONFIGMAPS, spaces[0])})
+    await eventually(lambda: reader.scopes() == {WatchScope(CONFIGMAPS, spaces[0])})
     edit(spaces[0])
     await eventually(lambda: reader.knows(spaces[0]))
 
@@ -218,7 +218,7 @@ async def test_the_word_of_a_watch_that_was_replaced_counts_no_more(
     reader.follow(*spaces[:4])
     await eventually(lambda: reader.knows(*spaces[:4]))
     ref, old = ref_of(spaces[0]), version_of(cluster, spaces[0])
-    named = reader.watches._open.opened[Scope(CONFIGMAPS, spaces[0], "values")]
+    named = reader.watches._open.opened[WatchScope(CONFIGMAPS, spaces[0], "values")]
     edit(spaces[0])
     reader.follow(*spaces)
     await eventually(lambda: reader.scopes() == {ALL} and reader.knows(*spaces))
@@ -421,7 +421,7 @@ async def test_an_operator_of_some_namespaces_watches_these_and_no_others(
     reader = Reader(cluster, *spaces)
     try:
         reader.follow(*spaces)
-        await eventually(lambda: reader.scopes() == {Scope(CONFIGMAPS, one) for one in spaces})
+        await eventually(lambda: reader.scopes() == {WatchScope(CONFIGMAPS, one) for one in spaces})
         await eventually(lambda: reader.knows(*spaces))
         edit(*spaces)
         edit(spaces[0], name="of-nobody")

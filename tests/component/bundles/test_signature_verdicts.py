@@ -30,33 +30,40 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.policy import trust
-from copyrator.bundles.policy.gates.signature import Asked
-from copyrator.bundles.resolution import signature_verdicts
-from copyrator.bundles.resolution.polls import Polls
-from copyrator.bundles.resolution.signature_verdicts import (
+from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.trust import policy as trust
+from copyrator.bundles.trust import verdicts
+from copyrator.bundles.trust.verdicts import (
     KEEP_VERDICTS,
     SignatureQuery,
-    SignatureVerdicts,
+    SignatureVerifier,
     judge_found,
 )
-from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.metrics import Metrics
-from copyrator.oci.errors import Unreachable
+from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
 from copyrator.signatures import keys, sigstore_bundle
 from copyrator.signatures.judge import BEYOND
-from copyrator.signatures.model import Artifact, Found, Holds, Judgement, Requirement, Signature
+from copyrator.signatures.model import (
+    Artifact,
+    Found,
+    Holds,
+    Judgement,
+    Signature,
+    SignatureRequirement,
+)
 from copyrator.workqueue.isolated import Isolated
 from localcluster.certificates import self_signed
 
 REPOSITORY = Repository("registry.example.com", "app")
 MINE, YOURS = key("P-256"), key("P-256 second")
-MINE_ASKED = trust.asked([Requirement("spec.verify", (entry(MINE),))])
-YOURS_ASKED = trust.asked([Requirement("spec.verify", (entry(YOURS),))])
-BOTH_ASKED = trust.asked([*MINE_ASKED.requirements, *YOURS_ASKED.requirements])
+MINE_ASKED = trust.combine_requirements([SignatureRequirement("spec.verify", (entry(MINE),))])
+YOURS_ASKED = trust.combine_requirements([SignatureRequirement("spec.verify", (entry(YOURS),))])
+BOTH_ASKED = trust.combine_requirements([*MINE_ASKED.requirements, *YOURS_ASKED.requirements])
 
 
 class Finder:
@@ -75,7 +82,7 @@ class World:
     def __init__(self, isolated: Isolated) -> None:
         self.seconds = 0.0
         self.finder = Finder()
-        self.verdicts = SignatureVerdicts(
+        self.verdicts = SignatureVerifier(
             cast("Any", None), isolated, lambda: self.seconds, lambda: self.now
         )
         self.verdicts._finder = cast("Any", self.finder)
@@ -109,7 +116,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
         seen.append(found)
         return judge_found(found, asked, now)
 
-    monkeypatch.setattr(signature_verdicts, "judge_found", counting)
+    monkeypatch.setattr(verdicts, "judge_found", counting)
     return seen
 
 
@@ -205,7 +212,7 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
         timing=BundleTiming(),
         memories=Memories(lambda: 0.0),
     )
-    polls = Polls(cast("Any", context), answered.append, Isolated())
+    polls = RegistryPoller(cast("Any", context), answered.append, Isolated())
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)
     judge = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
     polls._signatures = cast("Any", Mock(judge=judge))
@@ -239,7 +246,7 @@ def hostile() -> tuple[Signature, ...]:
     )
 
 
-TEN = Requirement("r", tuple(replace(entry(MINE), name=f"entry {n}") for n in range(10)))
+TEN = SignatureRequirement("r", tuple(replace(entry(MINE), name=f"entry {n}") for n in range(10)))
 
 
 def test_a_bundle_is_parsed_once_for_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +299,7 @@ async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: 
     child = Mock(call=AsyncMock(wraps=isolated.call))
     world = World(child)
     world.finder.signatures = hostile()
-    asked = trust.asked([TEN])
+    asked = trust.combine_requirements([TEN])
     with measured_steps() as steps:
         first = await world.judge(asked)
         again = [await world.judge(asked) for _ in range(3)]
@@ -307,7 +314,9 @@ async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kep
     world = World(small)
     world.finder.signatures = hostile()
     for _ in range(2):
-        with pytest.raises(Unreachable, match=r"the signatures of sha256:.* can't be judged"):
+        with pytest.raises(
+            RegistryUnreachable, match=r"the signatures of sha256:.* can't be judged"
+        ):
             await world.judge()
     await small.close()
 

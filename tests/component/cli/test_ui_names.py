@@ -20,7 +20,7 @@ from tests.unit.cli.objects_seen import bundle, rule, seen
 from copyrator.api.keys import ObjectName
 from copyrator.cli.faults import Fault
 from copyrator.cli.overview import overview
-from copyrator.cli.seen import Copies
+from copyrator.cli.seen import SeenCopies
 from copyrator.cli.top import rendered
 from copyrator.cli.ui import server
 from copyrator.cli.ui.pages import Pages, segment
@@ -76,7 +76,7 @@ async def test_the_link_to_a_copy_asks_about_that_copy(opened, monkeypatch, name
 
     monkeypatch.setattr(server.why, "answer", answer)
     monkeypatch.setattr(server, "find_copy", find_copy)
-    copies = Copies()
+    copies = SeenCopies()
     copies.add("infra/r", "Role", ObjectName("team-a", name))
     opened.server.live.now = seen(rule("r"), copies=copies)
     _, text, _ = await opened.get("/rules/infra/r")

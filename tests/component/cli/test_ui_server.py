@@ -19,7 +19,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.cli import decisions
 from copyrator.cli.cluster import Target
 from copyrator.cli.overview import overview
-from copyrator.cli.seen import Copies
+from copyrator.cli.seen import SeenCopies
 from copyrator.cli.ui import actions, command
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
@@ -385,7 +385,7 @@ async def test_a_page_hears_of_changes_and_the_stream_ends_with_the_server(opene
 
 
 async def test_a_hundred_thousand_copies_are_summed_up(opened):
-    copies, places = Copies(), [f"team-{number:04}" for number in range(2000)]
+    copies, places = SeenCopies(), [f"team-{number:04}" for number in range(2000)]
     rules = [rule(f"r{number:02}") for number in range(50)]
     for one in rules:
         for place in places:

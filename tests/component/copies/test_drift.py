@@ -3,12 +3,7 @@
 import pytest
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies.drift import (
-    LONGEST_STEP,
-    ROUND_RATE,
-    Drift,
-    Round,
-)
+from copyrator.copies.drift import LONGEST_STEP, ROUND_RATE, CopyDriftTracker, Round
 from copyrator.copies.timing import DEFAULT_TIMING
 
 KEY = CopyKey("secrets", "team", "app")
@@ -28,7 +23,7 @@ def clock():
 
 
 def test_a_copy_is_read_at_once_and_then_not_before_ten_seconds_are_over(clock):
-    drift = Drift(clock)
+    drift = CopyDriftTracker(clock)
     assert drift.wait(KEY) is None
     drift.suspect(KEY, "5")
     assert drift.wait(KEY) == 0
@@ -52,14 +47,14 @@ def test_a_copy_is_read_at_once_and_then_not_before_ten_seconds_are_over(clock):
     ],
 )
 def test_what_came_before_our_own_write_needs_no_look(clock, seen, written, suspected):
-    drift = Drift(clock)
+    drift = CopyDriftTracker(clock)
     drift.suspect(KEY, seen)
     drift.wrote(KEY, written)
     assert (drift.wait(KEY) is not None) == suspected
 
 
 def test_what_was_read_long_ago_is_forgotten(clock):
-    drift = Drift(clock)
+    drift = CopyDriftTracker(clock)
     drift.reading(KEY)
     clock.now += DEFAULT_TIMING.reread + 1
     drift.forget_old()

@@ -22,11 +22,11 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
-    NotFound,
     RateLimited,
     RegistryError,
+    RegistryUnreachable,
+    TagNotFound,
     TLSFailed,
-    Unreachable,
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
@@ -81,7 +81,7 @@ async def test_another_manifest_than_the_digest_asked_for_is_refused(
 
 
 async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: RegistryClient) -> None:
-    with pytest.raises(NotFound, match=r"team/app has no tag 9\.9\.9"):
+    with pytest.raises(TagNotFound, match=r"team/app has no tag 9\.9\.9"):
         await client.digest(repository(registry), "9.9.9", None)
 
 
@@ -89,7 +89,7 @@ async def test_an_unknown_digest_is_not_called_a_tag(
     registry: FakeRegistry, client: RegistryClient
 ) -> None:
     asked = digest_of(b"nothing")
-    with pytest.raises(NotFound, match=f"team/app has no digest {asked}"):
+    with pytest.raises(TagNotFound, match=f"team/app has no digest {asked}"):
         await client.digest(repository(registry), asked, None)
 
 
@@ -260,7 +260,7 @@ async def test_a_token_server_that_has_moved_is_found(
 ) -> None:
     digest = registry.put("team/app", "1.0.0", "one")
     registry.fault = answering(401, WWW_Authenticate='Bearer realm="http://127.0.0.1:1/token"')
-    with pytest.raises(Unreachable):
+    with pytest.raises(RegistryUnreachable):
         await client.digest(repository(registry), "1.0.0", None)
 
     registry.fault, registry.auth = None, "bearer"
@@ -282,8 +282,8 @@ async def dropping(request: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (answering(500), Unreachable),
-        (answering(503), Unreachable),
+        (answering(500), RegistryUnreachable),
+        (answering(503), RegistryUnreachable),
         (answering(403), AuthenticationFailed),
         (answering(401), AuthenticationFailed),
         (answering(401, WWW_Authenticate="Negotiate"), InvalidResponse),
@@ -291,7 +291,7 @@ async def dropping(request: web.Request) -> web.Response:
         (answering(418), InvalidResponse),
         (answering(200, Docker_Content_Digest="md5:1"), InvalidResponse),
         (answering(302, Location="ftp://elsewhere/"), InvalidResponse),
-        (dropping, Unreachable),
+        (dropping, RegistryUnreachable),
     ],
 )
 async def test_faults_become_typed_errors(
@@ -312,14 +312,14 @@ async def test_a_registry_that_stalls_is_unreachable(registry: FakeRegistry) -> 
     registry.fault = stalling
     client = registry_client(0.5)
 
-    with pytest.raises(Unreachable, match="respond in time"):
+    with pytest.raises(RegistryUnreachable, match="respond in time"):
         await client.digest(repository(registry), "1.0.0", None)
 
     await client.close()
 
 
 async def test_nobody_there_is_unreachable(client: RegistryClient) -> None:
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1"):
         await client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
 
 
@@ -330,7 +330,7 @@ async def test_plain_http_behind_https_is_said_to_be_that(
         await client.digest(replace(repository(registry), plain_http=False), "1.0.0", None)
 
 
-@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unreachable)])
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, RegistryUnreachable)])
 async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     registry: FakeRegistry,
     client: RegistryClient,

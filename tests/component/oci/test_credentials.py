@@ -13,7 +13,7 @@ from yarl import URL
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, Trust, is_same_origin
+from copyrator.oci.exchange import Request, TlsVerification, is_same_origin
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import _redirected
 from hostile.registry import STRAYED, serving
@@ -225,11 +225,11 @@ def test_only_the_same_origin_gets_the_header_and_the_private_ca(
     url: str, location: str, kept: bool
 ) -> None:
     headers = {"Authorization": "Basic x", "Accept": "*/*"}
-    request = Request("GET", url, Trust(verify=False, ca=b"ca"), headers)
+    request = Request("GET", url, TlsVerification(verify=False, ca=b"ca"), headers)
     found = _redirected(request, URL(url).origin(), location)
     assert is_same_origin(URL(found.url), URL(url)) == kept
     assert found.headers == (headers if kept else {"Accept": "*/*"})
-    assert found.trust == (request.trust if kept else Trust())
+    assert found.trust == (request.trust if kept else TlsVerification())
     again = replace(found, url="https://elsewhere/") if not kept else found
     assert _redirected(again, URL(url).origin(), url.replace("http://", "https://")).headers == (
         headers if kept and url.startswith("https") else {"Accept": "*/*"}

@@ -14,7 +14,7 @@ from tests.authority import Authority
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import Unreachable
+from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
 
 FAR = "registry.far.invalid"
@@ -131,7 +131,7 @@ async def test_what_no_proxy_names_goes_directly(
     names = {"HTTPS_PROXY": tunnel.url, "NO_PROXY": exceptions}
 
     async with client_with(monkeypatch, **names) as client:
-        with pytest.raises(Unreachable, match="can't be resolved"):
+        with pytest.raises(RegistryUnreachable, match="can't be resolved"):
             await client.digest(Repository(FAR, "app"), "1.0.0", None)
 
     assert tunnel.heads == []
@@ -148,6 +148,6 @@ async def test_a_proxy_that_fails_is_named_without_its_password(
         ("socks5://alice:s3cret@127.0.0.1:1", "HTTPS_PROXY isn't an http"),
     ):
         async with client_with(monkeypatch, HTTPS_PROXY=url) as client:
-            with pytest.raises(Unreachable, match=told) as failed:
+            with pytest.raises(RegistryUnreachable, match=told) as failed:
                 await client.digest(Repository(FAR, "app"), "1.0.0", None)
         assert not any(secret in str(failed.value) for secret in secrets)

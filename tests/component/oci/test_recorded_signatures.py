@@ -15,7 +15,7 @@ from tests.signature_layout import INDEX_TYPE, encoded, index
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.signatures.model import Format
+from copyrator.signatures.model import SignatureFormat
 
 RECORDING = Recording.load()
 CASES = RECORDING.index["cases"]
@@ -71,5 +71,5 @@ async def test_recorded_signatures_are_found(
 def test_most_cases_have_a_signature_that_is_found() -> None:
     named = [one for case in CASES for one in RECORDING.found(case).signatures]
 
-    assert {one.format for one in named} == set(Format)
+    assert {one.format for one in named} == set(SignatureFormat)
     assert len(named) > len(CASES)

@@ -30,7 +30,7 @@ from copyrator.oci.errors import (
     InvalidResponse,
     RateLimited,
     RegistryError,
-    Unreachable,
+    RegistryUnreachable,
 )
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.settings.limits import (
@@ -85,12 +85,12 @@ async def cut(request: web.Request) -> web.StreamResponse:
 
 
 FAULTS: dict[str, tuple[Any, type[RegistryError]]] = {
-    "500": (answering(500), Unreachable),
-    "503": (answering(503), Unreachable),
+    "500": (answering(500), RegistryUnreachable),
+    "503": (answering(503), RegistryUnreachable),
     "429": (answering(429), RateLimited),
     "403": (answering(403), AuthenticationFailed),
-    "reset": (reset, Unreachable),
-    "cut": (cut, Unreachable),
+    "reset": (reset, RegistryUnreachable),
+    "cut": (cut, RegistryUnreachable),
 }
 
 
@@ -138,7 +138,7 @@ async def test_a_registry_that_hangs_is_unreachable(
 
     signed.fault = hanging
 
-    with pytest.raises(Unreachable, match="didn't respond in time"):
+    with pytest.raises(RegistryUnreachable, match="didn't respond in time"):
         await find(signed, client)
     await client.close()
 
@@ -149,7 +149,7 @@ async def test_many_slow_answers_end_after_a_time(
     signed.sign()
     signed.gate = asyncio.Event()
 
-    with pytest.raises(Unreachable, match="reading the signatures of sha256:"):
+    with pytest.raises(RegistryUnreachable, match="reading the signatures of sha256:"):
         await SignatureFinder(client, seconds=0.2).find(signed.repository, signed.digest, None)
     signed.gate.set()
 

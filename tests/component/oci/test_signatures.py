@@ -24,9 +24,9 @@ from tests.signature_layout import (
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import InvalidResponse, NotFound
+from copyrator.oci.errors import InvalidResponse, TagNotFound
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.signatures.model import Artifact, Format, Found
+from copyrator.signatures.model import Artifact, Found, SignatureFormat
 
 ALICE = Credential("alice", "s3cret")
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -60,7 +60,7 @@ async def test_cosigns_bundle_is_found(either: SignedRegistry, client: RegistryC
 
     (signature,) = (await find(either, client)).signatures
 
-    assert (signature.format, signature.digest) == (Format.SIGSTORE_BUNDLE, digest)
+    assert (signature.format, signature.digest) == (SignatureFormat.SIGSTORE_BUNDLE, digest)
     assert signature.blob == b"a bundle"
     assert signature.annotations[PREDICATE] == SIGN
     assert signature.annotations[CREATED] == "2026-02-03T04:05:06Z"
@@ -72,7 +72,7 @@ async def test_notations_envelope_is_found(either: SignedRegistry, client: Regis
 
     (signature,) = (await find(either, client)).signatures
 
-    assert (signature.format, signature.digest) == (Format.NOTATION, digest)
+    assert (signature.format, signature.digest) == (SignatureFormat.NOTATION, digest)
     assert signature.blob == b"an envelope"
     assert "io.cncf.notary.x509chain.thumbprint#S256" in signature.annotations
 
@@ -87,7 +87,7 @@ async def test_notations_older_layout_is_found(
 
     (signature,) = (await find(either, client)).signatures
 
-    assert signature.format is Format.NOTATION
+    assert signature.format is SignatureFormat.NOTATION
 
 
 async def test_payloads_of_the_sig_tag_are_found_and_read_once(
@@ -101,7 +101,7 @@ async def test_payloads_of_the_sig_tag_are_found_and_read_once(
     assert [one.digest for one in found.signatures] == [
         digest_of(one) for one in (b"payload", b"payload", b"other")
     ]
-    assert {one.format for one in found.signatures} == {Format.COSIGN_PAYLOAD}
+    assert {one.format for one in found.signatures} == {SignatureFormat.COSIGN_PAYLOAD}
     assert [one.annotations["dev.cosignproject.cosign/signature"] for one in found.signatures] == [
         "by one",
         "by two",
@@ -272,7 +272,7 @@ async def test_an_artifact_that_is_no_manifest_is_refused(
 async def test_an_artifact_that_is_not_there_is_not_found(
     signed: SignedRegistry, client: RegistryClient
 ) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(TagNotFound):
         await SignatureFinder(client).find(signed.repository, digest_of(b"other"), None)
     assert len(signed.asked) == 1
 

@@ -11,17 +11,17 @@ from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, Handler, registry_client
 
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.policy.candidates import Rejection, TagSelection
+from copyrator.bundles.version.candidates import Rejection, TagSelection
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
-    NotFound,
     RateLimited,
     RegistryError,
-    Unreachable,
+    RegistryUnreachable,
+    TagNotFound,
 )
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import TAG_PAGE_BYTES
@@ -183,8 +183,8 @@ async def test_half_a_list_is_an_error(
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (web.Response(status=404), NotFound),
-        (web.Response(status=500), Unreachable),
+        (web.Response(status=404), TagNotFound),
+        (web.Response(status=500), RegistryUnreachable),
         (web.Response(status=429), RateLimited),
         (web.Response(status=403), AuthenticationFailed),
         (web.Response(status=204), InvalidResponse),
@@ -293,7 +293,7 @@ async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
 
     registry.fault = pages(page("a", link=following("a")), late)
 
-    with pytest.raises(Unreachable, match="takes more than 600 s"):
+    with pytest.raises(RegistryUnreachable, match="takes more than 600 s"):
         await read(client, registry)
     await client.close()
 

@@ -11,7 +11,7 @@ from copyrator.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 from copyrator.runtime.prerequisites import (
-    Waiting,
+    MissingPrerequisite,
     missing_crds,
     retry_until_done,
     wait_for_crds,
@@ -137,7 +137,7 @@ async def test_waiting_ends_when_the_last_one_is_there_and_told_each_change_once
         if looks == 6:
             server.crds = present
 
-    waiting = Waiting("starting")
+    waiting = MissingPrerequisite("starting")
     with caplog.at_level(logging.WARNING):
         await wait_for_crds(server, waiting, sleep)
     assert looks == 6
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_answer_is_told_once_per_cause(
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    waiting = Waiting("starting")
+    waiting = MissingPrerequisite("starting")
     with caplog.at_level(logging.WARNING):
         await wait_for_crds(server, waiting, sleep)
     assert [record.getMessage() for record in caplog.records] == [
@@ -181,7 +181,7 @@ class Standby:
     """Notes what a replica does while it waits for the lead."""
 
     def __init__(self, *answers: bool | ApiError) -> None:
-        self.waiting = Waiting("starting")
+        self.waiting = MissingPrerequisite("starting")
         self.candidate = Candidate(*answers)
         self.notes: list[str] = []
 
@@ -239,7 +239,10 @@ async def test_pauses_grow_and_obey_the_server() -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    assert await retry_until_done(attempt, Waiting("starting"), "it fails", sleep) == "there"
+    assert (
+        await retry_until_done(attempt, MissingPrerequisite("starting"), "it fails", sleep)
+        == "there"
+    )
     assert pauses[0] < 0.7
     assert all(pause <= 12.0 for pause in pauses[:8])
     assert pauses[8] > 26.0

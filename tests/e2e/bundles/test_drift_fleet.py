@@ -14,7 +14,7 @@ from tests.e2e.operator_process import until
 from tests.long import long_form
 
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy.plans.drift import next_slot
+from copyrator.bundles.plan.drift import next_slot
 
 FLEET = 300
 EVERY = 900.0

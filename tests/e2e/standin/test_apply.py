@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, judged
 
 from copyrator.api.bundle_status import Outcome
-from copyrator.bundles.policy.report import printed_digests
+from copyrator.bundles.deploy.outcome import printed_digests
 from localcluster import Api
 
 

@@ -12,15 +12,15 @@ from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
-from copyrator.bundles.policy.jobs.plan_block import read_block
-from copyrator.bundles.policy.jobs.plan_script import (
+from copyrator.bundles.deploy.outcome import last_error_line
+from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.script import (
     PlanExit,
     SealedFile,
     deploy_command,
     plan_command,
+    read_block,
 )
-from copyrator.bundles.policy.plans.operations import Plan
-from copyrator.bundles.policy.report import last_error_line
 
 SALT = b"0123456789abcdef"
 

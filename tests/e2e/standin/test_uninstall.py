@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, detail, only_stand_in
 
-from copyrator.bundles.policy.jobs.uninstall import UNINSTALL_SCRIPT
+from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
 from localcluster import Api, Cluster
 
 

@@ -13,8 +13,8 @@ from copyrator.api.bundle_spec import (
     Approval,
     ApprovalMode,
     BundleDefaults,
+    BundleDeletionPolicy,
     BundleSpec,
-    DeletionPolicy,
     JobSpec,
     Retry,
     SecretKey,
@@ -123,7 +123,7 @@ def test_every_field_is_read() -> None:
         security_context={"runAsUser": 5},
     )
     assert spec.retry == Retry(limit=0, backoff=5.0)
-    assert spec.deletion_policy is DeletionPolicy.ORPHAN
+    assert spec.deletion_policy is BundleDeletionPolicy.ORPHAN
 
 
 ENV = [

@@ -16,7 +16,7 @@ from copyrator.api.bundle_sizes import bound_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.bundles.entry import BundleEntry, read_entry
+from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.settings import limits
 from hostile.mangled import JSON, TEXTS
 

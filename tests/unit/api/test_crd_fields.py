@@ -14,8 +14,8 @@ from copyrator.api.bundle_spec import (
     DEFAULT_VERSION,
     ApprovalMode,
     BundleDefaults,
+    BundleDeletionPolicy,
     BundleSpec,
-    DeletionPolicy,
     ValuesKind,
 )
 from copyrator.api.bundle_status import BundleReason, BundleStatus
@@ -267,7 +267,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "spec.source.selector.matchExpressions[].operator", Operator),
     (RULE, "spec.targets.selector.matchExpressions[].operator", Operator),
     (RULE, "status.conditions[].status", ConditionStatus),
-    (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
+    (BUNDLE, "spec.deletionPolicy", BundleDeletionPolicy),
     (BUNDLE, "spec.approval.mode", ApprovalMode),
     (BUNDLE, "spec.drift.mode", DriftMode),
     (BUNDLE, "spec.health", HealthMode),

@@ -12,8 +12,8 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     CosignIdentitySpec,
     CosignKeysSpec,
+    LocalObjectRef,
     NotationSpec,
-    ObjectRef,
     ValuesKind,
     Verify,
 )
@@ -40,7 +40,10 @@ def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
         {"notation": {"caFrom": ROOT, "subjects": ["*"], "tsaFrom": KEYS}},
         {"notation": {"signingAuthorityFrom": KEYS, "subjects": ["C=US, ST=WA, O=x"]}},
     ]
-    keys, root = ObjectRef(ValuesKind.SECRET, "keys"), ObjectRef(ValuesKind.CONFIG_MAP, "root")
+    keys, root = (
+        LocalObjectRef(ValuesKind.SECRET, "keys"),
+        LocalObjectRef(ValuesKind.CONFIG_MAP, "root"),
+    )
     found = parsed({"anyOf": entries})
     assert isinstance(found, BundleSpec)
     assert found.verify == Verify(

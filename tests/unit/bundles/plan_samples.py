@@ -10,13 +10,13 @@ from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import Target
-from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
-from copyrator.bundles.policy.plans.record import PlanResult
+from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.plan.operations import Operation, OperationType, Plan
+from copyrator.bundles.plan.record import PlanResult
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=2)
-TARGET = Target(version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", job_hash="j")
+TARGET = PlanTarget(version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", job_hash="j")
 MADE_OF = {
     "version": "1.1",
     "digest": "sha256:b",

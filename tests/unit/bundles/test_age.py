@@ -19,7 +19,8 @@ from copyrator.api.bundle_status import (
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromoteFrom
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import PASSED, Candidate, Facts, Occasion, Waiting, age
+from copyrator.bundles.gates import age
+from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -79,11 +80,11 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     known = (one("1.1.0", "a", NOW - HOUR),)
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
     seen = [candidate("1.2.0", "b"), candidate("1.1.0", "a"), candidate("1.0.0", "there")]
-    assert age.remembered(status, spec(), seen, NOW) == (*known, one("1.2.0", "b"))
-    assert age.remembered(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
+    assert age.record_candidates(status, spec(), seen, NOW) == (*known, one("1.2.0", "b"))
+    assert age.record_candidates(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
     assert age.first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
     assert age.first_seen(status, candidate("1.1.0", "other")) is None
-    assert age.remembered(status, spec(min_age=0.0), seen, NOW) == ()
+    assert age.record_candidates(status, spec(min_age=0.0), seen, NOW) == ()
 
 
 def test_what_is_deployed_and_all_before_it_is_forgotten() -> None:
@@ -95,14 +96,14 @@ def test_what_is_deployed_and_all_before_it_is_forgotten() -> None:
         one("1.3.0", "c"),
     )
     status = BundleStatus(deployed=replace(DEPLOYED, version="1.2.0"), candidates=known)
-    assert age.remembered(status, spec(), (), NOW) == known[3:]
+    assert age.record_candidates(status, spec(), (), NOW) == known[3:]
 
 
 def test_what_the_spec_does_not_admit_any_more_is_forgotten() -> None:
     known = (one("1.1.0", "a"), one("2.0.0", "b"))
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
-    assert age.remembered(status, spec(), (), NOW) == known[:1]
-    assert age.remembered(status, spec(version="2.*"), (), NOW) == known[1:]
+    assert age.record_candidates(status, spec(), (), NOW) == known[:1]
+    assert age.record_candidates(status, spec(version="2.*"), (), NOW) == known[1:]
 
 
 def test_remembered_tags_below_the_highest_are_known() -> None:
@@ -118,7 +119,7 @@ def test_remembered_tags_below_the_highest_are_known() -> None:
 
 def test_former_digests_of_a_tag_are_tried_the_newest_first() -> None:
     known = (one("latest", "a"), one("latest", "b"), one("1.0", "x"), one("latest", "c"))
-    found = age.older(BundleStatus(candidates=known), candidate("latest", "c"))
+    found = age.older_digests(BundleStatus(candidates=known), candidate("latest", "c"))
     assert found == (candidate("latest", "b"), candidate("latest", "a"))
 
 
@@ -130,7 +131,7 @@ def test_a_stream_of_pushes_never_drives_out_the_oldest(pauses: list[int]) -> No
     for number, pause in enumerate(pauses):
         now += timedelta(minutes=pause)
         seen = [candidate("latest", f"new{number}")]
-        status = replace(status, candidates=age.remembered(status, wanted, seen, now))
+        status = replace(status, candidates=age.record_candidates(status, wanted, seen, now))
         assert len(status.candidates) <= MAX_CANDIDATES
         assert status.candidates[0].digest == "sha256:new0"
         assert status.candidates[-1].digest == f"sha256:new{number}"
@@ -145,16 +146,16 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
 
     def kept(*stood: int) -> tuple[CandidateStatus, ...]:
         wanted = [f"sha256:{number}" for number in stood]
-        return age.remembered(status, spec(), seen, NOW, wanted)
+        return age.record_candidates(status, spec(), seen, NOW, wanted)
 
     fewer = replace(status, candidates=known[1:])
-    assert age.remembered(fewer, spec(), seen, NOW) == known[1:] + last
+    assert age.record_candidates(fewer, spec(), seen, NOW) == known[1:] + last
     end = MAX_CANDIDATES - 1
     assert kept() == known[:-1] + last
     assert kept(end, end - 1) == known[: end - 2] + known[end - 1 :] + last
     assert kept(*range(MAX_CANDIDATES)) == known[:-1] + last
     promoted = spec(min_age=0.0, promote_from=PromoteFrom((BundleKey("qa", "shop"),)))
-    assert age.remembered(status, promoted, (), NOW) == known
+    assert age.record_candidates(status, promoted, (), NOW) == known
 
 
 def test_the_next_one_to_become_old_enough_is_known() -> None:

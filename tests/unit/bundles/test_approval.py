@@ -11,25 +11,25 @@ from copyrator.api.bundle_spec import ApprovalMode, Retry
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import (
+from copyrator.bundles.gates import approval
+from copyrator.bundles.gates.approval import GATE, summary
+from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
     Occasion,
+    PlanTarget,
     Refused,
-    Target,
     Verdict,
     Waiting,
-    approval,
 )
-from copyrator.bundles.policy.gates.approval import GATE, summary
 
 
 def judged(
     status: BundleStatus,
     mode: ApprovalMode = ApprovalMode.ALWAYS,
     occasion: Occasion = Occasion.NEW_DIGEST,
-    target: Target = TARGET,
+    target: PlanTarget = TARGET,
 ) -> Verdict:
     facts = Facts(status, occasion, target)
     return GATE.judge(spec(mode), Candidate("1.1", "sha256:b"), facts, NOW)
@@ -206,21 +206,21 @@ def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
     planning = GateStatus(name="approval", state="Waiting", reason="Planning", message="x")
     waits = GateStatus(name="approval", state="Waiting", reason="AwaitingApproval", message="x")
     status = BundleStatus(gates=(other, planning))
-    first, ours = approval.paused(status).gates
+    first, ours = approval.record_pause(status).gates
     assert (first, ours.reason, ours.state) == (other, "AutoupdateDisabled", "Waiting")
     assert ours.message == (
         "nothing is planned until the annotation operator.werf.dev/disable-autoupdate is removed"
     )
-    assert approval.paused(approval.paused(status)) == approval.paused(status)
+    assert approval.record_pause(approval.record_pause(status)) == approval.record_pause(status)
     for gates in ((), (waits,), (other,)):
         kept = BundleStatus(gates=gates)
-        assert approval.paused(kept) == kept
+        assert approval.record_pause(kept) == kept
 
 
 def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
     waits = GateStatus(name="approval", state="Waiting", reason="Suspended", message="x")
-    (ours,) = approval.planning(replace(with_plan(), gates=(waits,))).gates
+    (ours,) = approval.record_planning(replace(with_plan(), gates=(waits,))).gates
     assert (ours.name, ours.reason) == ("approval", "Planning")
     assert ours.message == PLANNING.message
     other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))
-    assert approval.planning(other) == other
+    assert approval.record_planning(other) == other

@@ -19,14 +19,15 @@ from tests.long import LONG
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.decisions import Case, MomentGates, decided, noted
-from copyrator.bundles.entry import BundleEntry, read_entry
-from copyrator.bundles.policy import state
-from copyrator.bundles.policy.gates import approval
-from copyrator.bundles.policy.observation import Ending
-from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.operations import (
+from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.decisions import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.deploy.outcome import Ending
+from copyrator.bundles.deploy.requests import acknowledge
+from copyrator.bundles.gates import approval
+from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import (
     Operation,
     Plan,
     covers,
@@ -34,9 +35,8 @@ from copyrator.bundles.policy.plans.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.policy.plans.record import PlanResult
-from copyrator.bundles.policy.requests import acknowledged
-from copyrator.bundles.resolution.model import Resolution
+from copyrator.bundles.plan.record import PlanResult
+from copyrator.bundles.version.resolve import Resolution
 
 LINES = (
     "create ::ConfigMap:a",
@@ -223,8 +223,8 @@ class Simulation:
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
         moment = MomentGates((approval.GATE,))
-        case = decided(entry, spec, resolution, values, status, moment=moment, now=self.now)
-        status = noted(case, self.now)
+        case = decide_deploy(entry, spec, resolution, values, status, moment=moment, now=self.now)
+        status = record_resolution(case, self.now)
         if case.deploys:
             self.begin(case, status)
             return False
@@ -239,7 +239,7 @@ class Simulation:
             self.status = status
             return False
         if not spec.suspend and case.held is None and entry.request is not None:
-            status = acknowledged(status, entry.request)
+            status = acknowledge(status, entry.request)
             if entry.request.force_update:
                 status = replace(status, force_update=0)
         news, self.status = status != self.status, status

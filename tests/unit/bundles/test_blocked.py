@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_status import BundleReason
-from copyrator.bundles.policy.blocked import (
+from copyrator.bundles.deploy.outcome import (
     Blocked,
     Mount,
-    blocked_by,
+    find_blocked_pod,
     has_started,
     mounts_of,
     secrets_of,
@@ -36,7 +36,7 @@ UNSCHEDULED = {
     ],
 )
 def test_says_why_a_pod_does_not_start(found: dict[str, Any], reason: str | None) -> None:
-    blocked = blocked_by([found])
+    blocked = find_blocked_pod([found])
 
     assert (blocked and blocked.reason) == reason
 
@@ -96,9 +96,9 @@ UNSCHEDULABLE, UNPULLED = BundleReason.JOB_UNSCHEDULABLE, BundleReason.IMAGE_PUL
     ],
 )
 def test_says_it_in_a_sentence(status: dict[str, Any], expected: Blocked | None) -> None:
-    assert blocked_by([{"status": {}}, {"status": status}]) == expected
-    assert blocked_by([{"status": status}, {}]) is None  # the newest counts
-    assert blocked_by([]) is None
+    assert find_blocked_pod([{"status": {}}, {"status": status}]) == expected
+    assert find_blocked_pod([{"status": status}, {}]) is None  # the newest counts
+    assert find_blocked_pod([]) is None
 
 
 RUNNING = {"containerStatuses": [{"name": "werf", "state": {"running": {}}}]}

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.policy.chart.lexer import TemplateError
-from copyrator.bundles.policy.chart.parser import (
-    Action,
+from copyrator.bundles.chart.parser import (
+    ActionNode,
     Body,
     Branch,
-    Call,
+    FunctionName,
     Invocation,
     Literal,
     Operand,
     Pipe,
+    TemplateSyntaxError,
     parse,
 )
 
@@ -27,7 +27,7 @@ RECORDED = json.loads((Path(__file__).parent / "templates" / "parsed.json").read
 def _operand(operand: Operand) -> str:
     if isinstance(operand, Literal):
         return "l" if operand.text is None else f"s{operand.text.encode().hex()}"
-    if isinstance(operand, Call):
+    if isinstance(operand, FunctionName):
         return f"f:{operand.name}"
     if isinstance(operand, Pipe):
         return _pipe(operand)
@@ -54,7 +54,7 @@ def _branches(branches: tuple[Branch, ...]) -> str:
 def _body(body: Body) -> str:
     found = ""
     for node in body:
-        if isinstance(node, Action):
+        if isinstance(node, ActionNode):
             found += f"A{_pipe(node.pipe)}"
         elif isinstance(node, Invocation):
             found += f"T{node.name.encode().hex()}{_pipe(node.pipe)}"
@@ -100,7 +100,7 @@ def test_a_template_is_parsed_as_go_parses_it(text: str, by_go: str) -> None:
     ],
 )
 def test_what_cant_be_parsed_is_refused_with_its_line(text: str, line: int, why: str) -> None:
-    with pytest.raises(TemplateError) as refused:
+    with pytest.raises(TemplateSyntaxError) as refused:
         parse(text)
 
     if why not in ("end is missing", "it is nested too deeply"):
@@ -148,5 +148,5 @@ _PARTS = st.sampled_from(
 
 @given(st.lists(_PARTS, max_size=60).map("".join) | st.text(max_size=80))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
-    with suppress(TemplateError):
+    with suppress(TemplateSyntaxError):
         parse(text)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.packed_charts import CHART_YAML, chart, pack
 
-from copyrator.bundles.policy.chart.allowed import FUNCTIONS, METHODS
-from copyrator.bundles.policy.chart.facts import judge_layer
+from copyrator.bundles.chart.allowed import FUNCTIONS, METHODS
+from copyrator.bundles.chart.facts import judge_layer
 
 RECORDED = json.loads((Path(__file__).parent / "templates" / "functions.json").read_text())
 HELPERS = '{{ define "help" }}{{ . | toJson }}{{ end }}'

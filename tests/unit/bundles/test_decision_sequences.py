@@ -21,10 +21,10 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import approval
-from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.operations import Plan
+from copyrator.bundles.gates import approval
+from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import Plan
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")

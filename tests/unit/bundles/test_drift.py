@@ -20,12 +20,12 @@ from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftStatus, Dri
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import state
-from copyrator.bundles.policy.plans import correction
-from copyrator.bundles.policy.plans import drift as plan_drift
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.correction import drifted_condition
-from copyrator.bundles.policy.plans.drift import (
+from copyrator.bundles.deploy import state
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.correction import drifted_condition
+from copyrator.bundles.plan.drift import (
     AT_ONCE,
     CheckedPlan,
     DriftFindings,
@@ -34,7 +34,7 @@ from copyrator.bundles.policy.plans.drift import (
     next_slot,
     slots_between,
 )
-from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan, read_operation
+from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -288,9 +288,9 @@ def test_a_baseline_that_is_made_late_is_unproven(
     deployed: datetime, unproven: bool | None
 ) -> None:
     what = status(deployed=replace(THERE, time=format_time(deployed)), baseline=Baseline())
-    what = plan_drift.record_check(what, TARGET, "check-2", NOW)
-    what = plan_drift.set_baseline(
-        plan_drift.record_check_result(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR
+    what = drift_record.record_check(what, TARGET, "check-2", NOW)
+    what = drift_record.set_baseline(
+        drift_record.record_check_result(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR
     )
     assert what.baseline == Baseline(
         digest="sha256:b",
@@ -314,7 +314,7 @@ def judge(
 ) -> DriftStatus:
     beyond = compare_with_baseline(ops(*found), (), Drift())
     what = status(drift=before, **changes)
-    return plan_drift.record_verdict(
+    return drift_record.record_verdict(
         what, beyond, "check-9", NOW + HOUR, is_regular=is_regular
     ).drift
 
@@ -360,17 +360,17 @@ def test_a_regular_check_that_finds_none_of_it_ends_the_count(
 def test_more_objects_than_are_listed_count_as_the_same() -> None:
     listed = tuple(f"update ::ConfigMap:a{number}" for number in range(MAX_DRIFTED))
     full = replace(FOUND, corrected=listed)
-    assert plan_drift.is_same(full, ["update ::ConfigMap:other"])
-    assert plan_drift.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
-    assert not plan_drift.is_same(TWICE, [f"update ::Secret:{one}" for one in range(20)])
-    assert not plan_drift.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
-    assert not plan_drift.is_same(full, [])
+    assert drift_record.is_same(full, ["update ::ConfigMap:other"])
+    assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
+    assert not drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(20)])
+    assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
+    assert not drift_record.is_same(full, [])
 
 
 def test_names_with_blanks_are_told_apart() -> None:
     found = replace(FOUND, corrected=("update :g:Role:say hi",))
-    assert plan_drift.is_same(found, ["delete :g:Role:say hi"])
-    assert not plan_drift.is_same(found, ["update :g:Role:or hi"])
+    assert drift_record.is_same(found, ["delete :g:Role:say hi"])
+    assert not drift_record.is_same(found, ["update :g:Role:or hi"])
 
 
 @pytest.mark.parametrize(
@@ -387,8 +387,8 @@ def test_names_with_blanks_are_told_apart() -> None:
 def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wanted: bool) -> None:
     plan = replace(PlanStatus(**MADE_OF, outcome="Planned", attempt=1), **change)
     what = status(plan=plan)
-    assert plan_drift.is_judged_by(what, plan.attempt) is wanted
-    assert not plan_drift.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
+    assert drift_record.is_judged_by(what, plan.attempt) is wanted
+    assert not drift_record.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wante
 def test_what_keeps_it_from_being_compared(
     what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], reason: str | None
 ) -> None:
-    why = plan_drift.find_hindrance(what, asked, *hashes)
+    why = drift_record.find_hindrance(what, asked, *hashes)
     assert (why and why.reason) == reason
 
 
@@ -430,11 +430,11 @@ def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     for found in rounds:
         names = sorted(f"update ::ConfigMap:a{number:03}" for number in found)
         what = replace(what, drift=judge(what.drift, *names))
-        if correction.is_recurring(what):
+        if drift_correction.is_recurring(what):
             continue
         made += 1
-        what = correction.record_corrected(what)
-    assert made <= MAX_DRIFTED + correction.MOST_CORRECTIONS
+        what = drift_correction.record_corrected(what)
+    assert made <= MAX_DRIFTED + drift_correction.MOST_CORRECTIONS
 
 
 CAN = status()
@@ -470,23 +470,23 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
 
 
 def test_what_was_found_is_corrected() -> None:
-    assert correction.is_correction_due(CAN, spec())
+    assert drift_correction.is_correction_due(CAN, spec())
     trusted = replace(CAN, verification=Verification(verdict="Trusted"))
-    assert correction.is_correction_due(trusted, spec())
+    assert drift_correction.is_correction_due(trusted, spec())
     by_user = status(
         plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
         drift=replace(FOUND, found_job="plan-1"),
     )
-    assert correction.is_correction_due(by_user, spec())
-    assert correction.record_correction(by_user, spec()).attempted.plan_job == "plan-1"
+    assert drift_correction.is_correction_due(by_user, spec())
+    assert drift_correction.record_correction(by_user, spec()).attempted.plan_job == "plan-1"
 
 
 @pytest.mark.parametrize("why", CANT)
 def test_nothing_else_is_corrected(why: str) -> None:
-    assert not correction.is_correction_due(*CANT[why])
+    assert not drift_correction.is_correction_due(*CANT[why])
 
 
-WANTED = state.Wanted(
+WANTED = state.DesiredDeploy(
     version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", generation=0
 )
 
@@ -494,14 +494,14 @@ WANTED = state.Wanted(
 @pytest.mark.parametrize(
     ("outcome", "correction", "action"),
     [
-        (Outcome.SUCCEEDED, True, state.Action.NOTHING),
-        (Outcome.INTERRUPTED, True, state.Action.NOTHING),
-        (Outcome.INTERRUPTED, None, state.Action.DEPLOY),
-        (Outcome.FAILED, True, state.Action.DEPLOY),
+        (Outcome.SUCCEEDED, True, state.DeployAction.NOTHING),
+        (Outcome.INTERRUPTED, True, state.DeployAction.NOTHING),
+        (Outcome.INTERRUPTED, None, state.DeployAction.DEPLOY),
+        (Outcome.FAILED, True, state.DeployAction.DEPLOY),
     ],
 )
 def test_a_correction_that_is_broken_off_isnt_deployed_again(
-    outcome: Outcome, correction: bool | None, action: state.Action
+    outcome: Outcome, correction: bool | None, action: state.DeployAction
 ) -> None:
     attempted = replace(TRIED, **MADE_OF_ATTEMPT, outcome=outcome, correction=correction)
     decision = state.decide(status(attempted=attempted), WANTED, spec().retry, NOW)
@@ -557,13 +557,13 @@ def test_the_condition(
 
 
 def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
-    why = plan_drift.find_hindrance(status(), spec(suspend=True), "s", "v")
+    why = drift_record.find_hindrance(status(), spec(suspend=True), "s", "v")
     assert why is not None
-    noted = plan_drift.set_hindrance(status(), why)
+    noted = drift_record.set_hindrance(status(), why)
     assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
-    assert plan_drift.set_hindrance(noted, None) == status()
-    failed = plan_drift.record_check_failure(status(), "PlanFailed", "no")
-    assert plan_drift.set_hindrance(failed, None) == failed
+    assert drift_record.set_hindrance(noted, None) == status()
+    failed = drift_record.record_check_failure(status(), "PlanFailed", "no")
+    assert drift_record.set_hindrance(failed, None) == failed
 
 
 @pytest.mark.parametrize(
@@ -573,7 +573,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
 def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: int) -> None:
     drift = replace(FOUND, objects=("create ::ConfigMap:b", EDITED), count=2)
     asked = spec(DriftMode.DETECT, Ignored(ignored[0], Globs((ignored[1],))))
-    after = plan_drift.remove_ignored(status(drift=drift), asked).drift
+    after = drift_record.remove_ignored(status(drift=drift), asked).drift
     assert (len(after.objects), after.count or 0) == (left, left)
     assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
     if not left:
@@ -581,7 +581,7 @@ def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: i
             drift, objects=(), count=None, verdict="NotDrifted", since=None, found_job=None
         )
     more = replace(drift, count=30)
-    assert plan_drift.remove_ignored(status(drift=more), asked).drift == more
+    assert drift_record.remove_ignored(status(drift=more), asked).drift == more
 
 
 @pytest.mark.parametrize(
@@ -593,16 +593,16 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
     began = REGULAR - timedelta(seconds=2) + since
     ended = replace(TRIED, finished_at=format_time(REGULAR - timedelta(seconds=2)))
     what = status(attempted=ended)
-    assert plan_drift.is_regular_check(what, spec(), UID, format_time(began)) is wanted
-    assert plan_drift.is_regular_check(replace(what, attempted=Attempted()), spec(), UID, "x")
-    assert plan_drift.is_regular_check(what, spec(), UID, None)
-    assert plan_drift.is_regular_check(
+    assert drift_record.is_regular_check(what, spec(), UID, format_time(began)) is wanted
+    assert drift_record.is_regular_check(replace(what, attempted=Attempted()), spec(), UID, "x")
+    assert drift_record.is_regular_check(what, spec(), UID, None)
+    assert drift_record.is_regular_check(
         replace(what, attempted=Attempted()), spec(), UID, format_time(began)
     )
 
 
 def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
-    what = plan_drift.record_check(status(), TARGET, "check-2", NOW)
+    what = drift_record.record_check(status(), TARGET, "check-2", NOW)
     running = DriftCheck(
         **MADE_OF,
         job="check-2",
@@ -612,14 +612,14 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         started_at=format_time(NOW),
     )
     assert what == status(drift=replace(FOUND, check=running))
-    assert plan_drift.record_check(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
+    assert drift_record.record_check(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
 
-    waits = plan_drift.set_check_message(what, "no node")
+    waits = drift_record.set_check_message(what, "no node")
     assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
-    assert plan_drift.set_check_message(waits, None) == what
+    assert drift_record.set_check_message(waits, None) == what
 
     said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
-    made = plan_drift.record_check_result(
+    made = drift_record.record_check_result(
         said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR
     )
     planned = replace(
@@ -640,24 +640,24 @@ def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
     plan = plan_record.record_result(
         begun, plan_record.PlanResult(PLAN.plan, None), spec(), NOW
     ).plan
-    check = plan_drift.record_check_result(
-        plan_drift.record_check(status(), TARGET, "c", NOW), PLAN, None, NOW
+    check = drift_record.record_check_result(
+        drift_record.record_check(status(), TARGET, "c", NOW), PLAN, None, NOW
     )
     assert check.drift.check.id == plan.id
 
 
 def test_a_baseline_ends_what_was_known_of_drift() -> None:
-    after = plan_drift.set_baseline(status(drift=TWICE), NOW + HOUR)
+    after = drift_record.set_baseline(status(drift=TWICE), NOW + HOUR)
     assert after.drift == DriftStatus(
         check=CHECK, checked_at=format_time(NOW + HOUR), verdict="NotDrifted", attempt=1
     )
-    assert plan_drift.set_baseline(
+    assert drift_record.set_baseline(
         status(deployed=replace(THERE, time=None)), NOW
     ).baseline.unproven
 
 
 def test_a_check_that_failed_tells_nothing() -> None:
-    after = plan_drift.record_check_failure(status(drift=TWICE), "PlanFailed", "no")
+    after = drift_record.record_check_failure(status(drift=TWICE), "PlanFailed", "no")
     assert after.drift == replace(
         TWICE,
         check=replace(CHECK, outcome="Failed", reason="PlanFailed", message="no"),
@@ -672,9 +672,9 @@ def test_a_check_that_failed_tells_nothing() -> None:
 
 def test_only_a_check_that_runs_is_broken_off() -> None:
     running = status(drift=replace(FOUND, check=replace(CHECK, outcome="Running", number=7)))
-    after = plan_drift.break_off_check(running)
+    after = drift_record.break_off_check(running)
     assert after == status(drift=replace(FOUND, check=DriftCheck(number=7)))
-    assert plan_drift.break_off_check(status()) == status()
+    assert drift_record.break_off_check(status()) == status()
 
 
 @pytest.mark.parametrize(
@@ -692,7 +692,7 @@ def test_only_a_check_that_runs_is_broken_off() -> None:
     ],
 )
 def test_what_nobody_asks_for_any_more_goes(asked: BundleSpec, left: BundleStatus) -> None:
-    assert plan_drift.switch_off_drift(status(), asked) == left
+    assert drift_record.switch_off_drift(status(), asked) == left
 
 
 def test_a_verdict_says_when_and_at_which_attempt() -> None:
@@ -744,8 +744,8 @@ def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -
 def test_what_keeps_it_from_being_compared_in_words(
     what: BundleStatus, asked: BundleSpec, said: str
 ) -> None:
-    why = plan_drift.find_hindrance(what, asked, "s", "v")
-    assert why == plan_drift.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
+    why = drift_record.find_hindrance(what, asked, "s", "v")
+    assert why == drift_record.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
 
 
 MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
@@ -814,15 +814,17 @@ def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str
 
 
 def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
-    once = correction.record_corrected(status()).drift
+    once = drift_correction.record_corrected(status()).drift
     assert once == replace(FOUND, corrections=1, corrected=FOUND.objects)
-    again = correction.record_corrected(status(drift=replace(once, objects=("update ::Pod:x",))))
+    again = drift_correction.record_corrected(
+        status(drift=replace(once, objects=("update ::Pod:x",)))
+    )
     assert (again.drift.corrections, again.drift.corrected) == (2, (EDITED, "update ::Pod:x"))
 
 
 def test_an_attempt_records_what_it_corrects() -> None:
     what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
-    assert correction.record_correction(what, spec()).attempted == replace(
+    assert drift_correction.record_correction(what, spec()).attempted == replace(
         TRIED, plan="i", plan_job="check-1", correction=True
     )
 
@@ -834,10 +836,10 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     bound, checked = replace(BASE, bound=True), replace(CHECK, id="i")
     for drift, baseline in ((replace(FOUND, differs=True), bound), (FOUND, BASE)):
         what = status(plan=approved, drift=replace(drift, check=checked), baseline=baseline)
-        assert correction.needs_approval(what, asked)
-        assert not correction.needs_approval(what, spec())
-        attempted = correction.record_correction(what, asked).attempted
+        assert drift_correction.needs_approval(what, asked)
+        assert not drift_correction.needs_approval(what, spec())
+        attempted = drift_correction.record_correction(what, asked).attempted
         assert (attempted.plan, attempted.approved_by) == ("a", "ann")
     what = status(plan=approved, drift=replace(FOUND, check=checked), baseline=bound)
-    assert not correction.needs_approval(what, asked)
-    assert correction.record_correction(what, asked).attempted.plan == "i"
+    assert not drift_correction.needs_approval(what, asked)
+    assert drift_correction.record_correction(what, asked).attempted.plan == "i"

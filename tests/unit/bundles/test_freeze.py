@@ -11,8 +11,10 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, read_annotation
-from copyrator.bundles.policy import state
-from copyrator.bundles.policy.gates import (
+from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.outcome import ending_of, read_job
+from copyrator.bundles.gates import depends_on, freeze, windows
+from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -21,11 +23,7 @@ from copyrator.bundles.policy.gates import (
     Passed,
     Refused,
     Waiting,
-    depends_on,
-    freeze,
-    windows,
 )
-from copyrator.bundles.policy.observation import ending_of, read_job
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -17,19 +17,19 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     CosignKeysSpec,
     JobSpec,
-    ObjectRef,
+    LocalObjectRef,
     ValuesKind,
     Verify,
 )
 from copyrator.api.drift import Drift, DriftMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromoteFrom
-from copyrator.bundles.policy.gated import (
+from copyrator.bundles.deploy.restrictions import (
+    describe_left_out,
     is_gated,
-    left_out,
     passes,
-    restricted,
-    settings_withheld,
+    restrict_spec,
+    withheld_condition,
 )
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
@@ -92,7 +92,7 @@ def test_variables_pass_as_the_facts_say(kind: str, expected: bool) -> None:
 
 
 def test_nothing_passes_that_the_facts_do_not_call_harmless() -> None:
-    from copyrator.bundles.policy import gated  # noqa: PLC0415
+    from copyrator.bundles.deploy import restrictions  # noqa: PLC0415
 
     harmless = {
         name
@@ -100,8 +100,8 @@ def test_nothing_passes_that_the_facts_do_not_call_harmless() -> None:
         if is_harmless
         for name in variables(rows()[kind])
     }
-    families = {f"{start}X" for start, is_one in gated._FAMILIES.items() if is_one}
-    assert gated.HARMLESS | families == harmless
+    families = {f"{start}X" for start, is_one in restrictions._FAMILIES.items() if is_one}
+    assert restrictions.HARMLESS | families == harmless
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_members_of_harmless_families_pass(name: str) -> None:
     ],
 )
 def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) -> None:
-    spec = restricted(replace(APPROVED, env={"WERF_SET_A": value}))
+    spec = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value}))
     assert spec.env == ({"WERF_SET_A": value} if expected else {})
     assert spec.withheld == (() if expected else ("spec.env[WERF_SET_A]",))
 
@@ -190,7 +190,7 @@ def test_values_of_any_size_are_looked_through_in_a_short_step(text: str) -> Non
     env = {f"WERF_SET_{i}": text * (64 * 1024 // len(text)) for i in range(4)}
     spec = replace(APPROVED, env=env)
     begun = process_time()
-    restricted(spec)
+    restrict_spec(spec)
     assert process_time() - begun < 0.05
 
 
@@ -212,7 +212,7 @@ def expanded(value: str, known: dict[str, str]) -> str:
 @given(st.lists(st.sampled_from(["$", "(", ")", "X", "WERF_TAG", "$(", "$(X)"]), max_size=9))
 def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> None:
     value = "".join(parts)
-    passed = restricted(replace(APPROVED, env={"WERF_SET_A": value})).env
+    passed = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value})).env
     known = {"WERF_TAG": "1.0.0"}
     depends = any(
         expanded(value, known) != expanded(value, known | {name: "a secret"})
@@ -221,7 +221,7 @@ def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> No
     assert not (depends and passed)
 
 
-ENTRY = CosignKeysSpec(ObjectRef(ValuesKind.CONFIG_MAP, "keys"))
+ENTRY = CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys"))
 
 
 @pytest.mark.parametrize(
@@ -244,27 +244,27 @@ def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
 ) -> None:
     spec = replace(SPEC, env={"A": "b"}, **changes)
     assert is_gated(spec, signed=signed) is expected
-    found = restricted(spec, signed=signed)
+    found = restrict_spec(spec, signed=signed)
     assert (found.is_gated, found.env) == (expected, {} if expected else {"A": "b"})
-    assert (settings_withheld(found) is not None) is expected
+    assert (withheld_condition(found) is not None) is expected
 
 
 def test_a_bundle_without_gates_keeps_everything() -> None:
     spec = replace(SPEC, env={"A": "b"}, job=JobSpec(pod_labels={"a": "b"}))
-    assert restricted(spec) is spec
+    assert restrict_spec(spec) is spec
 
 
 def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -> None:
     spec = replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
-    assert restricted(spec, is_preview=True).env == {"WERF_ENV": "dev"}
-    assert left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
-    assert left_out(SPEC) is None
-    assert left_out(restricted(replace(spec, approval=APPROVED.approval))) is None
+    assert restrict_spec(spec, is_preview=True).env == {"WERF_ENV": "dev"}
+    assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
+    assert describe_left_out(SPEC) is None
+    assert describe_left_out(restrict_spec(replace(spec, approval=APPROVED.approval))) is None
 
 
 def test_a_restricted_spec_is_not_restricted_again() -> None:
-    spec = restricted(replace(APPROVED, env={"A": "b"}))
-    assert restricted(spec, signed=True, is_preview=True) is spec
+    spec = restrict_spec(replace(APPROVED, env={"A": "b"}))
+    assert restrict_spec(spec, signed=True, is_preview=True) is spec
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 ) -> None:
     found = {"team": "a", "inject": "true"}
     job = JobSpec(pod_labels=found, pod_annotations=found)
-    spec = restricted(replace(APPROVED, job=job, allowed_pod_metadata=allowed))
+    spec = restrict_spec(replace(APPROVED, job=job, allowed_pod_metadata=allowed))
     assert spec.job.pod_labels == spec.job.pod_annotations == expected
     assert spec.withheld == (
         *(f"spec.job.podLabels[{key}]" for key in sorted(found.keys() - expected.keys())),
@@ -293,7 +293,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     env = {"WERF_VALUES_A": "http://secret", "WERF_SET_FILE_1": "v=/x", "WERF_ENV": "dev"}
     job = JobSpec(pod_annotations={"inject": "true"})
-    found = settings_withheld(restricted(replace(APPROVED, env=env, job=job)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env, job=job)))
     assert found is not None
     assert (found.status, found.reason) == ("True", "NotKnownHarmless")
     assert found.message == (
@@ -319,19 +319,19 @@ def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     ],
 )
 def test_the_remedy_is_that_of_the_variable(name: str, remedy: str) -> None:
-    found = settings_withheld(restricted(replace(APPROVED, env={name: "$(X)"})))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env={name: "$(X)"})))
     assert found is not None
     assert remedy in found.message
 
 
 def test_the_condition_is_bounded_and_shows_no_value() -> None:
     env = {f"X{i:03}": "" for i in range(20)}
-    found = settings_withheld(restricted(replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
     assert found is not None
     assert "spec.env[X018], spec.env[X019]. " in found.message
     env = {f"X{'Y' * 250}{i:03}": "hunter2" for i in range(200)}
     env |= {f"{start}A": "hunter2 $(X)" for start in ("WERF_SET_", "WERF_KUBE", "WERF_VALUES_")}
-    found = settings_withheld(restricted(replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
     assert found is not None
     assert len(found.message) < 2000
     assert " and 183 more. " in found.message

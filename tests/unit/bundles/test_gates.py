@@ -20,8 +20,10 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
-from copyrator.bundles.policy import gates, ready_conditions, state
-from copyrator.bundles.policy.gates import (
+from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy.requests import DeployRequest
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -33,7 +35,6 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.requests import Request
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 ONE = Candidate("1.0.1", "sha256:" + "1" * 64)
@@ -61,7 +62,7 @@ def gate(
     return Gate(name, lambda _: concerns, frozenset(occasions or Occasion), lambda *_: verdict)
 
 
-def judged(*found: Gate, occasion: Occasion = Occasion.EDIT) -> tuple[gates.Result, ...]:
+def judged(*found: Gate, occasion: Occasion = Occasion.EDIT) -> tuple[gates.GateResult, ...]:
     return gates.judge(found, spec(), ONE, Facts(BundleStatus(), occasion), NOW)
 
 
@@ -84,7 +85,7 @@ def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -
 
     mine = Gate("a", concerns, frozenset({Occasion.EDIT}), verdict)
     spec_, facts = spec(), Facts(BundleStatus(), Occasion.EDIT)
-    assert gates.judge([mine], spec_, ONE, facts, NOW) == (gates.Result("a", NEVER),)
+    assert gates.judge([mine], spec_, ONE, facts, NOW) == (gates.GateResult("a", NEVER),)
     assert asked == [spec_, (spec_, ONE, facts, NOW)]
 
     asked.clear()
@@ -122,7 +123,7 @@ def test_a_force_passes_over_what_a_request_is_asked_for(
 ) -> None:
     (result,) = judged(gate("a", said, *occasions), occasion=Occasion.FORCE)
     assert (result.passed_over, result.objects) == (over, False)
-    (found,) = gates.recorded([result])
+    (found,) = gates.record_verdicts([result])
     assert found.state == "Passed"
     assert (found.message is not None) is (over is not None)
 
@@ -137,18 +138,18 @@ def test_nothing_else_passes_over_a_gate() -> None:
 
 
 def test_what_all_gates_pass_is_not_held() -> None:
-    assert gates.held(ONE, judged(gate("a", PASSED))) is None
-    assert gates.held(ONE, ()) is None
+    assert gates.hold_back(ONE, judged(gate("a", PASSED))) is None
+    assert gates.hold_back(ONE, ()) is None
 
 
 def test_the_first_objection_is_named_and_a_refusal_is_final_and_named_before() -> None:
     results = judged(gate("a", PASSED), gate("b", ASKS), gate("c", YOUNG))
-    waits = gates.held(ONE, results)
+    waits = gates.hold_back(ONE, results)
     assert waits is not None
     assert waits == gates.Held(ONE, results)
     assert waits.objection == ASKS
     assert not waits.is_final
-    refused = gates.held(ONE, judged(gate("a", ASKS), gate("b", NEVER)))
+    refused = gates.hold_back(ONE, judged(gate("a", ASKS), gate("b", NEVER)))
     assert refused is not None
     assert refused.objection == NEVER, "waiting is in vain"
     assert refused.is_final
@@ -156,10 +157,10 @@ def test_the_first_objection_is_named_and_a_refusal_is_final_and_named_before() 
 
 def test_a_refusal_that_a_poll_may_change_is_named_before_waits_and_after_others() -> None:
     again = Refused("NotPromoted", "no such Bundle", is_retried=True)
-    held = gates.held(ONE, judged(gate("a", YOUNG), gate("b", again)))
+    held = gates.hold_back(ONE, judged(gate("a", YOUNG), gate("b", again)))
     assert held is not None
     assert (held.objection, held.is_final) == (again, False)
-    final = gates.held(ONE, judged(gate("a", again), gate("b", NEVER)))
+    final = gates.hold_back(ONE, judged(gate("a", again), gate("b", NEVER)))
     assert final is not None
     assert final.objection == NEVER
 
@@ -167,7 +168,7 @@ def test_a_refusal_that_a_poll_may_change_is_named_before_waits_and_after_others
 def test_the_status_says_what_each_gate_says() -> None:
     signed = Passed("signed by ann")
     asked = (gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER), gate("d", signed))
-    assert [one.to_dict() for one in gates.recorded(judged(*asked))] == [
+    assert [one.to_dict() for one in gates.record_verdicts(judged(*asked))] == [
         {"name": "a", "state": "Passed"},
         {
             "name": "b",
@@ -184,19 +185,22 @@ def test_the_status_says_what_each_gate_says() -> None:
 @given(st.integers(0, 999_999))
 def test_a_recorded_time_is_never_before_the_gate_opens(microseconds: int) -> None:
     opens = NOW + timedelta(microseconds=microseconds)
-    found = gates.recorded(judged(gate("a", Waiting("R", "m", opens))))
-    at = gates.judged_next(found)
+    found = gates.record_verdicts(judged(gate("a", Waiting("R", "m", opens))))
+    at = gates.next_verdict_change(found)
     assert at is not None
     assert timedelta(0) <= at - opens < timedelta(seconds=1)
 
 
 def test_the_gates_are_asked_again_at_the_first_time_that_a_wait_ends() -> None:
     later = Waiting("OutsideWindow", "closed", NOW + timedelta(days=1))
-    found = gates.recorded(judged(gate("a", later), gate("b", YOUNG), gate("c", ASKS)))
-    assert gates.judged_next(found) == NOW + timedelta(hours=2)
-    assert gates.judged_next(gates.recorded(judged(gate("c", ASKS), gate("d", NEVER)))) is None
+    found = gates.record_verdicts(judged(gate("a", later), gate("b", YOUNG), gate("c", ASKS)))
+    assert gates.next_verdict_change(found) == NOW + timedelta(hours=2)
+    assert (
+        gates.next_verdict_change(gates.record_verdicts(judged(gate("c", ASKS), gate("d", NEVER))))
+        is None
+    )
     stale = GateStatus(name="a", state="Passed", until="2026-05-04T14:00:00Z")
-    assert gates.judged_next([stale]) is None
+    assert gates.next_verdict_change([stale]) is None
 
 
 def test_a_status_lists_ten_gates_at_most() -> None:
@@ -218,52 +222,54 @@ def test_which_gates_a_bundle_has() -> None:
         (None, None, Occasion.NEW_DIGEST),
         (None, "sha256:other", Occasion.NEW_DIGEST),
         (None, ONE.digest, Occasion.EDIT),
-        (Request(requested_at="x"), ONE.digest, Occasion.REQUEST),
-        (Request(force_at="x"), ONE.digest, Occasion.FORCE),
-        (Request(force_update=True), None, Occasion.FORCE),
-        (Request(requested_at="x", force_at="y"), None, Occasion.FORCE),
+        (DeployRequest(requested_at="x"), ONE.digest, Occasion.REQUEST),
+        (DeployRequest(force_at="x"), ONE.digest, Occasion.FORCE),
+        (DeployRequest(force_update=True), None, Occasion.FORCE),
+        (DeployRequest(requested_at="x", force_at="y"), None, Occasion.FORCE),
     ],
 )
-def test_the_occasion(request_: Request | None, deployed: str | None, expected: Occasion) -> None:
+def test_the_occasion(
+    request_: DeployRequest | None, deployed: str | None, expected: Occasion
+) -> None:
     assert gates.occasion(request_, deployed, ONE.digest) is expected
 
 
 @pytest.mark.parametrize(
     ("need", "outcome", "expected"),
     [
-        (state.Need.RETRY, Outcome.FAILED, Occasion.RETRY),
-        (state.Need.AGAIN, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
-        (state.Need.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
-        (state.Need.FIRST, None, Occasion.NEW_DIGEST),
-        (state.Need.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
-        (state.Need.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
-        (state.Need.REPAIR, Outcome.FAILED, Occasion.EDIT),
+        (state.DeployReason.RETRY, Outcome.FAILED, Occasion.RETRY),
+        (state.DeployReason.AGAIN, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
+        (state.DeployReason.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
+        (state.DeployReason.FIRST, None, Occasion.NEW_DIGEST),
+        (state.DeployReason.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
+        (state.DeployReason.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
+        (state.DeployReason.REPAIR, Outcome.FAILED, Occasion.EDIT),
     ],
 )
 def test_the_occasion_of_a_deploy(
-    need: state.Need, outcome: Outcome | None, expected: Occasion
+    need: state.DeployReason, outcome: Outcome | None, expected: Occasion
 ) -> None:
     same = expected is Occasion.EDIT
     status = BundleStatus(
         attempted=Attempted(outcome=outcome),
         deployed=Deployed(digest=ONE.digest if same else "sha256:other"),
     )
-    wanted = state.Wanted(
+    wanted = state.DesiredDeploy(
         version="1", digest=ONE.digest, values_hash=None, spec_hash="s", generation=1
     )
     assert state.occasion(need, wanted, status) is expected
 
 
 def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
-    wanted = state.Wanted(
+    wanted = state.DesiredDeploy(
         version="1",
         digest=ONE.digest,
         values_hash=None,
         spec_hash="s",
         generation=1,
-        request=Request(requested_at="x"),
+        request=DeployRequest(requested_at="x"),
     )
-    found = state.occasion(state.Need.REQUEST, wanted, BundleStatus())
+    found = state.occasion(state.DeployReason.REQUEST, wanted, BundleStatus())
     assert found is Occasion.REQUEST
 
 
@@ -281,7 +287,7 @@ def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
         (Attempted(outcome=Outcome.FAILED), {"generation": 2}, Occasion.NEW_DIGEST),
         (
             Attempted(outcome=Outcome.FAILED),
-            {"request": Request(force_at="x")},
+            {"request": DeployRequest(force_at="x")},
             Occasion.FORCE,
         ),
     ],
@@ -299,27 +305,27 @@ def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
     status = BundleStatus(
         attempted=replace(attempted, **made_of), deployed=Deployed(digest="sha256:other")
     )
-    assert state.occasion_of(status, state.Wanted(**made_of | change)) is expected
+    assert state.occasion_of(status, state.DesiredDeploy(**made_of | change)) is expected
 
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:
-    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", YOUNG)))
+    found = gates.record_verdicts(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", YOUNG)))
     update = ready_conditions.update_pending(BundleStatus(gates=found))
     assert (update.status, update.reason) == ("True", "TooYoung")
     assert update.message == "Gate b: seen a moment ago"
     idle = ready_conditions.update_pending(
-        BundleStatus(gates=gates.recorded(judged(gate("a", PASSED))))
+        BundleStatus(gates=gates.record_verdicts(judged(gate("a", PASSED))))
     )
     assert (idle.status, idle.reason) == ("False", "UpToDate")
     assert idle.message == "No version waits for a gate"
 
 
 def test_a_refusal_is_named_before_gates_that_only_wait() -> None:
-    found = gates.recorded(judged(gate("a", YOUNG), gate("b", NEVER)))
+    found = gates.record_verdicts(judged(gate("a", YOUNG), gate("b", NEVER)))
     assert ready_conditions.update_pending(BundleStatus(gates=found)).message.startswith("Gate b: ")
 
 
 def test_a_person_who_is_awaited_is_named_before_other_gates() -> None:
     waits = Waiting("AwaitingApproval", "approve it")
-    found = gates.recorded(judged(gate("a", Refused("Unsigned", "no")), gate("b", waits)))
+    found = gates.record_verdicts(judged(gate("a", Refused("Unsigned", "no")), gate("b", waits)))
     assert ready_conditions.update_pending(BundleStatus(gates=found)).reason == "AwaitingApproval"

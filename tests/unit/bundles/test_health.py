@@ -15,18 +15,18 @@ from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import Status
-from copyrator.bundles.policy.health import (
+from copyrator.bundles.health.judge import (
     DECODERS,
-    Fault,
-    Judged,
+    HealthFault,
+    ObjectHealth,
     ReleaseObjects,
+    decide,
+    find_deploy_fault,
     grace_ends_at,
-    healthy,
+    healthy_condition,
     other_manager,
-    overridden,
-    undeployed,
+    overridden_label_fault,
 )
-from copyrator.bundles.policy.health_scopes import decide
 from copyrator.bundles.timing import BundleTiming
 from copyrator.settings import limits
 
@@ -55,8 +55,8 @@ def status_of(healthy: str = "", **fields: Any) -> BundleStatus:
     return parse_status({"status": {"deployed": deployed, "conditions": conditions, **fields}})
 
 
-def judged(status: Status = Status.CURRENT, text: str = "", generation: int = 1) -> Judged:
-    return Judged("1", "shop", status, text, generation)
+def judged(status: Status = Status.CURRENT, text: str = "", generation: int = 1) -> ObjectHealth:
+    return ObjectHealth("1", "shop", status, text, generation)
 
 
 def objects_of(**objects: Status) -> ReleaseObjects:
@@ -69,7 +69,7 @@ def objects_of(**objects: Status) -> ReleaseObjects:
 def said(
     found: ReleaseObjects, now: float = NOW, status: BundleStatus | None = None
 ) -> tuple[str, str, str]:
-    one = healthy(SPEC, status or status_of(), found, now, GRACE)
+    one = healthy_condition(SPEC, status or status_of(), found, now, GRACE)
     assert isinstance(one, FurtherCondition)
     return one.status, one.reason, one.message
 
@@ -77,7 +77,7 @@ def said(
 # --- objects ----------------------------------------------------------------------------------
 
 
-def decoded(annotations: Any, **metadata: Any) -> Judged:
+def decoded(annotations: Any, **metadata: Any) -> ObjectHealth:
     found = {"name": "web", "namespace": "apps", "resourceVersion": "7", "generation": 3}
     body = {"metadata": {**found, "annotations": annotations, **metadata}}
     return DECODERS["Deployment"](body)
@@ -85,7 +85,7 @@ def decoded(annotations: Any, **metadata: Any) -> Judged:
 
 def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
     found = decoded(RELEASE)
-    assert found == Judged("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
+    assert found == ObjectHealth("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
     assert decoded({"meta.helm.sh/release-name": "shop"}).release == "shop"
     assert decoded({"meta.helm.sh/release-name": "x" * 53}).release == "x" * 53
     assert decoded(RELEASE, generation=True).generation == 0
@@ -94,7 +94,7 @@ def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
 def test_an_object_that_is_current_needs_no_text() -> None:
     metadata = {"name": "x", "namespace": "apps", "resourceVersion": "7", "annotations": RELEASE}
     body = {"metadata": metadata, "status": {"startTime": "2026-01-01T00:00:00Z"}}
-    assert DECODERS["Job"](body) == Judged("7", "shop")
+    assert DECODERS["Job"](body) == ObjectHealth("7", "shop")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_object_that_is_current_needs_no_text() -> None:
     ids=str,
 )
 def test_an_object_of_no_release_of_its_namespace_isnt_judged(annotations: Any) -> None:
-    assert decoded(annotations) == Judged("7", "")
+    assert decoded(annotations) == ObjectHealth("7", "")
 
 
 def test_anothers_message_is_short_and_has_no_control_characters() -> None:
@@ -130,12 +130,12 @@ def test_anothers_message_is_short_and_has_no_control_characters() -> None:
 
 def test_a_newer_version_that_says_the_same_is_no_news() -> None:
     one = judged(Status.FAILED, "x")
-    assert one.is_equivalent(Judged("2", "shop", Status.FAILED, "x", 1))
+    assert one.is_equivalent(ObjectHealth("2", "shop", Status.FAILED, "x", 1))
     for other in (
-        Judged("2", "other", Status.FAILED, "x", 1),
-        Judged("2", "shop", Status.IN_PROGRESS, "x", 1),
-        Judged("2", "shop", Status.FAILED, "y", 1),
-        Judged("2", "shop", Status.FAILED, "x", 2),
+        ObjectHealth("2", "other", Status.FAILED, "x", 1),
+        ObjectHealth("2", "shop", Status.IN_PROGRESS, "x", 1),
+        ObjectHealth("2", "shop", Status.FAILED, "y", 1),
+        ObjectHealth("2", "shop", Status.FAILED, "x", 2),
         None,
     ):
         assert not one.is_equivalent(other)
@@ -184,7 +184,7 @@ def test_the_message_names_what_is_waited_for_and_what_cant_be_judged() -> None:
 
 
 def test_the_message_says_how_the_label_is_set_right() -> None:
-    assert overridden("argocd") == Fault(
+    assert overridden_label_fault("argocd") == HealthFault(
         HealthReason.OTHER_MANAGER,
         "the objects of the release are watched by the label app.kubernetes.io/managed-by=Helm, "
         "and the Bundle gives them 'argocd' instead: remove that label from the Bundle",
@@ -234,14 +234,17 @@ def test_it_stays_unhealthy_until_all_is_current() -> None:
 
 
 def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
-    assert undeployed(SPEC, status_of()) is None
-    assert undeployed(SPEC, parse_status({"status": {"deploy": {"digest": "sha256:a"}}})) is None
-    found = undeployed(SPEC, parse_status({}))
-    assert found == Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
-    moved = undeployed(spec_of(project_namespace="new"), status_of())
+    assert find_deploy_fault(SPEC, status_of()) is None
+    assert (
+        find_deploy_fault(SPEC, parse_status({"status": {"deploy": {"digest": "sha256:a"}}}))
+        is None
+    )
+    found = find_deploy_fault(SPEC, parse_status({}))
+    assert found == HealthFault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
+    moved = find_deploy_fault(spec_of(project_namespace="new"), status_of())
     text = "the release is in namespace apps, not in new"
-    assert moved == Fault(HealthReason.NOT_DEPLOYED, text)
-    condition = healthy(SPEC, status_of(), moved, NOW, GRACE)
+    assert moved == HealthFault(HealthReason.NOT_DEPLOYED, text)
+    condition = healthy_condition(SPEC, status_of(), moved, NOW, GRACE)
     assert condition == FurtherCondition(UNKNOWN, HealthReason.NOT_DEPLOYED, text)
     assert grace_ends_at(status_of(), moved, NOW, GRACE) is None
 
@@ -281,7 +284,7 @@ def test_another_value_of_the_label(labels: Any, env: Any, found: str | None) ->
 )
 def test_events_give_what_a_list_of_what_is_there_gives(events: Any) -> None:
     """But for the time since when an object isn't current, which only its history tells."""
-    found, there, now = ReleaseObjects(), dict[str, Judged](), 0.0
+    found, there, now = ReleaseObjects(), dict[str, ObjectHealth](), 0.0
     since = dict[str, tuple[int, float]]()
     waits = (Status.IN_PROGRESS, Status.TERMINATING)
     for name, status, generation, later in events:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import ValuesKind
-from copyrator.bundles.policy.identity import (
+from copyrator.bundles.deploy.identity import (
     Hash,
     ValuesHash,
     job_name,

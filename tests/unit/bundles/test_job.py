@@ -9,17 +9,22 @@ import yaml
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, ValuesKind
-from copyrator.bundles.policy.gated import restricted
-from copyrator.bundles.policy.identity import ValuesFiles
-from copyrator.bundles.policy.jobs.deploy import build_deploy_job, build_plan_job
-from copyrator.bundles.policy.jobs.order import ApprovedOperations, DeployOrder, Login
-from copyrator.bundles.policy.jobs.seal import (
+from copyrator.bundles.deploy.identity import ValuesFiles
+from copyrator.bundles.deploy.job import (
+    ApprovedOperations,
+    DeployOrder,
+    Login,
+    build_deploy_job,
+    build_plan_job,
+    build_uninstall_job,
+)
+from copyrator.bundles.deploy.restrictions import restrict_spec
+from copyrator.bundles.plan.seal import (
     SealedValues,
     sealed_render_salt,
     sealed_secret_key,
     sealed_value,
 )
-from copyrator.bundles.policy.jobs.uninstall import build_uninstall_job
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -124,7 +129,7 @@ APPROVALS = {
 
 def gated(order: DeployOrder) -> DeployOrder:
     """As the operator makes it of a gated Bundle."""
-    return replace(order, spec=restricted(order.spec, is_preview=True))
+    return replace(order, spec=restrict_spec(order.spec, is_preview=True))
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -10,19 +10,19 @@ from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.plan_status import MissingPermission
-from copyrator.bundles.policy.jobs.manifest import JobKind
-from copyrator.bundles.policy.observation import (
+from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
+    add_cause,
+    add_missing_permissions,
     ending_of,
     exit_code,
     pinned_image,
     planned_ending,
     read_job,
-    with_cause,
-    with_refusal,
 )
-from copyrator.bundles.policy.permissions import ServiceAccount
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.plan.rights import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
@@ -442,7 +442,7 @@ FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")
     ],
 )
 def test_a_failure_says_what_and_why(ending: Ending, log: str, message: str) -> None:
-    assert with_cause(ending, log).message == message
+    assert add_cause(ending, log).message == message
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -485,7 +485,7 @@ WERF = ServiceAccount("team", "werf")
 def test_a_failure_for_want_of_a_permission_says_it_as_a_plan_does(
     ending: Ending, log: str, message: str
 ) -> None:
-    found = with_refusal(ending, log, WERF)
+    found = add_missing_permissions(ending, log, WERF)
     entry = MissingPermission(verbs=("list",), resource="secrets", namespace="app")
     assert (found.message, found.missing) == (message, (entry,))
     assert replace(found, message="", missing=()) == replace(ending, message="")
@@ -503,7 +503,7 @@ def test_a_failure_for_want_of_a_permission_says_it_as_a_plan_does(
     ],
 )
 def test_other_endings_stay_as_they_are(ending: Ending, log: str, account: ServiceAccount) -> None:
-    assert with_refusal(ending, log, account) == ending
+    assert add_missing_permissions(ending, log, account) == ending
 
 
 def test_reads_what_decides_anything_of_a_job() -> None:

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
-from copyrator.bundles.policy.permissions import (
+from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.rights import (
     VERBS,
     KindIn,
     PermissionFindings,
     RequiredPermission,
     ServiceAccount,
     kinds_of,
-    listed,
-    needs,
-    refused,
+    list_missing,
+    read_refused,
+    record_findings,
+    required_permissions,
     sentence,
-    with_findings,
 )
-from copyrator.bundles.policy.plans.operations import Operation, OperationType
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
@@ -44,7 +44,7 @@ def asked(found: tuple[RequiredPermission, ...]) -> dict[tuple[str, str], tuple[
 
 def test_every_release_needs_its_lock_its_storage_and_tracking() -> None:
     lock = ("get", "list", "watch", "create", "update", "patch")
-    assert needs("app", {}) == (
+    assert required_permissions("app", {}) == (
         RequiredPermission("app", "", "configmaps", lock, "werf-synchronization"),
         RequiredPermission("app", "", "secrets", ("get", "list", "create", "update", "delete")),
         RequiredPermission("app", "", "namespaces", ("get",), "app"),
@@ -61,7 +61,7 @@ def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
         KindIn("other", "apps", "Deployment"): DEPLOYMENTS,
         KindIn("", "apiextensions.k8s.io", "CustomResourceDefinition"): CRDS,
     }
-    found = asked(needs("app", kinds))
+    found = asked(required_permissions("app", kinds))
     assert found["app", "secrets"] == VERBS  # once, with the verbs of both uses
     assert found["app", "deployments.apps"] == VERBS
     assert found["other", "deployments.apps"] == VERBS
@@ -72,7 +72,7 @@ def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
 
 def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> None:
     kinds = {KindIn("", "", "Secret"): SECRETS, KindIn("app", "", "Secret"): SECRETS}
-    found = [one for one in needs("app", kinds) if one.resource == "secrets"]
+    found = [one for one in required_permissions("app", kinds) if one.resource == "secrets"]
     assert found == [RequiredPermission("app", "", "secrets", VERBS)]
 
 
@@ -82,13 +82,13 @@ def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:
         KindIn("", "apps", "ReplicaSet"): Resource("apps", "v1", "replicasets", "ReplicaSet"),
         KindIn("app", "apps", "Deployment"): DEPLOYMENTS,
     }
-    assert asked(needs("app", kinds))["app", "replicasets.apps"] == VERBS
+    assert asked(required_permissions("app", kinds))["app", "replicasets.apps"] == VERBS
 
 
 def test_a_namespace_that_is_missing_must_be_created() -> None:
-    found = needs("app", {}, is_namespace_missing=True)
+    found = required_permissions("app", {}, is_namespace_missing=True)
     assert found[-1] == RequiredPermission("", "", "namespaces", ("create", "patch"))
-    own = asked(needs("app", {KindIn("", "", "Namespace"): NAMESPACES}))
+    own = asked(required_permissions("app", {KindIn("", "", "Namespace"): NAMESPACES}))
     assert own["", "namespaces"] == VERBS  # the chart's
 
 
@@ -98,14 +98,14 @@ def test_what_werf_said_it_lacks_is_asked_about_whole() -> None:
         RequiredPermission("app", "", "secrets", ("list",)),
         RequiredPermission("app", "", "pods/exec", ("create",)),
     )
-    found = asked(needs("app", {}, denied=denied))
+    found = asked(required_permissions("app", {}, denied=denied))
     assert found["app", "deployments.apps"] == VERBS
     assert found["app", "secrets"] == ("get", "list", "create", "update", "delete")
     assert found["app", "pods/exec"] == ("create",)
 
 
 def test_an_access_review_names_an_object_where_one_is_all_that_is_needed() -> None:
-    lock = next(one for one in needs("app", {}) if one.resource == "configmaps")
+    lock = next(one for one in required_permissions("app", {}) if one.resource == "configmaps")
     assert lock.attributes("patch") == {
         "verb": "patch",
         "resource": "configmaps",
@@ -115,7 +115,7 @@ def test_an_access_review_names_an_object_where_one_is_all_that_is_needed() -> N
     for verb in ("list", "watch", "create"):  # their requests have none
         assert "name" not in lock.attributes(verb)
     kinds = {KindIn("", "", "ConfigMap"): Resource("", "v1", "configmaps", "ConfigMap")}
-    lock = next(one for one in needs("app", kinds) if one.resource == "configmaps")
+    lock = next(one for one in required_permissions("app", kinds) if one.resource == "configmaps")
     assert "name" not in lock.attributes("patch")
 
 
@@ -167,7 +167,7 @@ def test_reviews_are_bounded_whatever_the_plan_has(
     assert len(kinds) <= PERMISSION_KINDS
     assert len(kinds) + beyond == len(there)
     served = {one: Resource(one.group, "v1", one.kind, one.kind, one.kind < "m") for one in kinds}
-    found = needs("app", served, is_namespace_missing=is_namespace_missing)
+    found = required_permissions("app", served, is_namespace_missing=is_namespace_missing)
     places = [(one.namespace, one.group, one.resource) for one in found]
     assert len(places) == len(set(places)) <= PERMISSION_KINDS + 7
     assert all(set(one.verbs) <= set(VERBS) for one in found)
@@ -190,7 +190,7 @@ def test_a_status_lists_a_limited_number_and_counts_all() -> None:
     many = tuple(
         RequiredPermission(f"ns-{number:02}", "", "pods", ("get", "list")) for number in range(30)
     )
-    found = with_findings(PlanStatus(job="plan"), PermissionFindings(many, unreviewed=2))
+    found = record_findings(PlanStatus(job="plan"), PermissionFindings(many, unreviewed=2))
     assert len(found.missing) == MAX_MISSING
     assert found.missing[0] == MissingPermission(
         verbs=("get", "list"), resource="pods", namespace="ns-00"
@@ -200,7 +200,7 @@ def test_a_status_lists_a_limited_number_and_counts_all() -> None:
 
 
 def test_that_nothing_is_missing_is_told_from_what_is_not_known() -> None:
-    found = with_findings(PlanStatus(), PermissionFindings()).to_dict()
+    found = record_findings(PlanStatus(), PermissionFindings()).to_dict()
     assert found == {"missingPermissions": 0}
 
 
@@ -245,7 +245,7 @@ def words(
     ],
 )
 def test_werfs_words_name_the_missing_permission(text: str, wanted: RequiredPermission) -> None:
-    assert refused(text, WERF) == (wanted,)
+    assert read_refused(text, WERF) == (wanted,)
 
 
 @pytest.mark.parametrize(
@@ -272,17 +272,17 @@ def test_werfs_words_name_the_missing_permission(text: str, wanted: RequiredPerm
     ],
 )
 def test_other_words_name_none(text: str) -> None:
-    assert refused(text, WERF) == ()
+    assert read_refused(text, WERF) == ()
 
 
 def test_several_verbs_on_one_resource_are_one_entry() -> None:
     text = "; ".join(words(verb=verb) for verb in ("list", "get", "list"))
-    assert refused(text, WERF) == (RequiredPermission("team", "", "secrets", ("get", "list")),)
+    assert read_refused(text, WERF) == (RequiredPermission("team", "", "secrets", ("get", "list")),)
 
 
 def test_each_resource_is_an_entry_and_other_accounts_are_passed_over() -> None:
     text = "; ".join((words(user="team:other"), words(), words(resource="pods"), words()))
-    assert refused(text, WERF) == (
+    assert read_refused(text, WERF) == (
         RequiredPermission("team", "", "secrets", ("list",)),
         RequiredPermission("team", "", "pods", ("list",)),
     )
@@ -291,22 +291,22 @@ def test_each_resource_is_an_entry_and_other_accounts_are_passed_over() -> None:
 def test_that_the_namespace_could_not_be_created_either_is_not_the_cause() -> None:
     lock = words(verb="create", resource="configmaps")
     space = words(verb="create", resource="namespaces", where=CLUSTER)
-    assert refused(f"{lock}; {space}", WERF) == (
+    assert read_refused(f"{lock}; {space}", WERF) == (
         RequiredPermission("team", "", "configmaps", ("create",)),
     )
 
 
 @given(st.text(max_size=2000))
 def test_no_text_is_misread(text: str) -> None:
-    for one in refused(f"{words()} {text}", WERF):
+    for one in read_refused(f"{words()} {text}", WERF):
         assert set(one.verbs) <= set(VERBS)
         assert re.fullmatch("[a-z0-9/-]+", one.resource)
     long = " ".join(words(where=f'in the namespace "n{number}"') for number in range(500))
-    assert len(refused(long, WERF)) <= MAX_MISSING
+    assert len(read_refused(long, WERF)) <= MAX_MISSING
 
 
 def test_one_sentence_says_it_everywhere() -> None:
-    missing = listed(
+    missing = list_missing(
         [
             RequiredPermission("team", "apps", "deployments", ("create", "patch")),
             RequiredPermission("", "", "namespaces", ("get",)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.policy.plans.operations import (
+from copyrator.bundles.plan.operations import (
     Operation,
     OperationType,
     Plan,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.bundles.policy.jobs.plan_block import (
+from copyrator.bundles.plan.operations import Plan, read_operation
+from copyrator.bundles.plan.script import (
     BEGIN,
     END,
     MAX_HIDDEN,
@@ -18,7 +19,6 @@ from copyrator.bundles.policy.jobs.plan_block import (
     block_lines,
     read_block,
 )
-from copyrator.bundles.policy.plans.operations import Plan, read_operation
 from copyrator.settings.limits import PLAN_OPERATIONS, STEP_SECONDS
 
 NONCE = "0123456789abcdef" * 2

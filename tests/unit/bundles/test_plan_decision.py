@@ -11,10 +11,10 @@ from copyrator.api.bundle_spec import Approval, ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import approval
-from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.plans import decision as plan_decision
-from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.gates import approval
+from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.plan import record as plan_record
 
 
 def named(**annotations: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from tests.unit.bundles.plan_samples import (
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import Candidate
-from copyrator.bundles.policy.plans import record as plan_record
+from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.plan import record as plan_record
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.bundles.policy.plans.inputs import (
+from copyrator.bundles.plan.input_hashes import (
     FileHash,
     Inputs,
     SourceHash,

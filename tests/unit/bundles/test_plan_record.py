@@ -38,9 +38,9 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.decision import record_decision
-from copyrator.bundles.policy.plans.operations import Operation, OperationType, Plan
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.decision import record_decision
+from copyrator.bundles.plan.operations import Operation, OperationType, Plan
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

@@ -12,10 +12,10 @@ from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREA
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PreviewPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import Candidate
-from copyrator.bundles.policy.plans import record as plan_record
-from copyrator.bundles.policy.plans.operations import Plan
-from copyrator.bundles.policy.plans.record import PlanResult, PreviewRequest
+from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.record import PlanResult, PreviewRequest
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")

@@ -24,17 +24,18 @@ from copyrator.api.promotion import (
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import (
+from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
     Occasion,
+    PromotionSource,
     Refused,
+    Sources,
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.gates.promotion import GATE, has_ended, is_waiting, next_end
-from copyrator.bundles.policy.sources import Source, Sources
+from copyrator.bundles.gates.promotion import GATE, has_ended, is_waiting, next_end
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "1" * 64
@@ -140,16 +141,16 @@ def test_the_text_of_a_hold_is_one_line_and_bounded() -> None:
     assert (len(long), long[-1]) == (MAX_HOLD_TEXT, "…")
 
 
-def source(name: str = "staging/shop", **fields: Any) -> Source:
-    return Source(name=name, is_allowed=True, **fields)
+def source(name: str = "staging/shop", **fields: Any) -> PromotionSource:
+    return PromotionSource(name=name, is_allowed=True, **fields)
 
 
-def soaked(**fields: Any) -> Source:
+def soaked(**fields: Any) -> PromotionSource:
     record = {"version": "1.4.2", "digest": DIGEST, "since": format_time(NOON), **fields}
     return source(soak=(SoakStatus(**record),), running=DIGEST)
 
 
-def judge(*sources: Source, now: datetime = NOON, seen: SeenTime = ALL_SEEN) -> Verdict:
+def judge(*sources: PromotionSource, now: datetime = NOON, seen: SeenTime = ALL_SEEN) -> Verdict:
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources(sources, seen))
     return GATE.judge(spec_of(), WANTED, facts, now)
 
@@ -161,7 +162,7 @@ ASKED = "and spec.promoteFrom.soak requires 1h"
     ("found", "now", "verdict"),
     [
         (
-            Source(name="staging/shop"),
+            PromotionSource(name="staging/shop"),
             NOON,
             Refused(
                 "PromotionNotAllowed",
@@ -171,7 +172,7 @@ ASKED = "and spec.promoteFrom.soak requires 1h"
             ),
         ),
         (
-            Source(name="production/x"),
+            PromotionSource(name="production/x"),
             NOON,
             Waiting("NotPromoted", f"{SHOWN} waits, as Bundle production/x doesn't exist"),
         ),
@@ -253,7 +254,7 @@ ASKED = "and spec.promoteFrom.soak requires 1h"
     ],
 )
 def test_the_verdict_on_one_source(
-    found: Source, now: datetime, verdict: Verdict | datetime
+    found: PromotionSource, now: datetime, verdict: Verdict | datetime
 ) -> None:
     got = judge(found, now=now)
     if isinstance(verdict, datetime):
@@ -276,7 +277,7 @@ def test_it_must_have_stood_in_all_of_them_and_the_last_end_counts() -> None:
     assert isinstance(never, Waiting)
     assert never.until is None
     assert never.message.startswith(f"{SHOWN} hasn't been deployed in Bundle qa/shop")
-    refused = judge(soaked(), replace(soaked(), hold="x"), Source(name="qa/shop"))
+    refused = judge(soaked(), replace(soaked(), hold="x"), PromotionSource(name="qa/shop"))
     assert isinstance(refused, Refused)
     held = judge(source(), replace(soaked(), hold="x"))
     assert isinstance(held, Waiting)
@@ -325,7 +326,7 @@ def test_only_new_versions_and_requests_wait() -> None:
     assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
 
 
-def several(*since: float) -> Source:
+def several(*since: float) -> PromotionSource:
     records = (
         SoakStatus(version=f"1.{n}.0", digest=f"sha256:{n}", since=format_time(at(minutes)))
         for n, minutes in enumerate(since)
@@ -359,7 +360,7 @@ RECORDS = st.builds(
     st.none() | st.sampled_from(["0s", "59m", "1h", "2h"]),
 )
 SOURCES = st.builds(
-    lambda record, hold, allowed: Source(
+    lambda record, hold, allowed: PromotionSource(
         name="staging/shop", is_allowed=allowed, hold=hold, running=DIGEST, soak=(record,)
     ),
     RECORDS,
@@ -371,7 +372,7 @@ GAPS = st.lists(st.tuples(st.integers(-90, 90), st.integers(1, 30)), max_size=4)
 
 @given(st.lists(SOURCES, min_size=1, max_size=3), GAPS, st.integers(-100, 300))
 def test_every_wait_ends_when_its_message_said_and_not_before(
-    sources: list[Source], gaps: list[tuple[int, int]], minutes: int
+    sources: list[PromotionSource], gaps: list[tuple[int, int]], minutes: int
 ) -> None:
     seen = SeenTime(since=at(-60))
     for start, length in sorted(gaps):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.bundles.policy.jobs.proxies import variables_for_jobs, with_password
+from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
 
 API = "$(KUBERNETES_SERVICE_HOST)"
 PLAIN = "http://proxy:3128"
@@ -32,5 +32,5 @@ def test_names_what_werf_needs_and_no_password(
 
 
 def test_knows_which_ones_hold_a_password() -> None:
-    assert with_password({"https": SECRET, "http": PLAIN}) == ["HTTPS_PROXY"]
-    assert with_password({"http": SECRET}) == ["HTTP_PROXY"]
+    assert proxies_with_password({"https": SECRET, "http": PLAIN}) == ["HTTPS_PROXY"]
+    assert proxies_with_password({"http": SECRET}) == ["HTTP_PROXY"]

@@ -17,10 +17,10 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.blocked import Blocked
-from copyrator.bundles.policy.gates import PASSED, Candidate, Held, Refused, Result, Waiting
-from copyrator.bundles.policy.state import Need
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.outcome import Blocked
+from copyrator.bundles.deploy.state import DeployReason
+from copyrator.bundles.gates.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
 TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")
@@ -73,11 +73,11 @@ NOT_AGAIN = (
 )
 LAST_GOOD = f". The last successful deploy is {WHAT}"
 OTHER = Candidate("2.0.0", "sha256:fedcba9876543210")
-OPEN = Result("window", PASSED)
-TELLS = Result("promotion", Waiting("NotPromoted", f"{NEXT} hasn't been deployed elsewhere"))
-CLOSED = Result("window", Waiting("OutsideWindow", "the window opens at 20:00. "))
-UNSIGNED = Result("signature", Refused("Unsigned", "no signature"))
-RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
+OPEN = GateResult("window", PASSED)
+TELLS = GateResult("promotion", Waiting("NotPromoted", f"{NEXT} hasn't been deployed elsewhere"))
+CLOSED = GateResult("window", Waiting("OutsideWindow", "the window opens at 20:00. "))
+UNSIGNED = GateResult("signature", Refused("Unsigned", "no signature"))
+RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
             ),
         ),
         (
-            lambda: ready_conditions.deploying(NEW, Need.FIRST),
+            lambda: ready_conditions.deploying(NEW, DeployReason.FIRST),
             PROGRESSING,
             "Deploying",
             f"Deploying {NEXT} with Job deploy-x-7: nothing is deployed yet",

@@ -5,12 +5,12 @@ import base64
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.bundles.policy.redaction import hidden, quoted
+from copyrator.bundles.deploy.redaction import find_quotes, hide_quotes
 from copyrator.settings.limits import STEP_SECONDS
 
 
 def without(text: str, *contents: bytes) -> str:
-    return hidden(text, quoted(contents, [text]))
+    return hide_quotes(text, find_quotes(contents, [text]))
 
 
 VALUES = b"""\
@@ -173,4 +173,4 @@ def test_the_part_of_a_value_that_repeats_itself_is_hidden(value: str, text: str
 @pytest.mark.measures
 def test_a_value_of_nothing_but_repetition_takes_no_long_time():
     value, text = ("a" * 4_000 + "b").encode(), "a" * 16_000 + "c" + "a" * 16_000
-    assert_quick(lambda: quoted([value] * 10, [text]), STEP_SECONDS)
+    assert_quick(lambda: find_quotes([value] * 10, [text]), STEP_SECONDS)

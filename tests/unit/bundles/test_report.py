@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
-from copyrator.bundles.policy.report import (
+from copyrator.bundles.deploy.outcome import (
     IN_LOG,
     DeployReport,
     last_error_line,
     log_tail,
     parse_report,
     printed_digests,
-    without_template_text,
+    remove_template_text,
 )
 from hostile.mangled import TEXTS, mangled
 
@@ -198,7 +198,7 @@ INNER = 'error calling include: template: shop/templates/_h.tpl:1:2: executing "
 )
 def test_what_a_template_gives_to_an_error_is_not_shown(text: str, kept: str) -> None:
     for rest in (kept, f"{kept}\nError: {kept}\n", f"first\n{kept}"):
-        assert without_template_text(f"before\n{text}{rest}") == f"before\n{text}{IN_LOG}"
+        assert remove_template_text(f"before\n{text}{rest}") == f"before\n{text}{IN_LOG}"
 
 
 @pytest.mark.parametrize(
@@ -211,18 +211,18 @@ def test_what_a_template_gives_to_an_error_is_not_shown(text: str, kept: str) ->
     ],
 )
 def test_other_errors_are_shown_whole(text: str) -> None:
-    assert without_template_text(text) == text
+    assert remove_template_text(text) == text
 
 
 def test_a_text_that_stands_in_the_chart_itself_is_shown() -> None:
     text = "Error: execution error at (shop/templates/a.yaml:3:4): set replicas"
 
-    assert without_template_text(text, {"set replicas"}) == text
-    assert without_template_text(f"{text}\nhunter2", {"set replicas"}) == text
-    assert without_template_text(f"{text}s", {"set replicas"}).endswith(IN_LOG)
+    assert remove_template_text(text, {"set replicas"}) == text
+    assert remove_template_text(f"{text}\nhunter2", {"set replicas"}) == text
+    assert remove_template_text(f"{text}s", {"set replicas"}).endswith(IN_LOG)
 
 
 @given(st.text(), st.sampled_from(["error calling fail: ", "execution error at (a:1:2): "]))
 def test_no_text_after_a_templates_function_is_shown(text: str, words: str) -> None:
-    found = without_template_text(f"Error: {words}{text}")
+    found = remove_template_text(f"Error: {words}{text}")
     assert found == f"Error: {words}{IN_LOG}"

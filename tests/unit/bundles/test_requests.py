@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.policy.requests import (
-    Request,
-    acknowledged,
+from copyrator.bundles.deploy.requests import (
+    DeployRequest,
+    acknowledge,
     awaits_reset,
-    failed,
     pending_request,
+    record_failed_request,
     reset_patch,
 )
 
@@ -22,20 +22,20 @@ FORCED = "operator.werf.dev/forceAt"
     ("annotations", "status", "expected"),
     [
         ({}, BundleStatus(), None),
-        ({REQUESTED: "a"}, BundleStatus(), Request(requested_at="a")),
+        ({REQUESTED: "a"}, BundleStatus(), DeployRequest(requested_at="a")),
         ({REQUESTED: "a"}, BundleStatus(last_handled_request="a"), None),
-        ({REQUESTED: "b"}, BundleStatus(last_handled_request="a"), Request(requested_at="b")),
-        ({REQUESTED: ""}, BundleStatus(), Request(requested_at="")),
+        ({REQUESTED: "b"}, BundleStatus(last_handled_request="a"), DeployRequest(requested_at="b")),
+        ({REQUESTED: ""}, BundleStatus(), DeployRequest(requested_at="")),
         ({}, BundleStatus(last_handled_request="a"), None),
-        ({FORCED: "a"}, BundleStatus(last_handled_request="a"), Request(force_at="a")),
+        ({FORCED: "a"}, BundleStatus(last_handled_request="a"), DeployRequest(force_at="a")),
         ({FORCED: "a"}, BundleStatus(last_handled_force="a"), None),
-        ({}, BundleStatus(force_update=1), Request(force_update=True)),
+        ({}, BundleStatus(force_update=1), DeployRequest(force_update=True)),
         ({}, BundleStatus(force_update=0), None),
         ({}, BundleStatus(force_update=2), None),
     ],
 )
 def test_finds_what_nobody_has_acted_on(
-    annotations: dict[str, str], status: BundleStatus, expected: Request | None
+    annotations: dict[str, str], status: BundleStatus, expected: DeployRequest | None
 ) -> None:
     assert pending_request(annotations, status) == expected
 
@@ -95,20 +95,24 @@ def test_the_patch_holds_only_as_long_as_the_status_is_the_one_that_was_read() -
 @pytest.mark.parametrize(
     ("request_", "token", "echo"),
     [
-        (Request(), "", (None, None)),
-        (Request("a"), "requestedAt=a", ("a", None)),
-        (Request("", "b"), "requestedAt= forceAt=b", ("", "b")),
-        (Request("a", "b", force_update=True), "requestedAt=a forceAt=b forceUpdate", ("a", "b")),
+        (DeployRequest(), "", (None, None)),
+        (DeployRequest("a"), "requestedAt=a", ("a", None)),
+        (DeployRequest("", "b"), "requestedAt= forceAt=b", ("", "b")),
+        (
+            DeployRequest("a", "b", force_update=True),
+            "requestedAt=a forceAt=b forceUpdate",
+            ("a", "b"),
+        ),
     ],
 )
 def test_a_request_has_its_own_token_and_its_echo(
-    request_: Request, token: str, echo: tuple[str | None, str | None]
+    request_: DeployRequest, token: str, echo: tuple[str | None, str | None]
 ) -> None:
-    status = acknowledged(BundleStatus(), request_)
+    status = acknowledge(BundleStatus(), request_)
 
     assert request_.token == token
     assert (status.last_handled_request, status.last_handled_force) == echo
-    assert acknowledged(status, Request()) == status
+    assert acknowledge(status, DeployRequest()) == status
 
 
 WAITS = BundleStatus(
@@ -122,24 +126,24 @@ WAITS = BundleStatus(
 @pytest.mark.parametrize(
     ("request_", "changes"),
     [
-        (Request(), {}),
-        (Request("a", "b"), {}),
-        (Request("e"), {"last_failed_request": "e"}),
-        (Request(force_at="e"), {"last_failed_force": "e"}),
-        (Request("e", "f"), {"last_failed_request": "e", "last_failed_force": "f"}),
-        (Request("", "b"), {"last_failed_request": ""}),
+        (DeployRequest(), {}),
+        (DeployRequest("a", "b"), {}),
+        (DeployRequest("e"), {"last_failed_request": "e"}),
+        (DeployRequest(force_at="e"), {"last_failed_force": "e"}),
+        (DeployRequest("e", "f"), {"last_failed_request": "e", "last_failed_force": "f"}),
+        (DeployRequest("", "b"), {"last_failed_request": ""}),
     ],
 )
 def test_a_request_that_failed_has_its_echo_unless_it_was_handled(
-    request_: Request, changes: dict[str, str]
+    request_: DeployRequest, changes: dict[str, str]
 ) -> None:
-    assert failed(WAITS, request_) == replace(WAITS, **changes)
+    assert record_failed_request(WAITS, request_) == replace(WAITS, **changes)
 
 
 def test_the_echo_of_a_failure_is_removed_when_a_request_is_handled() -> None:
-    assert acknowledged(WAITS, Request("c")) == replace(
+    assert acknowledge(WAITS, DeployRequest("c")) == replace(
         WAITS, last_handled_request="c", last_failed_request=None
     )
-    assert acknowledged(WAITS, Request(force_at="d")) == replace(
+    assert acknowledge(WAITS, DeployRequest(force_at="d")) == replace(
         WAITS, last_handled_force="d", last_failed_force=None
     )

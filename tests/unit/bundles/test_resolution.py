@@ -15,14 +15,14 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rejected,
 )
-from copyrator.bundles.policy.resolution import (
+from copyrator.bundles.version.answer import (
     DesiredVersion,
     is_answered,
     kept_ready,
-    resolved,
+    record_available,
+    record_error,
+    record_unavailable,
     retry_at,
-    unresolved,
-    with_error,
 )
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -89,44 +89,48 @@ def offer(name: str, *rejected: Rejected) -> Available:
 
 
 def test_what_was_passed_over_is_news_but_doesnt_make_the_offer_a_new_one() -> None:
-    first = resolved(BundleStatus(), offer("a"), NOW, NOW)
+    first = record_available(BundleStatus(), offer("a"), NOW, NOW)
 
-    again = resolved(first, offer("a", Rejected(version="2.0.0", reason="OutOfRange")), NOW, LATER)
+    again = record_available(
+        first, offer("a", Rejected(version="2.0.0", reason="OutOfRange")), NOW, LATER
+    )
 
     assert again.available.time == first.available.time
     assert again.available.rejected == (Rejected(version="2.0.0", reason="OutOfRange"),)
 
 
 def test_a_list_without_a_match_takes_the_offer_back_and_leaves_the_target() -> None:
-    first = resolved(BundleStatus(), offer("a"), NOW, NOW)
+    first = record_available(BundleStatus(), offer("a"), NOW, NOW)
 
-    gone = unresolved(first, (), LATER, LATER)
+    gone = record_unavailable(first, (), LATER, LATER)
 
     assert (gone.ready, gone.next_poll_at) == (1, "2026-01-01T12:05:00Z")
     assert gone.available == Available(time="2026-01-01T12:05:00Z")
     assert gone.target == first.target
-    assert unresolved(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
+    assert (
+        record_unavailable(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
+    )
 
 
 def test_the_same_offer_keeps_its_time() -> None:
     slot = NOW + timedelta(hours=1)
-    first = resolved(BundleStatus(), offer("a"), slot, NOW)
+    first = record_available(BundleStatus(), offer("a"), slot, NOW)
 
-    again = resolved(first, offer("a"), slot, NOW + timedelta(minutes=5))
-    other = resolved(first, offer("b"), slot, NOW + timedelta(minutes=5))
+    again = record_available(first, offer("a"), slot, NOW + timedelta(minutes=5))
+    other = record_available(first, offer("b"), slot, NOW + timedelta(minutes=5))
 
     assert again == first
     assert other.available.time == "2026-01-01T12:05:00Z"
     assert first.target.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
     assert (first.ready, first.next_poll_at) == (1, "2026-01-01T13:00:00Z")
-    assert unresolved(BundleStatus(), (), slot, NOW).ready == 1
+    assert record_unavailable(BundleStatus(), (), slot, NOW).ready == 1
 
 
 def test_the_same_error_keeps_its_time() -> None:
-    first = with_error(BundleStatus(), "RateLimited", "slow down", NOW)
+    first = record_error(BundleStatus(), "RateLimited", "slow down", NOW)
 
-    assert with_error(first, "RateLimited", "slow down", NOW + timedelta(hours=1)) == first
-    assert with_error(first, "RateLimited", "other", NOW).last_error == LastError(
+    assert record_error(first, "RateLimited", "slow down", NOW + timedelta(hours=1)) == first
+    assert record_error(first, "RateLimited", "other", NOW).last_error == LastError(
         reason="RateLimited", message="other", time="2026-01-01T12:00:00Z"
     )
 

@@ -8,14 +8,14 @@ import pytest
 from copyrator.api.bundle_spec import (
     BundleSpec,
     CosignKeysSpec,
-    ObjectRef,
+    LocalObjectRef,
     SecretKey,
     ValuesKind,
     ValuesSource,
     Verify,
 )
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.policy.restrictions import image_repository, refusal
+from copyrator.bundles.deploy.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 IMAGES = ("registry.werf.io/werf/werf",)
@@ -66,10 +66,13 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
         (
-            {"verify": Verify((CosignKeysSpec(ObjectRef(ValuesKind.SECRET, "keys")),))},
+            {"verify": Verify((CosignKeysSpec(LocalObjectRef(ValuesKind.SECRET, "keys")),))},
             "spec.verify",
         ),
-        ({"verify": Verify((CosignKeysSpec(ObjectRef(ValuesKind.CONFIG_MAP, "keys")),))}, None),
+        (
+            {"verify": Verify((CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys")),))},
+            None,
+        ),
         ({"auth": "mine", "ca_secret": "mine", "secret_key": SecretKey("mine", "k")}, None),
     ],
 )

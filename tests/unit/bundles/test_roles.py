@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, parse_status
 from copyrator.api.plan_status import MissingPermission, PlanStatus
-from copyrator.bundles.policy.permissions import VERBS, RequiredPermission, ServiceAccount, listed
-from copyrator.bundles.policy.roles import grants, missing_of, split
+from copyrator.bundles.plan.rights import (
+    VERBS,
+    RequiredPermission,
+    ServiceAccount,
+    grants,
+    list_missing,
+    missing_of,
+    split,
+)
 
 WERF = ServiceAccount("team", "werf")
 
@@ -171,5 +178,5 @@ def test_everything_that_is_missing_is_granted_and_nothing_else(
 
 def test_what_reviews_list_is_what_is_granted() -> None:
     need = RequiredPermission("app", "example.com", "things", ("create",))
-    (rule,) = grants(WERF, "shop", listed([need]))[0]["rules"]
+    (rule,) = grants(WERF, "shop", list_missing([need]))[0]["rules"]
     assert rule == {"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["create"]}

@@ -14,8 +14,8 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.bundles.policy import ready_conditions
-from copyrator.bundles.policy.rollback import (
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.state import (
     Revision,
     RolledBack,
     asks_for_rollback,

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.policy.schedule import (
+from copyrator.bundles.version.rhythm import (
+    PollSlot,
     interval_of,
     poll_retry,
     query_of,
     retry_delay,
     same_rhythm,
 )
-from copyrator.bundles.policy.slots import Slot
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
@@ -57,7 +57,9 @@ def test_polls_are_a_second_apart_at_least(interval: float, seconds: float) -> N
 
 def test_a_bundle_that_has_to_wait_resumes_by_its_place_in_the_interval() -> None:
     waits = [
-        (poll_retry(Slot("app", 600.0, phase, 0), 1, NOW, asked, first=15.0) - NOW).total_seconds()
+        (
+            poll_retry(PollSlot("app", 600.0, phase, 0), 1, NOW, asked, first=15.0) - NOW
+        ).total_seconds()
         for phase, asked in [(0.0, 120.0), (300.0, 120.0), (300.0, 4000.0)]
     ]
 
@@ -65,7 +67,7 @@ def test_a_bundle_that_has_to_wait_resumes_by_its_place_in_the_interval() -> Non
 
 
 def test_failed_polls_are_retried_soon_then_at_the_slots() -> None:
-    slot = Slot("app", 86400.0, 3.0, 0)
+    slot = PollSlot("app", 86400.0, 3.0, 0)
     waits = [(poll_retry(slot, n, NOW, first=15.0) - NOW).total_seconds() for n in range(1, 20)]
 
     assert waits[:3] == [15, 30, 60]
@@ -75,7 +77,7 @@ def test_failed_polls_are_retried_soon_then_at_the_slots() -> None:
 
 @pytest.mark.parametrize("asked", [1.0, 120.0, 3600.0])
 def test_a_registry_that_asks_for_time_gets_it_and_no_stampede_afterwards(asked: float) -> None:
-    slots = [Slot(f"app{i}", 600.0, i * 6.0, 0) for i in range(100)]
+    slots = [PollSlot(f"app{i}", 600.0, i * 6.0, 0) for i in range(100)]
 
     waits = [(poll_retry(slot, 1, NOW, asked, first=15.0) - NOW).total_seconds() for slot in slots]
 

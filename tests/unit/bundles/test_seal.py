@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from copyrator.bundles.policy.jobs import seal
-from copyrator.bundles.policy.jobs.plan_script import SealedFile
-from copyrator.bundles.policy.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.script import SealedFile
+from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels, sealed_value
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}

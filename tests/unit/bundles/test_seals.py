@@ -13,8 +13,8 @@ import pytest
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
-from copyrator.bundles.plans.seals import Seals
-from copyrator.bundles.policy.jobs import seal
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.sealed import Seals
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"

@@ -9,28 +9,21 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, Verification
-from copyrator.bundles.policy import gates
-from copyrator.bundles.policy.gates import (
-    Candidate,
-    Facts,
-    Occasion,
-    Passed,
-    Refused,
-    Waiting,
-    signature,
-)
-from copyrator.bundles.policy.gates.signature import Asked
-from copyrator.signatures.model import Failure, Holds, Judgement, Requirement
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.gate import Candidate, Facts, Occasion, Passed, Refused, Waiting
+from copyrator.bundles.gates.signature import Asked
+from copyrator.signatures.model import Holds, Judgement, SignatureFailure, SignatureRequirement
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
 DIGEST = "sha256:" + "1" * 64
-ASKED = Asked("key", (Requirement("spec.verify", ()),))
+ASKED = Asked("key", (SignatureRequirement("spec.verify", ()),))
 FAILED = ("spec.verify",)
 
 
-def failure(number: int) -> Failure:
-    return Failure(f"entry {number}", "sha256:s", "the signature isn't by one of its keys")
+def failure(number: int) -> SignatureFailure:
+    return SignatureFailure(f"entry {number}", "sha256:s", "the signature isn't by one of its keys")
 
 
 def test_what_is_trusted_passes_and_names_the_entry() -> None:
@@ -111,8 +104,8 @@ def test_what_cannot_be_read_now_waits() -> None:
 
 
 def test_a_refusal_that_polls_may_end_is_no_standstill() -> None:
-    retried = gates.Result("signature", Refused("Unsigned", "no", is_retried=True))
-    final = gates.Result("signature", Refused("NotInPolicy", "no"))
+    retried = gates.GateResult("signature", Refused("Unsigned", "no", is_retried=True))
+    final = gates.GateResult("signature", Refused("NotInPolicy", "no"))
     candidate = Candidate("1.0.0", DIGEST)
     assert not gates.Held(candidate, (retried,)).is_final
     assert gates.Held(candidate, (retried,)).is_refused

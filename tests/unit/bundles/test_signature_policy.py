@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
-from copyrator.bundles.policy.gates import Refused, Waiting
-from copyrator.bundles.policy.signature_policy import (
+from copyrator.bundles.gates.gate import Refused, Waiting
+from copyrator.bundles.trust.policy import (
     NO_POLICY,
     Default,
     SignaturePolicy,

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.policy.slots import Slot, Slots
+from copyrator.bundles.version.rhythm import PollSlot, SlotAllocator
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 
 
-def spread(slots: Slots, count: int, interval: float) -> list[Slot]:
+def spread(slots: SlotAllocator, count: int, interval: float) -> list[PollSlot]:
     return [slots.take(None, f"app{i}", interval, bundles=count) for i in range(count)]
 
 
-def busiest(slots: Iterable[Slot]) -> int:
+def busiest(slots: Iterable[PollSlot]) -> int:
     """Polls in the second that has most of them."""
     return max(Counter(int(slot.after(NOW).timestamp()) for slot in slots).values())
 
 
-def announced(slot: Slot) -> datetime:
+def announced(slot: PollSlot) -> datetime:
     """What a status says of it: whole seconds."""
     return slot.after(NOW).replace(microsecond=0)
 
@@ -36,11 +36,11 @@ def announced(slot: Slot) -> datetime:
 def test_the_busiest_second_has_its_share_and_no_more(
     interval: float, most: int, start: float
 ) -> None:
-    assert busiest(spread(Slots(start), 1000, interval)) == most
+    assert busiest(spread(SlotAllocator(start), 1000, interval)) == most
 
 
 def test_within_a_second_polls_are_spread_too() -> None:
-    found = spread(Slots(0.4), 1000, 60.0)
+    found = spread(SlotAllocator(0.4), 1000, 60.0)
 
     tenths = Counter(int(slot.phase * 10) for slot in found)
 
@@ -48,17 +48,17 @@ def test_within_a_second_polls_are_spread_too() -> None:
 
 
 def test_a_few_are_far_apart() -> None:
-    moments = sorted(slot.phase for slot in spread(Slots(0.4), 4, 600.0))
+    moments = sorted(slot.phase for slot in spread(SlotAllocator(0.4), 4, 600.0))
 
     assert min(b - a for a, b in itertools.pairwise(moments)) > 60
 
 
 def test_clusters_do_not_ask_together() -> None:
-    assert len({int(Slots(i / 10).take(None, "app", 60.0).phase) for i in range(10)}) == 10
+    assert len({int(SlotAllocator(i / 10).take(None, "app", 60.0).phase) for i in range(10)}) == 10
 
 
 def test_the_same_query_has_the_same_slot() -> None:
-    slots = Slots(0.4)
+    slots = SlotAllocator(0.4)
     first = slots.take(None, "app", 60.0)
 
     assert slots.take(None, "app", 60.0) is first
@@ -68,7 +68,7 @@ def test_the_same_query_has_the_same_slot() -> None:
 
 
 def test_what_nobody_asks_any_more_leaves_its_place_to_others() -> None:
-    slots = Slots(0.4)
+    slots = SlotAllocator(0.4)
     held = [slots.take(None, f"old{i}", 60.0) for i in range(600)]
     for slot in held[::2]:
         slots.give_back(slot)
@@ -83,7 +83,7 @@ def test_what_nobody_asks_any_more_leaves_its_place_to_others() -> None:
 
 
 def test_a_slot_stays_while_anybody_holds_it_and_then_its_place_is_free() -> None:
-    slots = Slots(0.4)
+    slots = SlotAllocator(0.4)
     others = [slots.take(None, f"other{i}", 5.0) for i in range(4)]
     held = [slots.take(None, "app", 5.0) for _ in range(3)]
     assert held[0].holders == 3
@@ -99,8 +99,8 @@ def test_a_slot_stays_while_anybody_holds_it_and_then_its_place_is_free() -> Non
 
 @pytest.mark.parametrize("interval", [7.5, 60.0, 600.0, 86400.0])
 def test_after_a_restart_each_is_asked_when_its_status_says(interval: float) -> None:
-    before = spread(Slots(0.4), 1000, interval)
-    restarted = Slots(0.7)
+    before = spread(SlotAllocator(0.4), 1000, interval)
+    restarted = SlotAllocator(0.7)
     after = [
         restarted.take(None, slot.query, interval, announced=announced(slot), bundles=1000)
         for slot in random.Random(1).sample(before, len(before))
@@ -114,8 +114,8 @@ def test_after_a_restart_each_is_asked_when_its_status_says(interval: float) -> 
 
 
 def test_when_the_interval_has_changed_the_old_dates_do_not_make_a_crowd() -> None:
-    before = spread(Slots(0.4), 1000, 60.0)
-    slots = Slots(0.7)
+    before = spread(SlotAllocator(0.4), 1000, 60.0)
+    slots = SlotAllocator(0.7)
 
     after = [
         slots.take(None, slot.query, 600.0, announced=announced(slot), bundles=1000)
@@ -137,7 +137,7 @@ def test_the_next_moment_is_after_now_and_at_most_an_interval_away(
     now = NOW + timedelta(seconds=seconds)
     date = None if known is None else NOW + timedelta(seconds=known)
 
-    slot = Slots(start).take(None, "app", interval, announced=date)
+    slot = SlotAllocator(start).take(None, "app", interval, announced=date)
 
     first = slot.after(now)
     assert timedelta(0) < first - now <= timedelta(seconds=interval, milliseconds=1)

@@ -23,10 +23,23 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromoteFrom
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import Candidate, Facts, Occasion, Passed, Verdict, Waiting
-from copyrator.bundles.policy.gates.promotion import GATE
-from copyrator.bundles.policy.soak import Surroundings, longest_period, soaked, valid_records
-from copyrator.bundles.policy.sources import Source, Sources
+from copyrator.bundles.gates.gate import (
+    Candidate,
+    Facts,
+    Occasion,
+    Passed,
+    PromotionSource,
+    Sources,
+    Verdict,
+    Waiting,
+)
+from copyrator.bundles.gates.promotion import (
+    GATE,
+    Surroundings,
+    longest_period,
+    update_records,
+    valid_records,
+)
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 REPO = "registry.example.com/shop"
@@ -47,7 +60,7 @@ class Bundle:
 
     def write(self, **changes: Any) -> Bundle:
         status = replace(self.status, **changes)
-        soak = soaked(self.status.soak, status, self.around, self.now)
+        soak = update_records(self.status.soak, status, self.around, self.now)
         self.writes += soak != self.status.soak
         self.status = replace(status, soak=soak)
         return self
@@ -252,7 +265,7 @@ def test_what_ends_it_and_withdraws_nothing(happens, by) -> None:
 
 def test_a_bundle_without_a_deploy_keeps_its_records_as_they_are() -> None:
     known = running().status.soak
-    assert soaked(known, BundleStatus(), Surroundings(), NOON + timedelta(hours=9)) == known
+    assert update_records(known, BundleStatus(), Surroundings(), NOON + timedelta(hours=9)) == known
 
 
 def test_what_no_clock_says_does_not_stand() -> None:
@@ -476,7 +489,7 @@ def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
     """A version passes exactly when its soak has ended, and a wait ends as it says."""
 
     def judged(now: datetime) -> Verdict:
-        source = Source(
+        source = PromotionSource(
             name="production/staging",
             is_allowed=True,
             hold=bundle.around.hold,

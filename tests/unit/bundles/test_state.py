@@ -20,15 +20,15 @@ from copyrator.api.bundle_status import (
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.observation import Ending
-from copyrator.bundles.policy.requests import Request
-from copyrator.bundles.policy.rollback import RolledBack
-from copyrator.bundles.policy.state import (
-    Action,
+from copyrator.bundles.deploy.outcome import Ending
+from copyrator.bundles.deploy.requests import DeployRequest
+from copyrator.bundles.deploy.state import (
     Decision,
+    DeployAction,
+    DeployReason,
+    DesiredDeploy,
     Evidence,
-    Need,
-    Wanted,
+    RolledBack,
     begin,
     decide,
     finish,
@@ -44,18 +44,18 @@ INPUTS: dict[str, Any] = {
     "generation": 1,
     "namespace": "prod",
 }
-WANTED = Wanted(**INPUTS)
+WANTED = DesiredDeploy(**INPUTS)
 DEPLOYED = Deployed(**INPUTS)
 SUCCEEDED = Attempted(**INPUTS, attempt=4, outcome=Outcome.SUCCEEDED, failures=0)
 FAILED = replace(SUCCEEDED, outcome=Outcome.FAILED, failures=1, message="bad")
 INTERRUPTED = replace(SUCCEEDED, outcome=Outcome.INTERRUPTED, failures=0, interruptions=9)
 LATER, EARLIER = NOW + timedelta(seconds=5), NOW - timedelta(seconds=5)
 
-NOTHING = Decision(Action.NOTHING)
+NOTHING = Decision(DeployAction.NOTHING)
 
 
-def deploy(need: Need) -> Decision:
-    return Decision(Action.DEPLOY, need)
+def deploy(need: DeployReason) -> Decision:
+    return Decision(DeployAction.DEPLOY, need)
 
 
 def status(attempted: Attempted | None = None, deployed: Deployed | None = None) -> BundleStatus:
@@ -67,41 +67,49 @@ def due(attempted: Attempted, when: datetime) -> Attempted:
 
 
 GOOD = status(SUCCEEDED, DEPLOYED)
-REQUEST = Request(requested_at="now")
+REQUEST = DeployRequest(requested_at="now")
 EXHAUSTED = replace(FAILED, failures=3)
 
 
 @pytest.mark.parametrize(
     ("status", "changes", "decision"),
     [
-        (status(), {}, deploy(Need.FIRST)),
+        (status(), {}, deploy(DeployReason.FIRST)),
         (GOOD, {}, NOTHING),
         (status(deployed=DEPLOYED), {}, NOTHING),  # a baseline from the original operator
         (GOOD, {"generation": 9}, NOTHING),
-        (GOOD, {"digest": "sha256:b"}, deploy(Need.VERSION)),
-        (GOOD, {"version": "1.0.1"}, deploy(Need.VERSION)),
-        (GOOD, {"values_hash": None}, deploy(Need.VALUES)),
-        (GOOD, {"spec_hash": "t"}, deploy(Need.SPEC)),
-        (GOOD, {"request": REQUEST}, deploy(Need.REQUEST)),
+        (GOOD, {"digest": "sha256:b"}, deploy(DeployReason.VERSION)),
+        (GOOD, {"version": "1.0.1"}, deploy(DeployReason.VERSION)),
+        (GOOD, {"values_hash": None}, deploy(DeployReason.VALUES)),
+        (GOOD, {"spec_hash": "t"}, deploy(DeployReason.SPEC)),
+        (GOOD, {"request": REQUEST}, deploy(DeployReason.REQUEST)),
         # a failure waits, and is tried again
-        (status(due(FAILED, LATER)), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
-        (status(due(FAILED, EARLIER)), {}, deploy(Need.RETRY)),
-        (status(due(FAILED, NOW)), {}, deploy(Need.RETRY)),
-        (status(due(INTERRUPTED, LATER)), {}, Decision(Action.WAIT, Need.AGAIN, LATER)),
-        (status(due(INTERRUPTED, EARLIER)), {}, deploy(Need.AGAIN)),
+        (status(due(FAILED, LATER)), {}, Decision(DeployAction.WAIT, DeployReason.RETRY, LATER)),
+        (status(due(FAILED, EARLIER)), {}, deploy(DeployReason.RETRY)),
+        (status(due(FAILED, NOW)), {}, deploy(DeployReason.RETRY)),
+        (
+            status(due(INTERRUPTED, LATER)),
+            {},
+            Decision(DeployAction.WAIT, DeployReason.AGAIN, LATER),
+        ),
+        (status(due(INTERRUPTED, EARLIER)), {}, deploy(DeployReason.AGAIN)),
         # a failed deploy of what was deployed before (a forced one) is a failure all the same
-        (status(due(FAILED, LATER), DEPLOYED), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
+        (
+            status(due(FAILED, LATER), DEPLOYED),
+            {},
+            Decision(DeployAction.WAIT, DeployReason.RETRY, LATER),
+        ),
         # quarantine, and what lifts it
-        (status(EXHAUSTED), {}, Decision(Action.QUARANTINE)),
-        (status(EXHAUSTED), {"digest": "sha256:b"}, deploy(Need.FIRST)),
-        (status(EXHAUSTED), {"values_hash": "w"}, deploy(Need.FIRST)),
-        (status(EXHAUSTED), {"spec_hash": "t"}, deploy(Need.FIRST)),
-        (status(EXHAUSTED), {"generation": 2}, deploy(Need.FIRST)),
-        (status(EXHAUSTED), {"request": REQUEST}, deploy(Need.REQUEST)),
+        (status(EXHAUSTED), {}, Decision(DeployAction.QUARANTINE)),
+        (status(EXHAUSTED), {"digest": "sha256:b"}, deploy(DeployReason.FIRST)),
+        (status(EXHAUSTED), {"values_hash": "w"}, deploy(DeployReason.FIRST)),
+        (status(EXHAUSTED), {"spec_hash": "t"}, deploy(DeployReason.FIRST)),
+        (status(EXHAUSTED), {"generation": 2}, deploy(DeployReason.FIRST)),
+        (status(EXHAUSTED), {"request": REQUEST}, deploy(DeployReason.REQUEST)),
         # an interruption never leads to quarantine
-        (status(due(replace(INTERRUPTED, failures=9), EARLIER)), {}, deploy(Need.AGAIN)),
+        (status(due(replace(INTERRUPTED, failures=9), EARLIER)), {}, deploy(DeployReason.AGAIN)),
         # another version failed half-way: what was deployed has to be put right
-        (status(replace(EXHAUSTED, digest="sha256:b"), DEPLOYED), {}, deploy(Need.REPAIR)),
+        (status(replace(EXHAUSTED, digest="sha256:b"), DEPLOYED), {}, deploy(DeployReason.REPAIR)),
     ],
 )
 def test_decides(status: BundleStatus, changes: dict[str, Any], decision: Decision) -> None:
@@ -109,11 +117,11 @@ def test_decides(status: BundleStatus, changes: dict[str, Any], decision: Decisi
 
 
 def test_a_limit_of_no_retries_quarantines_after_the_first_failure() -> None:
-    assert decide(status(FAILED), WANTED, Retry(limit=0), NOW) == Decision(Action.QUARANTINE)
+    assert decide(status(FAILED), WANTED, Retry(limit=0), NOW) == Decision(DeployAction.QUARANTINE)
 
 
 def test_a_higher_limit_lets_a_quarantined_digest_go_on() -> None:
-    assert decide(status(EXHAUSTED), WANTED, Retry(limit=9), NOW).action is Action.DEPLOY
+    assert decide(status(EXHAUSTED), WANTED, Retry(limit=9), NOW).action is DeployAction.DEPLOY
 
 
 def test_an_attempt_is_recorded_before_its_job_is_made() -> None:
@@ -170,7 +178,7 @@ def test_interruptions_are_counted_for_one_target(
 
 
 def test_requests_are_acknowledged_with_the_attempt() -> None:
-    request = Request(requested_at="r", force_at="f", force_update=True)
+    request = DeployRequest(requested_at="r", force_at="f", force_update=True)
 
     begun = begin(GOOD, replace(WANTED, request=request), NOW)
 
@@ -306,7 +314,7 @@ def test_a_job_that_is_lost_once_is_replaced_at_once() -> None:
     after = finish(before, LOST, Evidence(), RETRY, NOW)
 
     assert after.attempted.next_retry_at == format_time(NOW)
-    assert decide(after, WANTED, RETRY, NOW).action is Action.DEPLOY
+    assert decide(after, WANTED, RETRY, NOW).action is DeployAction.DEPLOY
 
 
 def test_history_holds_ten() -> None:
@@ -320,7 +328,7 @@ def test_history_holds_ten() -> None:
 def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
     now, found = NOW, status()
     tried = 0
-    while (decision := decide(found, WANTED, RETRY, now)).action is not Action.QUARANTINE:
+    while (decision := decide(found, WANTED, RETRY, now)).action is not DeployAction.QUARANTINE:
         if decision.until is not None:
             assert decision.until > now
             now = decision.until
@@ -331,4 +339,6 @@ def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
 
     assert tried == 3  # the first try and two more
     assert now - NOW == timedelta(seconds=30 + 60)
-    assert decide(found, replace(WANTED, digest="sha256:b"), RETRY, now).action is Action.DEPLOY
+    assert (
+        decide(found, replace(WANTED, digest="sha256:b"), RETRY, now).action is DeployAction.DEPLOY
+    )

@@ -8,8 +8,19 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, VersionRef
-from copyrator.bundles.policy.state import Action, Decision, Need, Wanted, decide
-from copyrator.bundles.policy.takeover import Baseline, config_digest, is_inherited, taken_over
+from copyrator.bundles.deploy.state import (
+    Decision,
+    DeployAction,
+    DeployReason,
+    DesiredDeploy,
+    decide,
+)
+from copyrator.bundles.version.answer import (
+    TakeoverBaseline,
+    config_digest,
+    is_inherited,
+    take_over,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SPEC = BundleSpec(
@@ -20,8 +31,8 @@ LEFT = BundleStatus(
     target=VersionRef(digest="sha256:config", version="1.0.0"),
     deploy=VersionRef(digest="sha256:config", version="1.0.0"),
 )
-BASELINE = Baseline("sha256:manifest", "values", "spec", 3)
-WANTED = Wanted(
+BASELINE = TakeoverBaseline("sha256:manifest", "values", "spec", 3)
+WANTED = DesiredDeploy(
     version="1.0.0", digest="sha256:manifest", values_hash="values", spec_hash="spec", generation=3
 )
 
@@ -45,7 +56,7 @@ def test_is_known_by_a_deploy_that_none_of_our_fields_tells_of(
 
 
 def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
-    found = taken_over(LEFT, BASELINE, SPEC, NOW)
+    found = take_over(LEFT, BASELINE, SPEC, NOW)
 
     assert not is_inherited(found)
     assert found.deploy == VersionRef(digest="sha256:manifest", version="1.0.0")
@@ -61,30 +72,30 @@ def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
         verified=False,
         time="2026-01-01T12:00:00Z",
     )
-    assert decide(found, WANTED, SPEC.retry, NOW) == Decision(Action.NOTHING)
+    assert decide(found, WANTED, SPEC.retry, NOW) == Decision(DeployAction.NOTHING)
 
 
 @pytest.mark.parametrize(
     ("news", "need"),
     [
-        ({"digest": "sha256:new"}, Need.VERSION),
-        ({"values_hash": "new"}, Need.VALUES),
-        ({"spec_hash": "new"}, Need.SPEC),
+        ({"digest": "sha256:new"}, DeployReason.VERSION),
+        ({"values_hash": "new"}, DeployReason.VALUES),
+        ({"spec_hash": "new"}, DeployReason.SPEC),
     ],
 )
-def test_what_changes_later_is_deployed(news: dict[str, Any], need: Need) -> None:
-    found = taken_over(LEFT, BASELINE, SPEC, NOW)
+def test_what_changes_later_is_deployed(news: dict[str, Any], need: DeployReason) -> None:
+    found = take_over(LEFT, BASELINE, SPEC, NOW)
 
     assert decide(found, replace(WANTED, **news), SPEC.retry, NOW).need is need
 
 
 def test_unknown_content_is_deployed_and_its_version_is_known() -> None:
-    found = taken_over(LEFT, replace(BASELINE, digest=None), SPEC, NOW)
+    found = take_over(LEFT, replace(BASELINE, digest=None), SPEC, NOW)
 
     assert not is_inherited(found)
     assert found.deployed.version == "1.0.0"
     decision = decide(found, WANTED, SPEC.retry, NOW)
-    assert (decision.action, decision.need) == (Action.DEPLOY, Need.VERSION)
+    assert (decision.action, decision.need) == (DeployAction.DEPLOY, DeployReason.VERSION)
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,24 @@ from tests.unit.signatures.notary import make_ca
 from copyrator.api.bundle_spec import (
     CosignIdentitySpec,
     CosignKeysSpec,
+    LocalObjectRef,
     NotationSpec,
-    ObjectRef,
     ValuesKind,
     VerifyEntry,
 )
-from copyrator.bundles.policy import trust
-from copyrator.bundles.policy.gates import Refused, Waiting
+from copyrator.bundles.gates.gate import Refused, Waiting
+from copyrator.bundles.trust import policy as trust
 from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
-from copyrator.signatures.model import CosignIdentity, CosignKeys, NotationTrust, Requirement
+from copyrator.signatures.model import (
+    CosignIdentity,
+    CosignKeys,
+    NotationTrust,
+    SignatureRequirement,
+)
 
 ROOT_DIRECTORY = Path(__file__).resolve().parents[3]
-REF = ObjectRef(ValuesKind.SECRET, "keys")
-OTHER = ObjectRef(ValuesKind.CONFIG_MAP, "more")
+REF = LocalObjectRef(ValuesKind.SECRET, "keys")
+OTHER = LocalObjectRef(ValuesKind.CONFIG_MAP, "more")
 PUBLIC = public_pem(key("P-256"))
 KEYS = CosignKeysSpec(REF)
 ROOT = make_ca().certificate.public_bytes(Encoding.PEM)
@@ -35,7 +40,7 @@ ROOT = make_ca().certificate.public_bytes(Encoding.PEM)
 
 def read(
     *entries: VerifyEntry, **contents: Mapping[str, bytes] | None
-) -> tuple[Requirement, tuple[str, ...]]:
+) -> tuple[SignatureRequirement, tuple[str, ...]]:
     objects = {REF: contents.get("keys"), OTHER: contents.get("more")}
     return trust.read_requirement("spec.verify", "team", entries, objects)
 
@@ -129,17 +134,19 @@ def test_what_is_asked_has_a_key_that_changes_with_everything() -> None:
     rotated, _ = read(KEYS, keys={"a.pub": second})
     notation, _ = read(NotationSpec(OTHER, ("*",)), more={"ca": ROOT})
     found = [
-        trust.asked([requirement]),
-        trust.asked([rotated]),
-        trust.asked([notation]),
-        trust.asked([requirement, rotated]),
-        trust.asked([requirement], ["a fault"]),
-        trust.asked([requirement], (), Waiting("x", "y")),
-        trust.asked([], (), Refused("x", "y")),
+        trust.combine_requirements([requirement]),
+        trust.combine_requirements([rotated]),
+        trust.combine_requirements([notation]),
+        trust.combine_requirements([requirement, rotated]),
+        trust.combine_requirements([requirement], ["a fault"]),
+        trust.combine_requirements([requirement], (), Waiting("x", "y")),
+        trust.combine_requirements([], (), Refused("x", "y")),
     ]
     assert len({one.key for one in found}) == len(found)
     assert all(found)
-    assert trust.asked([requirement]) == trust.asked(iter([requirement]))
+    assert trust.combine_requirements([requirement]) == trust.combine_requirements(
+        iter([requirement])
+    )
 
 
 ENTRIES = (
@@ -159,28 +166,32 @@ ENTRIES = (
 
 
 def test_whatever_differs_in_an_entry_differs_in_the_key() -> None:
-    keys = {trust.asked([Requirement("spec.verify", (one,))]).key for one in ENTRIES}
+    keys = {
+        trust.combine_requirements([SignatureRequirement("spec.verify", (one,))]).key
+        for one in ENTRIES
+    }
     assert len(keys) == len(ENTRIES)
 
 
 def test_the_order_of_the_files_of_keys_does_not_matter() -> None:
     files = {"b.pub": b"2", "a.pub": b"1"}
     one, other = (
-        Requirement("x", (CosignKeys("keys", dict(f)),)) for f in (files, sorted(files.items()))
+        SignatureRequirement("x", (CosignKeys("keys", dict(f)),))
+        for f in (files, sorted(files.items()))
     )
-    assert trust.asked([one]).key == trust.asked([other]).key
+    assert trust.combine_requirements([one]).key == trust.combine_requirements([other]).key
 
 
 def test_what_is_asked_has_its_requirements_faults_and_verdict() -> None:
-    wanted, blocked = Requirement("spec.verify", ENTRIES[:1]), Refused("x", "y")
-    asked = trust.asked([wanted], ["a fault"], blocked)
+    wanted, blocked = SignatureRequirement("spec.verify", ENTRIES[:1]), Refused("x", "y")
+    asked = trust.combine_requirements([wanted], ["a fault"], blocked)
     assert asked.requirements == (wanted,)
     assert asked.faults == ("a fault",)
     assert asked.blocked is blocked
 
 
 def test_without_a_requirement_nothing_is_asked() -> None:
-    assert not trust.asked([])
+    assert not trust.combine_requirements([])
 
 
 def test_keys_are_bounded_over_all_entries() -> None:

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.policy.candidates import Choice, Rejection, Selection, TagSelection, explain
-from copyrator.bundles.policy.versions import is_lower, read_tag
+from copyrator.bundles.version.candidates import (
+    Choice,
+    Rejection,
+    Selection,
+    TagSelection,
+    explain,
+    is_lower,
+    read_tag,
+)
 
 WERF_JUNK = [
     "0123456789abcdef0123456789abcdef0123456789abcdef01234567-1700000000000",

@@ -3,11 +3,11 @@
 from typing import Any
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.seen import Copies, Snapshot
+from copyrator.cli.seen import SeenCopies, Snapshot
 
 
 def seen(
-    *bodies: dict[str, Any], copies: Copies | None = None, namespaces: list[str] | None = None
+    *bodies: dict[str, Any], copies: SeenCopies | None = None, namespaces: list[str] | None = None
 ) -> Snapshot:
     """What is known of these objects."""
     kinds: dict[str, dict[ObjectName, Any]] = {"CopyratorRule": {}, "Bundle": {}}
@@ -15,7 +15,7 @@ def seen(
         metadata = body["metadata"]
         kinds[body["kind"]][ObjectName(metadata["namespace"], metadata["name"])] = body
     return Snapshot(
-        kinds["CopyratorRule"], kinds["Bundle"], copies or Copies(), namespaces or ["team-a"]
+        kinds["CopyratorRule"], kinds["Bundle"], copies or SeenCopies(), namespaces or ["team-a"]
     )
 
 

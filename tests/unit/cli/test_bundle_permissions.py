@@ -12,7 +12,7 @@ from hypothesis import given
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
-from copyrator.bundles.policy.permissions import VERBS
+from copyrator.bundles.plan.rights import VERBS
 from copyrator.cli.bundle_permissions import manifest, roles_of, summary, why_lines
 from hostile.mangled import JSON
 

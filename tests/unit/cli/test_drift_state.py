@@ -8,7 +8,7 @@ from hypothesis import given
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.bundles.policy.identity import spec_hash
+from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.cli import rows
 from copyrator.cli.drift_state import describe_lines, why_lines
 from copyrator.cli.output import printable

@@ -2,7 +2,7 @@
 
 from copyrator.cli import grouping
 from copyrator.cli.grouping import Sample
-from copyrator.cli.plan_rows import Row, RowAction, merged
+from copyrator.cli.plan_rows import PlanRow, RowAction, merged
 
 
 def sample(namespace, name="devs", message="no"):
@@ -26,10 +26,10 @@ def test_a_few_are_listed_and_a_name_that_isnt_known_is_left_out():
 
 def test_rows_of_a_plan_are_merged_but_not_its_changes():
     faults = [
-        Row(RowAction.BLOCKED, "Secret", f"team-{letter}", "a", "Forbidden", "no")
+        PlanRow(RowAction.BLOCKED, "Secret", f"team-{letter}", "a", "Forbidden", "no")
         for letter in "abc"
     ]
-    changes = [Row(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
+    changes = [PlanRow(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
     rows = merged([*faults, *changes])
     assert [row.namespace for row in rows] == [
         "new-a", "new-b", "new-c", "3 namespaces (team-a, team-b, …)"
@@ -45,7 +45,7 @@ def test_messages_that_name_their_own_namespace_are_the_same_failure():
     (line,) = grouping.lines(samples)
     assert line == f"4 namespaces (team-a, team-b, …): Forbidden: {shared}"
     faults = [
-        Row(RowAction.BLOCKED, "Secret", one.namespace, "a", one.reason, one.message)
+        PlanRow(RowAction.BLOCKED, "Secret", one.namespace, "a", one.reason, one.message)
         for one in samples
     ]
     (row,) = merged(faults)

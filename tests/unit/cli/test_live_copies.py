@@ -1,13 +1,13 @@
 """Copies by rule and namespace, as they come and go."""
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.seen import Copies
+from copyrator.cli.seen import SeenCopies
 
 A, B = ObjectName("team-a", "creds"), ObjectName("team-b", "creds")
 
 
 def test_copies_are_counted_once_and_are_gone_when_they_are_removed():
-    copies = Copies()
+    copies = SeenCopies()
     for _ in range(2):
         copies.add("infra/r", "Secret", A)
     copies.add("infra/r", "ConfigMap", A)

@@ -7,14 +7,14 @@ from tests.unit.cli.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.matrix import COLUMNS, ROWS, View, matrix
-from copyrator.cli.seen import Copies
+from copyrator.cli.seen import SeenCopies
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 PLACES = [f"team-{number:04}" for number in range(250)]
 
 
 def copied(*rules, places=PLACES):
-    copies = Copies()
+    copies = SeenCopies()
     for name in rules:
         for place in places:
             copies.add(f"infra/{name}", "Secret", ObjectName(place, "s"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from copyrator.bundles.policy.plans.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.cli.plan_bundle import Shown, document, show
 from copyrator.cli.plan_log import PlanLog
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.plan_status import PlanStatus, PreviewPlan
-from copyrator.bundles.policy.plans.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.cli.plan_bundle import Shown, document, show
 from copyrator.cli.plan_first import first_lines
 from copyrator.cli.plan_log import PlanLog

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.policy.jobs.plan_script import SealedFile, plan_command
-from copyrator.bundles.policy.plans.operations import Plan, effects, read_operation
+from copyrator.bundles.plan.operations import Plan, effects, read_operation
+from copyrator.bundles.plan.script import SealedFile, plan_command
 from copyrator.cli.plan_bundle import Shown, columns, document
 from copyrator.cli.plan_log import PlanLog, _UnreadableError, agreed, ended_pod, nonce_of
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from copyrator.cli.plan_rows import Keys, Row, RowAction, action_of, diff, summary
+from copyrator.cli.plan_rows import Keys, PlanRow, RowAction, action_of, diff, summary
 
 
 def secret(data, **metadata):
@@ -16,7 +16,7 @@ def test_a_difference_names_keys_and_no_values():
     wanted = secret({"same": "c2FtZQ==", "new": "bmV3", "other": "dHdv"}, labels={"a": "2"})
     keys = diff(live, wanted)
     assert str(keys) == "+new ~labels/a ~other -old"
-    row = Row(RowAction.UPDATE, "Secret", "ns", "name", keys=keys)
+    row = PlanRow(RowAction.UPDATE, "Secret", "ns", "name", keys=keys)
     said = json.dumps(row.to_dict()) + str(keys)
     for value in ("c2FtZQ", "bmV3", "dHdv", "b2xk"):
         assert value not in said
@@ -54,7 +54,7 @@ def test_the_writes_to_an_object_come_to_one_action(methods, unmanaged, action):
 
 def test_the_last_line_counts():
     def row(action):
-        return Row(action, "Secret", "ns", "name", keys=Keys())
+        return PlanRow(action, "Secret", "ns", "name", keys=Keys())
 
     assert summary([], 3) == "No changes: 3 copies are up to date."
     assert summary([], 1) == "No changes: 1 copy is up to date."

@@ -10,7 +10,7 @@ import pytest
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.gates import Candidate, Waiting
+from copyrator.bundles.gates.gate import Candidate, Waiting
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import Installation
 from copyrator.cli.resolve_gates import BundleGates, _read

@@ -3,7 +3,7 @@
 import pytest
 
 from copyrator.api.bundle_status import Rejected
-from copyrator.bundles.policy.candidates import Choice, Rejection, Selection, explain
+from copyrator.bundles.version.candidates import Choice, Rejection, Selection, explain
 from copyrator.cli.registry_options import in_options
 from copyrator.oci.failures import _untrusted
 from copyrator.oci.reference import Repository

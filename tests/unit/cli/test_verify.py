@@ -20,13 +20,13 @@ from tests.unit.signatures.notary import make_ca
 from copyrator.cli import cli
 from copyrator.cli.faults import Fault
 from copyrator.cli.resolve import _first_passing
-from copyrator.cli.trust_options import Judge, asked_by
+from copyrator.cli.trust_options import SignatureJudge, asked_by
 from copyrator.cli.verify import Verified, lines, parse_reference
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import NotFound, Unreachable
+from copyrator.oci.errors import RegistryUnreachable, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import SIGNATURE_FAILURES
-from copyrator.signatures.model import Failure, Holds, Judgement
+from copyrator.signatures.model import Holds, Judgement, SignatureFailure
 
 DIGEST = "sha256:" + "0a" * 32
 OTHER = "sha256:" + "0b" * 32
@@ -149,7 +149,11 @@ def test_a_trusted_version_names_the_entry_the_signature_and_the_end_of_trust():
 
 
 def test_the_reasons_against_each_signature_are_below_it():
-    failures = (Failure("a", OTHER, "no"), Failure("b", DIGEST, "never"), Failure("b", OTHER, "x"))
+    failures = (
+        SignatureFailure("a", OTHER, "no"),
+        SignatureFailure("b", DIGEST, "never"),
+        SignatureFailure("b", OTHER, "x"),
+    )
     assert judged(reason="SignatureInvalid", failed=("x",), failures=failures, signatures=2) == [
         f"r/app:1  {DIGEST}",
         "Not trusted (SignatureInvalid): 2 signatures found, none accepted:",
@@ -162,7 +166,7 @@ def test_the_reasons_against_each_signature_are_below_it():
 
 
 def test_reasons_that_were_left_out_are_told():
-    failures = (Failure("a", OTHER, "no"),) * SIGNATURE_FAILURES
+    failures = (SignatureFailure("a", OTHER, "no"),) * SIGNATURE_FAILURES
     said = judged(reason="SignatureInvalid", failed=("x",), failures=failures, signatures=50)
     assert said[-1] == f"  (not more than {SIGNATURE_FAILURES} reasons are shown)"
 
@@ -177,11 +181,11 @@ class Registry:
     async def digest(self, repository, tag, credential):
         self.asked.append(tag)
         if tag in self.absent:
-            raise NotFound(f"{tag} is gone")
+            raise TagNotFound(f"{tag} is gone")
         return DIGEST
 
     async def artifact(self, repository, digest, credential):
-        raise Unreachable("set spec.auth to a Secret")
+        raise RegistryUnreachable("set spec.auth to a Secret")
 
 
 NO_TRUST = {
@@ -229,7 +233,7 @@ def test_each_way_to_trust_is_an_entry_of_which_one_is_enough(files):
 
 def first_passing(registry, tags, files):
     asked = asked_by({**NO_TRUST, "keys": (files / "cosign.pub",)})
-    judge = Judge(registry, Repository("r.example.com", "app"), None, asked)
+    judge = SignatureJudge(registry, Repository("r.example.com", "app"), None, asked)
     return asyncio.run(_first_passing(judge, tags, "1.*", None))
 
 
@@ -252,7 +256,7 @@ def test_a_file_is_read_once_so_that_it_can_be_a_pipe(files, monkeypatch):
     """As in `--key <(kubectl get …)`."""
 
     async def digest(*_):
-        raise Unreachable("asked")
+        raise RegistryUnreachable("asked")
 
     monkeypatch.setattr(RegistryClient, "digest", digest)
     for command in ("verify r.example.com/app:1", "resolve r.example.com/app 1"):

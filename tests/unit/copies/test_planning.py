@@ -12,8 +12,8 @@ from copyrator.copies.policy.ownership import Shapes
 from copyrator.copies.policy.planning import (
     Action,
     Cause,
+    CopyDecision,
     OwnerState,
-    Plan,
     TargetState,
     Unmanaged,
     plan_copy,
@@ -342,7 +342,7 @@ def plan(requests=(), existing=None, **more):
     ],
 )
 def test_each_situation_has_one_answer(situation, act, why, winner):
-    assert plan(**situation) == Plan(act, why, winner)
+    assert plan(**situation) == CopyDecision(act, why, winner)
 
 
 requests = st.builds(
@@ -374,7 +374,7 @@ situations = st.builds(
 )
 
 
-def carried_out(now: TargetState, done: Plan) -> TargetState:
+def carried_out(now: TargetState, done: CopyDecision) -> TargetState:
     """The world after the write."""
     if done.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         assert done.winner is not None

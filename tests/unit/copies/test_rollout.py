@@ -11,7 +11,7 @@ from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.rollout_barrier import RolloutBarrier
 from copyrator.copies.policy.rollout import (
-    Target,
+    TargetNamespace,
     Wanted,
     began,
     begin,
@@ -80,10 +80,10 @@ def test_the_selected_namespaces_come_first_and_the_rest_by_name() -> None:
     rollout = replace(ROLLOUT, first=LabelSelector.from_labels({"tier": "canary"}))
     canary = {"tier": "canary"}
     targets = [
-        Target("b", {}),
-        Target("z", canary),
-        Target("a", {"tier": "x"}),
-        Target("y", canary),
+        TargetNamespace("b", {}),
+        TargetNamespace("z", canary),
+        TargetNamespace("a", {"tier": "x"}),
+        TargetNamespace("y", canary),
     ]
     assert in_order(rollout, targets, NOW) == ["y", "z", "a", "b"]
     assert in_order(ROLLOUT, targets, NOW) == ["a", "b", "y", "z"]
@@ -91,10 +91,10 @@ def test_the_selected_namespaces_come_first_and_the_rest_by_name() -> None:
 
 def test_namespaces_created_since_the_beginning_come_last() -> None:
     targets = [
-        Target("a", {}, "2026-01-01T12:00:02Z"),
-        Target("b", {}, "2026-01-01T12:00:01Z"),
-        Target("y", {}, "2026-01-01T12:00:00Z"),
-        Target("z", {}),
+        TargetNamespace("a", {}, "2026-01-01T12:00:02Z"),
+        TargetNamespace("b", {}, "2026-01-01T12:00:01Z"),
+        TargetNamespace("y", {}, "2026-01-01T12:00:00Z"),
+        TargetNamespace("z", {}),
     ]
     since = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
     assert in_order(ROLLOUT, targets, since) == ["y", "z", "a", "b"]

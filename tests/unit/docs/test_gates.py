@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from copyrator.bundles.policy.gates import (
-    Occasion,
+from copyrator.bundles.gates import (
     age,
     approval,
     depends_on,
@@ -15,6 +14,7 @@ from copyrator.bundles.policy.gates import (
     skip_digests,
     windows,
 )
+from copyrator.bundles.gates.gate import Occasion
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
 GATES = (

@@ -10,7 +10,7 @@ import pytest
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.pages import decode_event, decode_page, read_name
 from copyrator.kube.watch.store import OutOfOrderError
-from copyrator.kube.watch.wanted import Wanted, WantedStore
+from copyrator.kube.watch.wanted import WantedNames, WantedStore
 
 A, B = ObjectName("ns", "a"), ObjectName("ns", "b")
 
@@ -21,14 +21,14 @@ def body(name: ObjectName, version: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def wanted() -> Wanted:
-    wanted = Wanted()
+def wanted() -> WantedNames:
+    wanted = WantedNames()
     wanted.add(A)
     return wanted
 
 
 @pytest.fixture
-def store(wanted: Wanted) -> WantedStore[dict[str, Any]]:
+def store(wanted: WantedNames) -> WantedStore[dict[str, Any]]:
     store = wanted.store(lambda body: body)
     store.begin_list()
     assert store.listed(body(B, 3)) is None
@@ -44,7 +44,7 @@ def test_what_nobody_wants_is_not_kept(store: WantedStore[dict[str, Any]]) -> No
 
 
 def test_a_name_that_comes_late_is_told_from_then_on(
-    wanted: Wanted, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
 ) -> None:
     wanted.add(B)
     assert B not in store.records
@@ -53,7 +53,7 @@ def test_a_name_that_comes_late_is_told_from_then_on(
 
 
 def test_the_deletion_of_what_was_never_shown_is_told(
-    wanted: Wanted, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
 ) -> None:
     wanted.add(B)
     assert store.event("DELETED", body(B, 11)) == (B, None, None)
@@ -61,7 +61,7 @@ def test_the_deletion_of_what_was_never_shown_is_told(
 
 @pytest.mark.parametrize("kind", ["DELETED", "MODIFIED"])
 def test_late_news_of_what_was_never_shown_asks_for_a_list(
-    wanted: Wanted, store: WantedStore[dict[str, Any]], kind: str
+    wanted: WantedNames, store: WantedStore[dict[str, Any]], kind: str
 ) -> None:
     wanted.add(B)
     with pytest.raises(OutOfOrderError):
@@ -73,7 +73,7 @@ def test_late_news_of_a_stranger_is_nobodys_trouble(store: WantedStore[dict[str,
 
 
 def test_what_is_not_wanted_any_more_is_dropped(
-    wanted: Wanted, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
 ) -> None:
     wanted.discard(A)
     assert not store.records
@@ -83,7 +83,7 @@ def test_what_is_not_wanted_any_more_is_dropped(
 
 
 def test_a_watch_that_has_ended_is_forgotten(
-    wanted: Wanted, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
 ) -> None:
     store.close()
     store.close()

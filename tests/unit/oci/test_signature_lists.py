@@ -33,7 +33,7 @@ from tests.signature_layout import (
 from tests.steps import assert_quick
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import NotFound, RegistryError
+from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.referrers import Candidates, read_index
@@ -110,7 +110,7 @@ class InMemory:
         try:
             return self.contents[reference]
         except KeyError:
-            raise NotFound("none") from None
+            raise TagNotFound("none") from None
 
     blob = manifest_bytes
 

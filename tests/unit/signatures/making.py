@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from copyrator.signatures.model import Artifact, CosignKeys, Format, Signature
+from copyrator.signatures.model import Artifact, CosignKeys, Signature, SignatureFormat
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
@@ -94,7 +94,7 @@ def payload_signature(
         "certificate": "dev.sigstore.cosign/certificate",
     }
     held |= {names[name]: value for name, value in annotations.items()}
-    return Signature(Format.COSIGN_PAYLOAD, SIGNATURE_DIGEST, blob, held)
+    return Signature(SignatureFormat.COSIGN_PAYLOAD, SIGNATURE_DIGEST, blob, held)
 
 
 def statement(artifact: Artifact = ARTIFACT, **changed: Any) -> bytes:
@@ -132,4 +132,4 @@ def bundle(private: PrivateKey, body: bytes | None = None, **changed: Any) -> di
 
 def bundle_signature(document: dict[str, Any] | bytes) -> Signature:
     blob = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return Signature(Format.SIGSTORE_BUNDLE, SIGNATURE_DIGEST, blob)
+    return Signature(SignatureFormat.SIGSTORE_BUNDLE, SIGNATURE_DIGEST, blob)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa,
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from copyrator.signatures.model import Artifact, Format, NotationTrust, Signature
+from copyrator.signatures.model import Artifact, NotationTrust, Signature, SignatureFormat
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -245,4 +245,4 @@ def make_envelope(
 def as_signature(envelope: Mapping[str, Any] | bytes) -> Signature:
     """The envelope as the finder gives it."""
     blob = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
-    return Signature(Format.NOTATION, "sha256:" + hashlib.sha256(blob).hexdigest(), blob)
+    return Signature(SignatureFormat.NOTATION, "sha256:" + hashlib.sha256(blob).hexdigest(), blob)

@@ -30,7 +30,7 @@ from tests.unit.signatures.making import (
 
 from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, sigstore_bundle
-from copyrator.signatures.model import Invalid, Signature
+from copyrator.signatures.model import InvalidSignatureError, Signature
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
 MINE = key("P-256")
@@ -57,7 +57,7 @@ def test_cosign_signs_with_sha384_where_the_key_is_p384_only() -> None:
         if accepted:
             assert sigstore_bundle.verify(ARTIFACT, signature, entry(key(kind)), NOW) is None
         else:
-            with pytest.raises(Invalid, match="by none of the keys"):
+            with pytest.raises(InvalidSignatureError, match="by none of the keys"):
                 sigstore_bundle.verify(ARTIFACT, signature, entry(key(kind)), NOW)
 
 
@@ -127,7 +127,7 @@ PAYLOADS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("what", PAYLOADS)
 def test_other_payloads_are_refused(what: str) -> None:
     signature, said = PAYLOADS[what]
-    with pytest.raises(Invalid, match=said) as caught:
+    with pytest.raises(InvalidSignatureError, match=said) as caught:
         cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
     assert len(str(caught.value)) <= 300
 
@@ -135,7 +135,7 @@ def test_other_payloads_are_refused(what: str) -> None:
 def test_a_layer_without_the_annotation_is_refused() -> None:
     signature = payload_signature(MINE)
     bare = Signature(signature.format, signature.digest, signature.blob)
-    with pytest.raises(Invalid, match="the layer has no annotation"):
+    with pytest.raises(InvalidSignatureError, match="the layer has no annotation"):
         cosign_payload.verify(ARTIFACT, bare, entry(MINE), NOW)
 
 
@@ -162,7 +162,7 @@ def test_a_certificate_beside_a_key_ends_the_verdict_as_with_cosign() -> None:
         ("\ud800", "is not a certificate"),
     ]:
         signature = payload_signature(MINE, certificate=certificate)
-        with pytest.raises(Invalid, match=said):
+        with pytest.raises(InvalidSignatureError, match=said):
             cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
 
 
@@ -288,7 +288,7 @@ BUNDLES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("what", BUNDLES)
 def test_other_bundles_are_refused(what: str) -> None:
     document, said = BUNDLES[what]
-    with pytest.raises(Invalid, match=said) as caught:
+    with pytest.raises(InvalidSignatureError, match=said) as caught:
         sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
     assert len(str(caught.value)) <= 300
     assert str(caught.value).isprintable()
@@ -297,7 +297,7 @@ def test_other_bundles_are_refused(what: str) -> None:
 def test_a_key_that_cannot_be_read_accepts_nothing() -> None:
     trusted = entry(MINE)
     broken = type(trusted)(trusted.name, {"k": b"garbage"})
-    with pytest.raises(Invalid, match="k can't be read as a public key"):
+    with pytest.raises(InvalidSignatureError, match="k can't be read as a public key"):
         sigstore_bundle.verify(ARTIFACT, bundle_signature(bundle(MINE)), broken, NOW)
 
 
@@ -357,7 +357,7 @@ WHOLE: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("what", WHOLE)
 def test_a_refusal_says_what_is_wrong_and_what_to_do(what: str) -> None:
     document, said = WHOLE[what]
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
     assert str(caught.value) == said
 

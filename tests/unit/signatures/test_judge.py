@@ -23,20 +23,20 @@ from copyrator.signatures import cosign_payload, notation
 from copyrator.signatures.judge import judge
 from copyrator.signatures.model import (
     CosignIdentity,
-    Format,
     Found,
     Holds,
-    Invalid,
+    InvalidSignatureError,
     NotationTrust,
-    Requirement,
     Signature,
+    SignatureFormat,
+    SignatureRequirement,
 )
 
 MINE, YOURS = key("P-256"), key("P-256 second")
 OLDER = replace(payload_signature(MINE), digest="sha256:older")
 NEWER = replace(bundle_signature(bundle(MINE)), digest="sha256:newer")
 FOREIGN = replace(payload_signature(YOURS), digest="sha256:foreign")
-ENVELOPE = Signature(Format.NOTATION, "sha256:envelope", b"{}")
+ENVELOPE = Signature(SignatureFormat.NOTATION, "sha256:envelope", b"{}")
 
 KEYS = replace(entry(MINE), name="mine")
 OTHER_KEYS = replace(entry(YOURS), name="yours")
@@ -46,7 +46,7 @@ NOTATION = NotationTrust("notation", b"", ("*",))
 
 def test_the_first_signature_that_an_entry_accepts_satisfies_a_requirement() -> None:
     found = Found(ARTIFACT, (FOREIGN, NEWER, OLDER), skipped=("one is too large",))
-    verdict = judge(found, [Requirement("spec.verify", (NOTATION, KEYS))], NOW)
+    verdict = judge(found, [SignatureRequirement("spec.verify", (NOTATION, KEYS))], NOW)
     assert verdict.is_trusted
     assert verdict.holds == (Holds("spec.verify", "mine", "sha256:newer"),)
     assert verdict.failures == ()
@@ -55,7 +55,10 @@ def test_the_first_signature_that_an_entry_accepts_satisfies_a_requirement() -> 
 
 
 def test_every_requirement_has_to_hold() -> None:
-    both = [Requirement("spec.verify", (KEYS,)), Requirement("policy", (OTHER_KEYS,))]
+    both = [
+        SignatureRequirement("spec.verify", (KEYS,)),
+        SignatureRequirement("policy", (OTHER_KEYS,)),
+    ]
     assert judge(Found(ARTIFACT, (OLDER, FOREIGN)), both, NOW).is_trusted
     verdict = judge(Found(ARTIFACT, (OLDER,)), both, NOW)
     assert not verdict.is_trusted
@@ -67,8 +70,8 @@ def test_every_requirement_has_to_hold() -> None:
 
 
 def test_nothing_holds_without_signatures_or_without_entries() -> None:
-    assert judge(Found(ARTIFACT), [Requirement("r", (KEYS,))], NOW).failed == ("r",)
-    assert judge(Found(ARTIFACT, (OLDER,)), [Requirement("r", ())], NOW).failed == ("r",)
+    assert judge(Found(ARTIFACT), [SignatureRequirement("r", (KEYS,))], NOW).failed == ("r",)
+    assert judge(Found(ARTIFACT, (OLDER,)), [SignatureRequirement("r", ())], NOW).failed == ("r",)
 
 
 def test_no_requirement_is_no_objection() -> None:
@@ -77,13 +80,15 @@ def test_no_requirement_is_no_objection() -> None:
 
 def test_a_signature_of_another_artifact_never_counts() -> None:
     copied = (payload_signature(MINE, payload(OTHER)), bundle_signature(bundle(MINE)))
-    assert not judge(Found(ARTIFACT, copied[:1]), [Requirement("r", (KEYS,))], NOW).is_trusted
-    assert not judge(Found(OTHER, copied[1:]), [Requirement("r", (KEYS,))], NOW).is_trusted
+    assert not judge(
+        Found(ARTIFACT, copied[:1]), [SignatureRequirement("r", (KEYS,))], NOW
+    ).is_trusted
+    assert not judge(Found(OTHER, copied[1:]), [SignatureRequirement("r", (KEYS,))], NOW).is_trusted
 
 
 def test_an_entry_is_asked_for_its_formats_only_and_that_is_said_last() -> None:
     found = Found(ARTIFACT, (ENVELOPE, OLDER))
-    verdict = judge(found, [Requirement("r", (IDENTITY, OTHER_KEYS))], NOW)
+    verdict = judge(found, [SignatureRequirement("r", (IDENTITY, OTHER_KEYS))], NOW)
     assert [(each.entry, each.signature) for each in verdict.failures] == [
         ("yours", "sha256:older"),
         ("identity", "sha256:envelope"),
@@ -99,8 +104,8 @@ def test_an_entry_is_asked_for_its_formats_only_and_that_is_said_last() -> None:
 def test_reasons_are_limited_and_shared_between_requirements() -> None:
     found = Found(ARTIFACT, (FOREIGN,) * limits.SIGNATURES)
     requirements = [
-        Requirement("a", (replace(KEYS, name="a"),)),
-        Requirement("b", (replace(KEYS, name="b"), replace(KEYS, name="b too"))),
+        SignatureRequirement("a", (replace(KEYS, name="a"),)),
+        SignatureRequirement("b", (replace(KEYS, name="b"), replace(KEYS, name="b too"))),
     ]
     verdict = judge(found, requirements, NOW)
     assert verdict.failed == ("a", "b")
@@ -116,7 +121,7 @@ def test_notation_is_asked_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -
         return NOW + timedelta(days=1)
 
     monkeypatch.setattr(notation, "verify", verify)
-    verdict = judge(Found(ARTIFACT, (ENVELOPE,)), [Requirement("r", (NOTATION,))], NOW)
+    verdict = judge(Found(ARTIFACT, (ENVELOPE,)), [SignatureRequirement("r", (NOTATION,))], NOW)
     assert asked == [(ARTIFACT, ENVELOPE, NOTATION, NOW)]
     assert verdict.until == NOW + timedelta(days=1)
 
@@ -126,13 +131,13 @@ def test_the_verdict_ends_with_what_ends_first(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         cosign_payload, "verify", lambda artifact, signature, entry, now: ends[entry.name]
     )
-    requirements = [Requirement(name, (replace(KEYS, name=name),)) for name in ends]
+    requirements = [SignatureRequirement(name, (replace(KEYS, name=name),)) for name in ends]
     verdict = judge(Found(ARTIFACT, (OLDER,)), requirements, NOW)
     assert [each.until for each in verdict.holds] == list(ends.values())
     assert verdict.until == NOW + timedelta(days=1)
 
 
 def test_a_reason_is_short_and_printable() -> None:
-    assert str(Invalid("a\n\x1b[31m\ud800é")) == "a??[31m?é"
-    assert str(Invalid("é" * 300)) == "é" * 300
-    assert str(Invalid("é" * 301)) == "é" * 297 + "..."
+    assert str(InvalidSignatureError("a\n\x1b[31m\ud800é")) == "a??[31m?é"
+    assert str(InvalidSignatureError("é" * 300)) == "é" * 300
+    assert str(InvalidSignatureError("é" * 301)) == "é" * 297 + "..."

@@ -29,7 +29,7 @@ from tests.unit.signatures.mutations import altered_bytes, altered_json
 from copyrator.settings import limits
 from copyrator.signatures import keyless
 from copyrator.signatures.keyless import check_trusted_root, verify
-from copyrator.signatures.model import CosignIdentity, Invalid, TrustError
+from copyrator.signatures.model import CosignIdentity, InvalidSignatureError, TrustError
 
 SIGSTORE = Sigstore()
 ROOT = SIGSTORE.trusted_root()
@@ -42,7 +42,7 @@ def _good() -> bytes:
 
 
 def _refusal(document: Any, **entry: Any) -> str:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         verify(ARTIFACT, bundle_signature(document), replace(ENTRY, **entry), NOW)
     return str(caught.value)
 
@@ -215,7 +215,7 @@ def _signed_parts(blob: bytes) -> list[bytes]:
 def test_an_altered_bundle_is_accepted_for_the_signed_parts_only(blob: bytes) -> None:
     try:
         verify(ARTIFACT, bundle_signature(blob), ENTRY, NOW)
-    except Invalid as error:
+    except InvalidSignatureError as error:
         said = str(error)
     else:
         assert _signed_parts(blob) == _signed_parts(_good())
@@ -227,7 +227,7 @@ def test_an_altered_bundle_is_accepted_for_the_signed_parts_only(blob: bytes) ->
 @given(altered_bytes(ROOT) | altered_json(ROOT))
 def test_an_altered_trusted_root_is_refused_or_trusts_no_other(root: bytes) -> None:
     other = Sigstore().bundle()
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidSignatureError):
         verify(ARTIFACT, bundle_signature(other), replace(ENTRY, trusted_root=root), NOW)
 
 

@@ -17,7 +17,7 @@ from tests.unit.signatures.making import key, private_pem, public_pem, sign
 
 from copyrator.settings import limits
 from copyrator.signatures.keys import read_keys, signer
-from copyrator.signatures.model import Invalid, TrustError
+from copyrator.signatures.model import InvalidSignatureError, TrustError
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
 PUB = public_pem(key("P-256"))
@@ -172,7 +172,7 @@ def test_the_key_that_signed_is_found(kind: str) -> None:
         (b"", b"message"),
         (b"\x30\x00", b"message"),
     ]:
-        with pytest.raises(Invalid, match="by none of the keys"):
+        with pytest.raises(InvalidSignatureError, match="by none of the keys"):
             signer(keys, signature, message)
 
 
@@ -180,7 +180,7 @@ def test_the_key_that_signed_is_found(kind: str) -> None:
 def test_of_the_keys_that_did_not_sign_three_are_named(number: int) -> None:
     keys = {f"{one}.pub": PUB for one in range(number)}
     names = ["0.pub", "0.pub, 1.pub, 2.pub", "0.pub, 1.pub, 2.pub, …"][[1, 3, 4].index(number)]
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         signer(keys, b"", b"message")
     said = f"the signature is by none of the keys ({names}), or what it signs was altered"
     assert str(caught.value) == said

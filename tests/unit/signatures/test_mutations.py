@@ -22,7 +22,7 @@ from tests.unit.signatures.making import (
 from tests.unit.signatures.mutations import altered_bytes, altered_json
 
 from copyrator.signatures import cosign_payload, sigstore_bundle
-from copyrator.signatures.model import Format, Invalid, Signature
+from copyrator.signatures.model import InvalidSignatureError, Signature, SignatureFormat
 
 MINE = key("P-256")
 TRUSTED = entry(key("ed25519"), MINE, key("RSA-2048"))
@@ -34,7 +34,7 @@ BUNDLE = json.dumps(bundle(MINE)).encode()
 def _accepts(module: Any, signature: Signature) -> bool:
     try:
         module.verify(ARTIFACT, signature, TRUSTED, NOW)
-    except Invalid as error:
+    except InvalidSignatureError as error:
         said = str(error)
     else:
         return True
@@ -46,7 +46,7 @@ def _accepts(module: Any, signature: Signature) -> bool:
 @given(altered_bytes(PAYLOAD.blob) | altered_json(PAYLOAD.blob))
 def test_no_altered_payload_is_accepted(blob: bytes) -> None:
     assume(blob != PAYLOAD.blob)
-    signature = Signature(Format.COSIGN_PAYLOAD, "", blob, PAYLOAD.annotations)
+    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", blob, PAYLOAD.annotations)
     assert not _accepts(cosign_payload, signature)
 
 
@@ -54,7 +54,7 @@ def test_no_altered_payload_is_accepted(blob: bytes) -> None:
 def test_no_altered_signature_of_a_payload_is_accepted(altered: bytes) -> None:
     text = altered.decode("utf-8", "surrogateescape")
     assume(text != PAYLOAD.annotations[NAME])
-    signature = Signature(Format.COSIGN_PAYLOAD, "", PAYLOAD.blob, {NAME: text})
+    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", PAYLOAD.blob, {NAME: text})
     assert not _accepts(cosign_payload, signature)
 
 
@@ -95,5 +95,5 @@ def test_any_signed_statement_is_judged(body: bytes) -> None:
 
 @given(st.binary(max_size=2000), st.sampled_from([cosign_payload, sigstore_bundle]))
 def test_noise_is_invalid(noise: bytes, module: Any) -> None:
-    signature = Signature(Format.COSIGN_PAYLOAD, "", noise, PAYLOAD.annotations)
+    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", noise, PAYLOAD.annotations)
     assert not _accepts(module, signature)

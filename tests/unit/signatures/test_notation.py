@@ -32,7 +32,7 @@ from tests.unit.signatures.notary import (
     sign,
 )
 
-from copyrator.signatures.model import Artifact, Invalid, NotationTrust
+from copyrator.signatures.model import Artifact, InvalidSignatureError, NotationTrust
 from copyrator.signatures.notation import verify
 
 ALGORITHMS = {
@@ -67,7 +67,7 @@ def refusal(
     now: datetime = NOW,
     artifact: Artifact = ARTIFACT,
 ) -> str:
-    with pytest.raises(Invalid) as raised:
+    with pytest.raises(InvalidSignatureError) as raised:
         judge(envelope, entry, now, artifact)
     return str(raised.value)
 

@@ -29,7 +29,7 @@ from tests.unit.signatures.notary import (
 )
 
 from copyrator.signatures.certificates import describe
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.notation import verify
 from copyrator.signatures.x509_chain import Purpose, verify_chain
 
@@ -39,7 +39,7 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.7"
 
 def refusal(chain: Sequence[Holder], root: Holder | None = None, algorithm: str = "ES256") -> str:
     envelope = make_envelope(chain, headers=make_headers(algorithm))
-    with pytest.raises(Invalid) as raised:
+    with pytest.raises(InvalidSignatureError) as raised:
         verify(ARTIFACT, as_signature(envelope), make_trust(root or make_ca()), NOW)
     return str(raised.value)
 
@@ -147,7 +147,7 @@ def test_a_certificate_with_an_extension_twice_is_refused() -> None:
     no_version = signer.der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", 1)
     envelope = make_envelope([signer])
     envelope["header"]["x5c"] = [base64.b64encode(no_version).decode()]
-    with pytest.raises(Invalid, match=r"^a certificate of its chain can't be read$"):
+    with pytest.raises(InvalidSignatureError, match=r"^a certificate of its chain can't be read$"):
         verify(ARTIFACT, as_signature(envelope), make_trust(signer), NOW)
 
 
@@ -179,7 +179,7 @@ def test_the_chain_is_whole_in_order_and_without_others() -> None:
 def test_an_intermediate_ca_isnt_trusted_as_a_root() -> None:
     signer, middle, root = make_chain()
     envelope = as_signature(make_envelope([signer, middle]))
-    with pytest.raises(Invalid, match="none of the trusted roots"):
+    with pytest.raises(InvalidSignatureError, match="none of the trusted roots"):
         verify(ARTIFACT, envelope, make_trust(middle, root), NOW)
 
 

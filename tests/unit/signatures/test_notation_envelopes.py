@@ -24,7 +24,7 @@ from tests.unit.signatures.notary import (
 )
 
 from copyrator.settings import limits
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.notation import verify
 
 PLUGIN = "io.cncf.notary.verificationPlugin"
@@ -34,7 +34,7 @@ SIGNED = "2026-02-28T12:00:00Z"
 
 
 def refusal(envelope: Any) -> str:
-    with pytest.raises(Invalid) as raised:
+    with pytest.raises(InvalidSignatureError) as raised:
         verify(ARTIFACT, as_signature(envelope), make_trust(), NOW)
     return str(raised.value)
 

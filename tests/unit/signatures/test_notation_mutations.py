@@ -31,7 +31,7 @@ from tests.unit.signatures.notary import (
 )
 from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.notation import verify
 
 
@@ -58,7 +58,7 @@ def is_refused(envelope: dict[str, Any] | bytes) -> bool:
     try:
         verify(ARTIFACT, as_signature(envelope), ENTRY, NOW)
         return False
-    except Invalid as fault:
+    except InvalidSignatureError as fault:
         reason = str(fault)
     assert 0 < len(reason) <= 300
     assert reason.isprintable()
@@ -160,7 +160,7 @@ def test_certificates_with_the_right_signature_raise_nothing_else(
         with warnings.catch_warnings():
             if ignored:
                 warnings.simplefilter("ignore")
-            with suppress(Invalid):
+            with suppress(InvalidSignatureError):
                 entry = make_trust(ca=pem, subjects=("*",))
                 verify(ARTIFACT, as_signature(envelope), entry, NOW)
 
@@ -202,7 +202,7 @@ def test_certificates_with_any_extension_raise_nothing_else(
     else:
         middle = make_certificate("CN=middle", make_ca(), **odd)
         chain = [make_certificate(name, middle), middle, make_ca()]
-    with suppress(Invalid):
+    with suppress(InvalidSignatureError):
         entry = make_trust(chain[-1], subjects=("*",))
         verify(ARTIFACT, as_signature(make_envelope(chain)), entry, NOW)
 
@@ -215,7 +215,7 @@ def test_any_time_stamp_is_read_or_ignored(token: bytes) -> None:
         "header": {**ENVELOPE["header"], "io.cncf.notary.timestampSignature": text},
     }
     assert not is_refused(envelope)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidSignatureError):
         verify(ARTIFACT, as_signature(envelope), ENTRY, NOW + 50 * DAY)
 
 

@@ -23,7 +23,7 @@ from tests.unit.signatures.notary import (
 
 from copyrator.signatures.certificates import describe
 from copyrator.signatures.distinguished_names import check_subject, read_subjects
-from copyrator.signatures.model import Invalid, TrustError
+from copyrator.signatures.model import InvalidSignatureError, TrustError
 from copyrator.signatures.notation import verify
 
 LEAF = "CN=releases,OU=build,O=Example\\, Inc.,L=Seattle,ST=WA,C=US"
@@ -33,7 +33,7 @@ def accepts(subject: str, wanted: str) -> bool:
     certificate = make_certificate(subject, make_ca()).certificate
     try:
         check_subject(certificate, read_subjects([wanted]))
-    except Invalid:
+    except InvalidSignatureError:
         return False
     return True
 
@@ -165,12 +165,12 @@ def with_name(*attributes: tuple[Any, str]) -> Holder:
 @pytest.mark.filterwarnings("ignore:Attribute's length")
 def test_a_hostile_name_is_one_short_line_in_messages() -> None:
     odd = with_name((NameOID.ORGANIZATION_NAME, "a\nb\x1b[31m\u202e" + "c" * 50)).certificate
-    assert str(Invalid(describe(odd))) == '"O=a?b?[31m?' + "c" * 50 + '"'
+    assert str(InvalidSignatureError(describe(odd))) == '"O=a?b?[31m?' + "c" * 50 + '"'
     long = with_name(*[(NameOID.ORGANIZATION_NAME, "c" * 60)] * 9).certificate
     assert len(describe(long)) == 122
     wrong = with_name((NameOID.COUNTRY_NAME, "USA")).certificate
     assert describe(wrong) == '"C=USA"'
-    with pytest.raises(Invalid, match="none of the trusted subjects"):
+    with pytest.raises(InvalidSignatureError, match="none of the trusted subjects"):
         check_subject(wrong, read_subjects([LEAF]))
 
 
@@ -179,7 +179,9 @@ def test_a_name_that_cant_be_read_is_refused() -> None:
     with pytest.warns(UserWarning, match="Attribute's length"):
         wrong = with_name((NameOID.COUNTRY_NAME, "USA")).certificate
     assert describe(wrong) == "with an unreadable name"
-    with pytest.raises(Invalid, match=r"^the subject of its certificate can't be read$"):
+    with pytest.raises(
+        InvalidSignatureError, match=r"^the subject of its certificate can't be read$"
+    ):
         check_subject(wrong, read_subjects([LEAF]))
 
 
@@ -194,7 +196,9 @@ def test_of_a_long_name_a_hundred_characters_are_said(length: int) -> None:
 
 def test_a_certificate_with_an_attribute_twice_has_no_subject_to_compare() -> None:
     names = [(NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b")]
-    with pytest.raises(Invalid, match=r"^the subject of its certificate has an attribute twice$"):
+    with pytest.raises(
+        InvalidSignatureError, match=r"^the subject of its certificate has an attribute twice$"
+    ):
         check_subject(with_name(*names).certificate, read_subjects([LEAF]))
 
 

@@ -31,9 +31,9 @@ from tests.unit.signatures.notary import (
 from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
 from copyrator.signatures.judge import judge as judge_all
-from copyrator.signatures.model import Found, Invalid, Requirement
+from copyrator.signatures.model import Found, InvalidSignatureError, SignatureRequirement
 from copyrator.signatures.notation import verify
-from copyrator.signatures.timestamps import Span, read_time
+from copyrator.signatures.timestamps import TimeInterval, read_time
 from copyrator.signatures.trusted_roots import load_roots
 
 LATER = NOW + 60 * DAY
@@ -54,7 +54,7 @@ def judge(
 
 
 def refusal(now: datetime = LATER, root: Holder | None = ROOT, **changes: Any) -> str:
-    with pytest.raises(Invalid) as raised:
+    with pytest.raises(InvalidSignatureError) as raised:
         judge(now, root, **changes)
     return str(raised.value)
 
@@ -73,7 +73,7 @@ def test_longer_hashes_of_a_time_stamp_are_read(digest: str) -> None:
 def test_only_the_expiry_ends_what_is_stamped() -> None:
     headers = make_headers(**{EXPIRY: "2026-12-01T00:00:00Z", "crit": [SCHEME, EXPIRY]})
     assert judge(headers=headers) == datetime.fromisoformat("2026-12-01T00:00:00Z")
-    with pytest.raises(Invalid, match="it expired at 2026-12-01"):
+    with pytest.raises(InvalidSignatureError, match="it expired at 2026-12-01"):
         judge(headers=headers, now=datetime.fromisoformat("2026-12-01T00:00:00Z"))
 
 
@@ -83,7 +83,7 @@ def test_without_a_trusted_authority_only_now_counts() -> None:
     other = make_ca("CN=other TSA,C=US")
     assert judge(now=NOW, root=other) == NOW + 10 * DAY
     assert "which is none of the trusted roots" in refusal(root=other)
-    with pytest.raises(Invalid, match=r"expired at 2026-03-11T12:00:00Z$"):
+    with pytest.raises(InvalidSignatureError, match=r"expired at 2026-03-11T12:00:00Z$"):
         verify(ARTIFACT, as_signature(make_envelope()), make_trust(tsa=ROOT.pem), LATER)
 
 
@@ -168,7 +168,7 @@ def test_an_authoritys_certificate_by_another_key_is_refused() -> None:
 def test_a_time_stamp_over_another_signature_is_refused() -> None:
     token = make_time_stamp(b"another signature", make_tsa())
     envelope = make_envelope(unprotected={TIME_STAMP: base64.b64encode(token).decode()})
-    with pytest.raises(Invalid, match="its time stamp is for another signature"):
+    with pytest.raises(InvalidSignatureError, match="its time stamp is for another signature"):
         verify(ARTIFACT, as_signature(envelope), make_trust(tsa=ROOT.pem), LATER)
 
 
@@ -177,7 +177,7 @@ def test_garbage_for_a_time_stamp_is_refused() -> None:
     for garbage in (b"x", token[:-1], token + b"\0", b"\x30\x80", b"\x30\x84\xff\xff\xff\xff"):
         text = base64.b64encode(garbage).decode()
         envelope = as_signature(make_envelope(unprotected={TIME_STAMP: text}))
-        with pytest.raises(Invalid, match="its time stamp can't be read"):
+        with pytest.raises(InvalidSignatureError, match="its time stamp can't be read"):
             verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem), LATER)
         assert verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem), NOW) == NOW + 10 * DAY
 
@@ -190,7 +190,7 @@ def test_a_knot_of_cas_isnt_searched_in_all_orders(monkeypatch: pytest.MonkeyPat
 
 TOKEN = make_time_stamp(b"message", make_tsa())
 ROOTS = load_roots("tsa.crt", ROOT.pem)
-STAMPED = Span(NOW - DAY - timedelta(seconds=1), NOW - DAY + timedelta(seconds=1))
+STAMPED = TimeInterval(NOW - DAY - timedelta(seconds=1), NOW - DAY + timedelta(seconds=1))
 
 Mutation = Callable[[bytearray, int, int], None]
 
@@ -229,7 +229,7 @@ def test_no_mutation_of_a_token_gives_another_time(
     token = bytearray(TOKEN)
     for mutate, place, byte in mutations:
         mutate(token, place, byte)
-    with suppress(Invalid):
+    with suppress(InvalidSignatureError):
         assert read_time(bytes(token), b"message", ROOTS) == STAMPED
 
 
@@ -244,7 +244,7 @@ def test_a_time_stamp_makes_no_certificate_one_for_code_signing() -> None:
     leaf = make_certificate("CN=server,O=example.com,ST=WA,C=US", make_ca(), usage_critical=False)
     stamp = partial(make_time_stamp, chain=make_tsa())
     envelope = as_signature(make_envelope([leaf, make_ca()], stamp=stamp))
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem, subjects=("*",)), LATER)
     assert str(caught.value).split("; ", 1)[1].endswith("has a keyUsage that isn't critical")
 
@@ -252,7 +252,7 @@ def test_a_time_stamp_makes_no_certificate_one_for_code_signing() -> None:
 def test_what_is_wrong_with_the_authorities_file_is_said_of_that_file() -> None:
     stamp = partial(make_time_stamp, chain=make_tsa())
     envelope = as_signature(make_envelope(stamp=stamp))
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         verify(ARTIFACT, envelope, make_trust(tsa=b"text"), LATER)
     assert str(caught.value).endswith(
         ": the time stamp authorities' file has no certificate in PEM; put the CA's root "
@@ -278,7 +278,7 @@ def test_the_reason_is_said_as_a_whole(changes: dict[str, Any], reason: str) -> 
 
 
 def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> None:
-    with pytest.raises(Invalid, match=r"^its time stamp is for another signature$"):
+    with pytest.raises(InvalidSignatureError, match=r"^its time stamp is for another signature$"):
         read_time(TOKEN, b"another message", ROOTS)
 
 
@@ -293,7 +293,7 @@ def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> Non
 def test_parts_of_a_second_of_the_accuracy_are_counted(accuracy: bytes, margin: timedelta) -> None:
     token = make_time_stamp(b"message", make_tsa(), accuracy=accuracy)
     moment = NOW - DAY
-    assert read_time(token, b"message", ROOTS) == Span(moment - margin, moment + margin)
+    assert read_time(token, b"message", ROOTS) == TimeInterval(moment - margin, moment + margin)
 
 
 @pytest.mark.parametrize(
@@ -309,13 +309,13 @@ def test_only_a_refusal_that_time_can_end_has_an_end(
 ) -> None:
     stamp = partial(make_time_stamp, chain=make_tsa(), moment=moment)
     found = Found(ARTIFACT, (as_signature(make_envelope(stamp=stamp)),))
-    judged = judge_all(found, [Requirement("r", (make_trust(tsa=ROOT.pem),))], LATER)
+    judged = judge_all(found, [SignatureRequirement("r", (make_trust(tsa=ROOT.pem),))], LATER)
     assert not judged.is_trusted
     assert judged.until == until
 
 
 def test_a_signer_whose_certificate_begins_later_is_refused_until_then() -> None:
     found = Found(ARTIFACT, (as_signature(make_envelope()),))
-    judged = judge_all(found, [Requirement("r", (make_trust(),))], NOW - 30 * DAY)
+    judged = judge_all(found, [SignatureRequirement("r", (make_trust(),))], NOW - 30 * DAY)
     assert (judged.is_trusted, judged.until) == (False, NOW - 10 * DAY)
-    assert judge_all(found, [Requirement("r", (make_trust(),))], NOW - 10 * DAY).is_trusted
+    assert judge_all(found, [SignatureRequirement("r", (make_trust(),))], NOW - 10 * DAY).is_trusted

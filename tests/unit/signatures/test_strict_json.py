@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from copyrator.settings import limits
-from copyrator.signatures.model import Invalid
+from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.strict_json import decode
 
 
@@ -26,7 +26,7 @@ def read(raw: bytes) -> Any:
 def test_a_document_of_the_largest_size_is_read() -> None:
     whole = b'{"member": "x"}'.ljust(limits.SIGNATURE_BYTES)
     assert read(whole) == "x"
-    with pytest.raises(Invalid, match="the document has more than 262144 bytes"):
+    with pytest.raises(InvalidSignatureError, match="the document has more than 262144 bytes"):
         read(whole + b" ")
 
 
@@ -37,12 +37,12 @@ def test_numbers_of_any_length_are_not_computed(number: str) -> None:
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_what_json_has_no_numbers_for_is_no_json(constant: str) -> None:
-    with pytest.raises(Invalid, match="the document is not valid JSON"):
+    with pytest.raises(InvalidSignatureError, match="the document is not valid JSON"):
         read(b'{"member": %s}' % constant.encode())
 
 
 def test_a_message_names_the_beginning_of_a_member_that_occurs_twice() -> None:
     name = "x" * 51
     said = f"the document has the member {name[:50].upper()!r} more than once"
-    with pytest.raises(Invalid, match=re.escape(said)):
+    with pytest.raises(InvalidSignatureError, match=re.escape(said)):
         read(f'{{"{name}": 1, "{name.upper()}": 2}}'.encode())

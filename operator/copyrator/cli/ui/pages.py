@@ -50,7 +50,7 @@ def segment(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class PageAction:
     """An action that a page offers."""
 
     verb: str
@@ -102,12 +102,12 @@ def history_rows(body: Body, now: datetime) -> list[dict[str, str]]:
     ]
 
 
-def actions_of(what: str, body: Body, now: datetime) -> list[Action]:
+def actions_of(what: str, body: Body, now: datetime) -> list[PageAction]:
     """What can be done to a rule or Bundle."""
     return list(_actions(what, body, now))
 
 
-def _actions(what: str, body: Body, now: datetime) -> Iterator[Action]:
+def _actions(what: str, body: Body, now: datetime) -> Iterator[PageAction]:
     spec = body.get("spec")
     verbs = ["reconcile"]
     if isinstance(spec, Mapping):  # the old form has no suspend
@@ -117,7 +117,7 @@ def _actions(what: str, body: Body, now: datetime) -> Iterator[Action]:
     metadata = body["metadata"]
     place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
     for verb in verbs:
-        yield Action(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}")
+        yield PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}")
 
 
 class Pages:

@@ -30,7 +30,7 @@ _VARYING: Final = frozenset({"namespace"})
 """Variables that differ from target to target."""
 
 
-class Place(enum.Enum):
+class Visibility(enum.Enum):
     """What may come out at a place of the object."""
 
     HIDDEN = "hidden"
@@ -41,10 +41,10 @@ class Place(enum.Enum):
     """Everything."""
 
 
-_PLACES: Final[Mapping[tuple[str, str], Place]] = {
-    ("Secret", "data"): Place.CLEAR,
-    ("Secret", "stringData"): Place.CLEAR,
-    ("ConfigMap", "data"): Place.BUNDLES,
+_PLACES: Final[Mapping[tuple[str, str], Visibility]] = {
+    ("Secret", "data"): Visibility.CLEAR,
+    ("Secret", "stringData"): Visibility.CLEAR,
+    ("ConfigMap", "data"): Visibility.BUNDLES,
 }
 """Of the values of a top-level field's map, by kind and field; their keys are HIDDEN."""
 
@@ -60,7 +60,7 @@ class Composing:
         self._entries = entries
         self._now = now
         self._variables: dict[bool, Any] = {}
-        self._rendered: dict[tuple[Text, Place], str | TemplateError] = {}
+        self._rendered: dict[tuple[Text, Visibility], str | TemplateError] = {}
 
     def render(self, tree: Tree, kind: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """A new object for one target.
@@ -70,10 +70,10 @@ class Composing:
         """
         meter = Meter()
 
-        def at(place: Place) -> Callable[[Text], str]:
+        def at(place: Visibility) -> Callable[[Text], str]:
             return lambda text: self._text(text, place, variables, meter)
 
-        hidden = at(Place.HIDDEN)
+        hidden = at(Visibility.HIDDEN)
         result: dict[str, Any] = {}
         for key, value in tree.root:
             name = render_part(key, hidden)
@@ -86,7 +86,9 @@ class Composing:
             _check_base64(result.get("data"))
         return result
 
-    def _text(self, text: Text, place: Place, variables: Mapping[str, Any], meter: Meter) -> str:
+    def _text(
+        self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
+    ) -> str:
         """One text, from what was rendered for an earlier target where that is the same."""
         if text.names & _VARYING:
             return self._render(text, place, variables, meter)
@@ -105,14 +107,16 @@ class Composing:
             raise TemplateError(str(known))
         return known
 
-    def _render(self, text: Text, place: Place, variables: Mapping[str, Any], meter: Meter) -> str:
+    def _render(
+        self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
+    ) -> str:
         meter.scope = Scope(
             self._now,
             self.findings,
-            reveals=place is Place.CLEAR,
-            bundles=place is Place.BUNDLES,
+            reveals=place is Visibility.CLEAR,
+            bundles=place is Visibility.BUNDLES,
         )
-        return text.render({**variables, SOURCES: self._sources(place is Place.CLEAR)}, meter)
+        return text.render({**variables, SOURCES: self._sources(place is Visibility.CLEAR)}, meter)
 
     def _sources(self, clear: bool) -> Any:
         if clear not in self._variables:

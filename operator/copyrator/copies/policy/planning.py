@@ -164,7 +164,7 @@ class TargetState(Generic[W]):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[W]):
+class CopyDecision(Generic[W]):
     """The decision. ``winner`` is the request that gets the target, or would get it."""
 
     act: Action
@@ -172,10 +172,10 @@ class Plan(Generic[W]):
     winner: W | None = None
 
 
-def plan_copy(now: TargetState[W]) -> Plan[W]:
+def plan_copy(now: TargetState[W]) -> CopyDecision[W]:
     """Plan one target."""
     if not now.open:
-        return Plan(Action.NOTHING, Cause.NAMESPACE_CLOSED)
+        return CopyDecision(Action.NOTHING, Cause.NAMESPACE_CLOSED)
     existing = now.existing
     if existing is None or not existing.owner:
         marks = existing.marks if existing else ""
@@ -183,86 +183,86 @@ def plan_copy(now: TargetState[W]) -> Plan[W]:
         return _plan_free(now) if marked is None else _plan_unsealed(now, marked)
     keeper = _first(now.requests, lambda request: request.owner == existing.owner)
     if existing.deleting:
-        return Plan(Action.NOTHING, Cause.BEING_DELETED, keeper)
+        return CopyDecision(Action.NOTHING, Cause.BEING_DELETED, keeper)
     if keeper is not None:
         return _plan_kept(keeper, existing)
     return _plan_release(now)
 
 
-def _plan_free(now: TargetState[W]) -> Plan[W]:
+def _plan_free(now: TargetState[W]) -> CopyDecision[W]:
     """Nothing exists there that is proved to be ours."""
     winner = _first_active(now.requests)
     if winner is None:
         why = Cause.PAUSED if now.requests else Cause.UNWANTED
-        return Plan(Action.NOTHING, why, next(iter(now.requests), None))
+        return CopyDecision(Action.NOTHING, why, next(iter(now.requests), None))
     if now.is_source:
-        return Plan(Action.NOTHING, Cause.IS_SOURCE)
+        return CopyDecision(Action.NOTHING, Cause.IS_SOURCE)
     if winner.broken or winner.pending:
         return _unknown(winner)
     return _plan_unowned(now, winner)
 
 
-def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
+def _plan_unowned(now: TargetState[W], winner: W) -> CopyDecision[W]:
     """A request may have the target, unless an object that isn't ours is to stay there."""
     unmanaged = now.unmanaged
     if unmanaged and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(unmanaged)):
-        return Plan(Action.ADOPT, Cause.UNMANAGED, winner)
+        return CopyDecision(Action.ADOPT, Cause.UNMANAGED, winner)
     if now.satisfied == winner.terms:
-        return Plan(Action.NOTHING, Cause.SATISFIED, winner)
+        return CopyDecision(Action.NOTHING, Cause.SATISFIED, winner)
     if unmanaged is None:
-        return Plan(Action.CREATE, Cause.MISSING, winner)
-    return Plan(Action.NOTHING, Cause.UNMANAGED, winner)
+        return CopyDecision(Action.CREATE, Cause.MISSING, winner)
+    return CopyDecision(Action.NOTHING, Cause.UNMANAGED, winner)
 
 
-def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
+def _plan_unsealed(now: TargetState[W], marked: W) -> CopyDecision[W]:
     """An object at the target of a rule has that rule's marks, and no valid seal."""
     assert now.existing is not None
     if now.existing.deleting:
-        return Plan(Action.NOTHING, Cause.BEING_DELETED, marked)
+        return CopyDecision(Action.NOTHING, Cause.BEING_DELETED, marked)
     if now.is_source:
-        return Plan(Action.NOTHING, Cause.IS_SOURCE)
+        return CopyDecision(Action.NOTHING, Cause.IS_SOURCE)
     if marked.broken:
         return _unknown(marked)
     if marked.paused:
-        return Plan(Action.NOTHING, Cause.PAUSED, marked)
+        return CopyDecision(Action.NOTHING, Cause.PAUSED, marked)
     if marked.pending:
         return _unknown(marked)
-    return Plan(Action.RESEAL, Cause.UNSEALED, marked)
+    return CopyDecision(Action.RESEAL, Cause.UNSEALED, marked)
 
 
-def _plan_release(now: TargetState[W]) -> Plan[W]:
+def _plan_release(now: TargetState[W]) -> CopyDecision[W]:
     """A copy exists whose owner doesn't request it."""
     if now.owner_state is OwnerState.KEEPS:
-        return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
+        return CopyDecision(Action.NOTHING, Cause.OWNED_BY_OTHER)
     successor = _first_active(now.requests)
     if successor is not None and (successor.broken or successor.pending):
         return _unknown(successor)
     if successor is not None:
-        return Plan(Action.REPLACE, Cause.TAKEN_OVER, successor)
+        return CopyDecision(Action.REPLACE, Cause.TAKEN_OVER, successor)
     if now.owner_state is OwnerState.GONE:
-        return Plan(Action.NOTHING, Cause.ABANDONED)
+        return CopyDecision(Action.NOTHING, Cause.ABANDONED)
     if now.owner_state is OwnerState.RELEASED:
-        return Plan(Action.ASK_OWNER, Cause.UNWANTED)
+        return CopyDecision(Action.ASK_OWNER, Cause.UNWANTED)
     released = now.deletion is DeletionPolicy.ORPHAN
-    return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)
+    return CopyDecision(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)
 
 
-def _plan_kept(keeper: W, existing: CopyRecord) -> Plan[W]:
+def _plan_kept(keeper: W, existing: CopyRecord) -> CopyDecision[W]:
     if keeper.broken or keeper.pending:
         return _unknown(keeper)
     if keeper.is_right(existing):
-        return Plan(Action.NOTHING, Cause.UP_TO_DATE, keeper)
+        return CopyDecision(Action.NOTHING, Cause.UP_TO_DATE, keeper)
     if keeper.paused:
-        return Plan(Action.NOTHING, Cause.PAUSED, keeper)
+        return CopyDecision(Action.NOTHING, Cause.PAUSED, keeper)
     if keeper.waits(existing):
-        return Plan(Action.NOTHING, Cause.ROLLOUT, keeper)
+        return CopyDecision(Action.NOTHING, Cause.ROLLOUT, keeper)
     why = Cause.DRIFTED if keeper.is_drift(existing) else Cause.CHANGED
-    return Plan(Action.REPLACE, why, keeper)
+    return CopyDecision(Action.REPLACE, why, keeper)
 
 
-def _unknown(request: W) -> Plan[W]:
+def _unknown(request: W) -> CopyDecision[W]:
     """Nothing is done while the wanted content isn't known."""
-    return Plan(Action.NOTHING, Cause.BROKEN if request.broken else Cause.PENDING, request)
+    return CopyDecision(Action.NOTHING, Cause.BROKEN if request.broken else Cause.PENDING, request)
 
 
 def _first_active(requests: Sequence[W]) -> W | None:

@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetNamespace:
     """A namespace that gets copies."""
 
     name: str
@@ -39,7 +39,7 @@ class Target:
     """creationTimestamp."""
 
 
-def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime) -> list[str]:
+def in_order(rollout: Rollout, targets: Iterable[TargetNamespace], began: datetime) -> list[str]:
     """Namespaces in the order of the steps: first those that are selected, then by name.
 
     Those that were created after a rollout `began` have the new content, and come last, so that
@@ -47,7 +47,7 @@ def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime) -> li
     """
     since, first = format_time(began), rollout.first
 
-    def rank(one: Target) -> tuple[bool, bool, str]:
+    def rank(one: TargetNamespace) -> tuple[bool, bool, str]:
         is_new = one.created >= since
         return is_new, first is None or not first.matches(one.labels), one.name
 

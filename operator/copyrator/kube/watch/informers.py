@@ -15,7 +15,7 @@ from copyrator.kube.resources import Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.reflector import OnChange, Reflector
 from copyrator.kube.watch.share import Share
-from copyrator.kube.watch.wanted import Wanted
+from copyrator.kube.watch.wanted import WantedNames
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class WatchSpec:
     decode: Callable[[dict[str, Any]], Any] = whole
     share: Share | None = None
     """The owner of the watch, where that has limits; other owners never share it."""
-    wanted: Wanted | None = None
+    wanted: WantedNames | None = None
     """Only these objects are kept, with only name, namespace and resourceVersion."""
     reserved: bool = False
     """Whether it never waits for a connection: essential, or bounded in number already."""

@@ -26,7 +26,7 @@ from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
 from copyrator.kube.watch.health import WatchHealth
 from copyrator.kube.watch.share import Share
 from copyrator.kube.watch.store import Change, Store, version_of
-from copyrator.kube.watch.wanted import Wanted
+from copyrator.kube.watch.wanted import WantedNames
 from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import working_for
 from copyrator.workqueue.timeslice import TimeSlice
@@ -65,7 +65,7 @@ class Reflector(Generic[R]):
         name: str | None = None,
         metadata_only: bool = False,
         share: Share | None = None,
-        wanted: Wanted | None = None,
+        wanted: WantedNames | None = None,
         reserved: bool = False,
         versions: dict[str, str] | None = None,
         metrics: Metrics | None = None,

@@ -16,7 +16,7 @@ from copyrator.kube.watch.store import Change, OutOfOrderError, Store, name_of
 R = TypeVar("R")
 
 
-class Wanted:
+class WantedNames:
     """Names of objects of one kind. Equal only to itself, so that specs don't share watches.
 
     A name may be added while a watch is open. Its record then comes with the next event or list, so
@@ -70,7 +70,7 @@ class WantedStore(Store[R]):
     have read the object itself.
     """
 
-    def __init__(self, wanted: Wanted, decode: Callable[[dict[str, Any]], R]) -> None:
+    def __init__(self, wanted: WantedNames, decode: Callable[[dict[str, Any]], R]) -> None:
         super().__init__(decode)
         self._wanted = wanted
 

@@ -22,10 +22,9 @@ from tests.e2e.operator_process import until
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.policy.jobs import seal
-from copyrator.bundles.policy.jobs.deploy import build_plan_job
-from copyrator.bundles.policy.jobs.order import DeployOrder
-from copyrator.bundles.policy.jobs.seal import SealedValues
+from copyrator.bundles.deploy.job import DeployOrder, build_plan_job
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.seal import SealedValues
 
 NONCE = "0123456789abcdef" * 2
 PLAN = "fedcba9876543210" * 2

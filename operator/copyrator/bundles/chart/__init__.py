@@ -1,0 +1,1 @@
+"""What the chart of a bundle can do, from its templates."""

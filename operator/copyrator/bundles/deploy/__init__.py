@@ -1,0 +1,1 @@
+"""Deploys and uninstalls: when one begins, its Job, and its outcome."""

@@ -1,0 +1,179 @@
+"""Checks for missing service accounts of Bundles: rarely, and once for all Bundles of an account.
+
+The operator may get a service account but not watch any, so a missing one is requested again with
+growing pauses. Meanwhile a Bundle without its account costs as much as one that is deployed.
+
+What keeps a Job from starting, as far as it can be read: its pods, and the objects they mount.
+
+A pod that waits for a ConfigMap or Secret to mount doesn't report it, nor does a Job whose pod is
+refused: both only emit Events, which the operator may not list. So the objects are requested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.outcome import (
+    Blocked,
+    JobRecord,
+    find_blocked_pod,
+    has_started,
+    mounts_of,
+)
+from copyrator.bundles.deploy.pod import VALUES_VOLUME
+from copyrator.bundles.memory import BundleMemory
+from copyrator.bundles.plan import seal
+from copyrator.bundles.schedule import Change
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
+
+
+async def find_blocked(
+    client: KubeClient, jobs: JobClient, job: JobRecord, spec: BundleSpec
+) -> Blocked | None:
+    """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""
+    pods = await jobs.pods(job)
+    if has_started(pods):
+        jobs.record_start(job)
+    if blocked := find_blocked_pod(pods):
+        return blocked
+    if has_started(pods):
+        return None
+    if not pods:
+        return await _find_pod_fault(client, job, spec)
+    for mount in mounts_of(pods):
+        resource = SECRETS if mount.secret else CONFIGMAPS
+        try:
+            await client.get(resource, job.namespace, mount.name)
+        except NotFound:
+            if mount.volume in seal.VOLUMES or mount.name.startswith(f"{job.name}-"):
+                text = f"Secret {job.namespace}/{mount.name} with what was planned was deleted"
+                return Blocked(BundleReason.PLAN_CHANGED, text)
+            is_values = mount.volume.startswith(VALUES_VOLUME)
+            return Blocked(
+                BundleReason.VALUES_MISSING if is_values else BundleReason.AUTHENTICATION_FAILED,
+                f"{resource.kind} {job.namespace}/{mount.name}, which its pod mounts, doesn't "
+                "exist; create it, or remove it from the spec",
+            )
+    return None
+
+
+async def _find_pod_fault(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Blocked:
+    if text := await missing_account(client, spec):
+        return Blocked(BundleReason.SERVICE_ACCOUNT_MISSING, text)
+    return Blocked(
+        BundleReason.JOB_UNSCHEDULABLE,
+        "it has no pod; its Events may name the cause, such as a quota or policy: "
+        f"kubectl -n {job.namespace} describe job {job.name}",
+    )
+
+
+async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:
+    """The message for the status where the service account of the Jobs doesn't exist, else None.
+
+    Raises:
+        ApiError: it can't be read.
+    """
+    try:
+        await client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
+    except NotFound:
+        return (
+            f"ServiceAccount {spec.namespace}/{spec.service_account}, which werf runs as, "
+            "doesn't exist; create it and grant it the permissions that the bundle needs"
+        )
+    return None
+
+
+LONGEST_PAUSE: Final = 300.0
+"""Seconds between two requests at most; less where the Bundle's interval is shorter."""
+
+
+@dataclass(slots=True)
+class _MissingAccount:
+    """An account that is missing."""
+
+    text: str
+    checked_at: float
+    """Monotonic seconds, as `next_check`."""
+    next_check: float
+    wait: float
+    waiting: set[BundleKey] = field(default_factory=set)
+
+
+class ServiceAccountChecker:
+    """The service accounts that were found missing, for all Bundles."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._missing: dict[tuple[str, str], _MissingAccount] = {}
+        context.memories.on_drop(self._leave)
+
+    def is_cleared(self, spec: BundleSpec) -> bool:
+        """Whether the account isn't recorded as missing: a request found it, or was forbidden."""
+        return (spec.namespace, spec.service_account) not in self._missing
+
+    async def missing(
+        self, entry: BundleEntry, spec: BundleSpec, *, recheck: bool = False
+    ) -> str | None:
+        """The message for the status where the account is missing, else None.
+
+        The API server is requested only when a check is due.
+
+        With `recheck` it is requested in any case, except right after another Bundle did. The
+        Bundle whose request failed is requeued for the next one; all waiting Bundles are
+        requeued once the account exists.
+        """
+        account = spec.namespace, spec.service_account
+        now, timing = self._context.monotonic(), self._context.timing
+        found = self._missing.get(account)
+        if found and now < (
+            found.checked_at + timing.account_sharing if recheck else found.next_check
+        ):
+            found.waiting.add(entry.key)
+            return found.text
+        is_due = found is None or now >= found.next_check
+        if found and is_due:
+            found.next_check = now + found.wait  # no other Bundle requests it meanwhile
+        try:
+            text = await missing_account(self._context.client, spec)
+        except Forbidden:
+            self._requeue_waiting(entry.key, account)  # unknown from now on: each Bundle reports it
+            raise
+        found = self._missing.get(account)
+        if text is None:
+            self._requeue_waiting(entry.key, account)
+            return None
+        if found is None:
+            wait = timing.account_recheck / 2
+            found = self._missing[account] = _MissingAccount(text, now, now, wait)
+        if is_due:
+            found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
+            found.next_check = now + found.wait
+            check_at = self._context.clock() + timedelta(seconds=found.wait)
+            self._context.memory(entry.key).account.check_at = check_at
+        found.checked_at = now
+        found.waiting.add(entry.key)
+        return text
+
+    def _requeue_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
+        """Remove the account; requeue the Bundles that wait for it, except the finder."""
+        found = self._missing.pop(account, None)
+        if found is not None:
+            for key in found.waiting - {finder}:
+                self._context.schedule.changed(key, Change.ACCOUNT)
+
+    def _leave(self, key: BundleKey, _memory: BundleMemory) -> None:
+        """Remove a Bundle that was deleted."""
+        for account, found in list(self._missing.items()):
+            found.waiting.discard(key)
+            if not found.waiting:
+                del self._missing[account]

@@ -1,0 +1,303 @@
+"""Decisions about a Bundle's resolution: deploy, wait or do nothing, and the status for each.
+
+Pure: each input is in the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, Verification
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.freeze import Freeze
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy.orders import target_of
+from copyrator.bundles.gates import age, approval
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.gate import (
+    Candidate,
+    Facts,
+    Gate,
+    GateResult,
+    Held,
+    Occasion,
+    PlanTarget,
+)
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.version.answer import record_available, record_error, record_unavailable
+from copyrator.bundles.version.resolve import Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One decision, with its input and its result."""
+
+    entry: BundleEntry
+    spec: BundleSpec
+    resolution: Resolution
+    status: BundleStatus
+    """The Bundle's, with the progress of its plan since."""
+    wanted: state.DesiredDeploy
+    decision: state.Decision
+    now: datetime
+    target: PlanTarget | None = None
+    """The input of a plan; None where none is required or requested."""
+    results: tuple[GateResult, ...] = ()
+    """Of the gates that were evaluated."""
+    held: Held | None = None
+    """The version that a gate keeps from being deployed now."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """The gates that a forced deploy ignores."""
+
+    @property
+    def deploys(self) -> bool:
+        """Whether something is deployed now."""
+        asked = self.decision.action is state.DeployAction.DEPLOY
+        return asked and self.held is None and not self.spec.suspend
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is to be deployed that a gate delays."""
+        return self.decision.action is state.DeployAction.DEPLOY and self.held is not None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a moment gate delays the deploy, so that a request stays pending.
+
+        Where the version gates refuse every version, a request counts as handled.
+        """
+        return self.held is not None and bool(self.resolution.tag)
+
+    @property
+    def is_plan_dropped(self) -> bool:
+        """Whether the status no longer has a plan that it had."""
+        dropped = self.target is not None and self.status.plan.job is None
+        return dropped and self.entry.status.plan.job is not None
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether what is deployed is deployed again, because it has drifted."""
+        return self.decision.need is state.DeployReason.DRIFT
+
+    @property
+    def is_drift_dropped(self) -> bool:
+        """Whether the status no longer has a check or a baseline that it had."""
+        before, now = self.entry.status, self.status
+        had = before.drift.check.job or before.baseline.job
+        return bool(had) and not (now.drift.check.job or now.baseline.job)
+
+    @property
+    def must_plan(self) -> bool:
+        """Whether the approval gate waits for a plan that isn't being made yet."""
+        if self.target is None or self.spec.suspend:
+            return False
+        asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
+        return asked and plan_record.must_plan(self.status, self.target, self.now)
+
+    def known(self, entry: BundleEntry) -> tuple[object, ...]:
+        """The decision's input; a reconcile with an equal one has nothing to do."""
+        return entry.resource_version, self.resolution, self.wanted.values_hash
+
+
+@dataclass(frozen=True, slots=True)
+class MomentGates:
+    """The moment gates and their input; the fields are those of Facts."""
+
+    gates: Sequence[Gate]
+    unready: tuple[str, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+
+    def facts(self, case: Case, occasion: Occasion) -> Facts:
+        """The input with which they are evaluated for a deploy."""
+        return Facts(case.status, occasion, case.target, unready=self.unready, freezes=self.freezes)
+
+
+def decide_deploy(
+    entry: BundleEntry,
+    spec: BundleSpec,
+    resolution: Resolution,
+    values_hash: str | None,
+    status: BundleStatus,
+    *,
+    moment: MomentGates,
+    now: datetime,
+) -> Case:
+    """Decide what to do about a resolution."""
+    wanted = state.DesiredDeploy(
+        version=resolution.tag,
+        digest=resolution.digest,
+        reference=spec.reference,
+        namespace=spec.project_namespace,
+        values_hash=values_hash,
+        spec_hash=entry.spec_hash,
+        generation=entry.generation,
+        request=entry.request,
+    )
+    status = _record_drift_mode(status, spec, wanted)
+    status = replace(status, verification=resolution.deployed or Verification())
+    target = None
+    if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
+        target = target_of(entry, spec, wanted)
+        found = Candidate(wanted.version, wanted.digest)
+        waiting = None
+        if not resolution.plan_refused:
+            waiting = plan_record.kept_candidate(status, spec, found, target, now)
+        if waiting is not None and entry.plan_request is None:
+            status = replace(status, plan=replace(status.plan, newer=wanted.version))
+            wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
+            target = target_of(entry, spec, wanted)
+        elif status.plan.newer is not None:
+            status = replace(status, plan=replace(status.plan, newer=None))
+    decision = state.Decision(state.DeployAction.NOTHING)
+    if resolution.tag:
+        decision = state.decide(status, wanted, spec.retry, now)
+    if target is not None and decision.action is state.DeployAction.NOTHING:
+        status = plan_record.drop_plan(status, target)
+    case = Case(entry, spec, resolution, status, wanted, decision, now, target)
+    return _correct_drift(_judge_moment_gates(case, moment), moment)
+
+
+def _record_drift_mode(
+    status: BundleStatus, spec: BundleSpec, wanted: state.DesiredDeploy
+) -> BundleStatus:
+    """The status with whether checks for drift are on, and what prevents them now."""
+    status = drift_record.switch_off_drift(status, spec)
+    if not spec.drift.is_enabled:
+        return status
+    why = drift_record.find_hindrance(status, spec, wanted.spec_hash, wanted.values_hash)
+    return drift_record.set_hindrance(drift_record.remove_ignored(status, spec), why)
+
+
+def _correct_drift(case: Case, moment: MomentGates) -> Case:
+    """The case with the correction of drift, where nothing else is deployed and all gates pass.
+
+    Else their verdicts are added to those on a newer version, so that the status shows the wait.
+    """
+    status, spec, now = case.status, case.spec, case.now
+    if case.deploys or not drift_correction.is_correction_due(status, spec):
+        return case
+    there = status.deployed
+    wanted = replace(
+        case.wanted, version=there.version or "", digest=there.digest or "", request=None
+    )
+    occasion = state.occasion(state.DeployReason.DRIFT, wanted, status)
+    if drift_correction.needs_approval(status, spec):
+        target = target_of(case.entry, spec, wanted)
+        if case.is_waiting or not plan_record.is_free_for(status, target):
+            return case  # another deploy is planned first, or its plan waits
+        case, occasion = replace(case, target=target), Occasion.EDIT
+    candidate = Candidate(wanted.version, wanted.digest)
+    judged = gates.judge(moment.gates, spec, candidate, moment.facts(case, occasion), now)
+    judged = (*case.resolution.correctable, *judged)
+    if gates.hold_back(candidate, judged):
+        there_already = {one.gate for one in case.results}
+        more = (one for one in judged if one.gate not in there_already)
+        return replace(case, results=(*case.results, *more))
+    decision = state.Decision(state.DeployAction.DEPLOY, state.DeployReason.DRIFT)
+    return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
+
+
+def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
+    """The case with the gates' verdicts, and the version that they hold back.
+
+    Verdicts of moment gates are recorded only while one of them objects: what passes is deployed at
+    once.
+    """
+    resolution, decision = case.resolution, case.decision
+    results = resolution.held.results if resolution.held else resolution.results
+    if not resolution.tag:
+        return replace(case, results=results, held=resolution.held)
+    if decision.action is not state.DeployAction.DEPLOY or decision.need is None:
+        return replace(case, results=results)
+    status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
+    facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
+    judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
+    held = gates.hold_back(candidate, judged)
+    is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
+    over = (*(resolution.results if is_newest else ()), *judged)
+    return replace(
+        case,
+        results=(*results, *judged) if held else results,
+        held=held,
+        passed_over=tuple(
+            PassedOver(name=one.gate, reason=one.passed_over.reason)
+            for one in over
+            if one.passed_over is not None
+        ),
+    )
+
+
+def report_idle(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and condition where nothing is deployed now."""
+    if case.spec.suspend:
+        return status, ready_conditions.suspended(status)
+    if case.held is not None:
+        return status, _hold_condition(case, status, case.held)
+    return _outcome(case, status)
+
+
+def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
+    """The condition where a gate holds something back.
+
+    Ready is True where all that the spec requests is deployed, and only a newer version waits.
+    """
+    there, wanted = status.deployed, case.wanted
+    same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
+    newer = not case.resolution.tag or case.decision.need is state.DeployReason.VERSION
+    if there.digest and same and newer and state.has_succeeded(status):
+        return ready_conditions.deployed(status, case.spec.ignored_env)
+    return ready_conditions.held(status, held)
+
+
+def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
+    if case.decision.action is state.DeployAction.WAIT:
+        return status, ready_conditions.will_retry(status)
+    if case.decision.action is state.DeployAction.QUARANTINE:
+        return status, ready_conditions.quarantined(status)
+    if (nothing := case.resolution.unresolved) is not None:
+        reason, message = nothing.reason, nothing.message
+        status = record_error(status, reason, message, case.now)
+        return status, ready_conditions.unusable(reason, message, status)
+    status = replace(status, last_error=LastError())
+    return status, ready_conditions.deployed(status, case.spec.ignored_env)
+
+
+def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
+    """The status with the registry's resolution and the gates' verdicts.
+
+    A tag that failed too often isn't listed as rejected any more once it has a new digest.
+    """
+    resolution = case.resolution
+    results = () if _is_deployed_held(case) else case.results
+    status = replace(
+        case.status,
+        gates=gates.record_verdicts(results),
+        candidates=age.record_candidates(
+            case.status, case.spec, resolution.seen, case.now, resolution.soaked
+        ),
+    )
+    if resolution.unresolved is not None or not resolution.tag:
+        return record_unavailable(status, resolution.rejected, next_poll, case.now)
+    quarantined = case.decision.action is state.DeployAction.QUARANTINE
+    rejected = tuple(
+        one for one in resolution.rejected if quarantined or one.version != resolution.tag
+    )
+    available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
+    return record_available(status, available, next_poll, case.now)
+
+
+def _is_deployed_held(case: Case) -> bool:
+    """Whether a version gate holds back what is deployed, and neither values nor spec changed.
+
+    Then no update is pending; the condition Verified reports it.
+    """
+    held, there = case.resolution.held, case.status.deployed
+    if held is None or case.resolution.tag or held.candidate.digest != there.digest:
+        return False
+    return (there.values_hash, there.spec_hash) == (case.wanted.values_hash, case.wanted.spec_hash)

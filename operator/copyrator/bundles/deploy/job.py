@@ -1,0 +1,309 @@
+"""The Job that uninstalls a release. Pure.
+
+Jobs that plan and that deploy: pure functions from an order to a manifest.
+
+The input of a Job that plans or deploys a version of a Bundle. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.deploy import pod
+from copyrator.bundles.deploy.identity import ValuesFiles, job_name
+from copyrator.bundles.deploy.pod import (
+    DEPLOY_CONTAINER,
+    LOGIN_CONTAINER,
+    JobKind,
+    base_job,
+    merge_variables,
+    owner_reference,
+)
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.script import (
+    SealedFile,
+    checked_deploy_command,
+    deploy_command,
+    plan_command,
+)
+from copyrator.bundles.plan.seal import SealedValues
+
+
+class Login(StrEnum):
+    """How werf gets the registry's credentials."""
+
+    NONE = "none"
+    PASSWORD = "password"  # noqa: S105 - the name of a form
+    DOCKER_CONFIG = "docker-config"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedOperations:
+    """The Secret with the operations that were approved, and its salted hash."""
+
+    secret: str
+    seal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployOrder:
+    """The input of an attempt's or a plan's Job."""
+
+    spec: BundleSpec
+    uid: str
+    version: str
+    digest: str
+    """``sha256:…``; exactly this manifest is pulled."""
+    generation: int
+    attempt: int
+    values_hash: str | None = None
+    request: str = ""
+    login: Login = Login.NONE
+    values: tuple[ValuesFiles, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for the release's objects; likewise ``annotations``."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    sealed: SealedValues | None = None
+    """In place of ``values``, for a deploy that was planned."""
+    approved: ApprovedOperations | None = None
+    """The operations that a planned deploy may do."""
+    is_checked: bool = False
+    """Whether a deploy without a plan ends where werf has to download dependencies."""
+    image: str | None = None
+    """werf's image by digest, as the plan's pod ran it; None: as the spec names it."""
+
+    @property
+    def job(self) -> str:
+        """The Job's name."""
+        return job_name(
+            self.spec.name,
+            JobKind.DEPLOY,
+            self.uid,
+            self.generation,
+            self.digest,
+            self.values_hash,
+            self.request,
+            self.attempt,
+        )
+
+
+DEADLINE_MARGIN: Final = 300.0
+"""Seconds from a deploy's timeout to its Job's deadline: werf ends first, and reports why."""
+PLAN_DEADLINE: Final = 600
+"""Seconds that a plan may take, from the creation of its Job."""
+AUTO_ROLLBACK: Final = "--auto-rollback"
+"""A flag, as the variable of that name has no effect in werf 2.67 (facts/werf.md)."""
+
+
+def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
+    """The Job for one attempt; the Bundle owns it."""
+    spec = order.spec
+    flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
+    command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
+    if order.approved is not None:
+        approved = seal.approved_operations(order.approved.seal)
+        command = deploy_command(approved, _render_salt(order), _sealed(order).checked, flags)
+    elif order.is_checked:
+        command = checked_deploy_command(order.sealed.checked if order.sealed else (), flags)
+    env = pod.variables(_deploy_env(order)) + _secret_key(order)
+    main = pod.container(spec, DEPLOY_CONTAINER, command, env)
+    main["terminationMessagePath"] = pod.REPORT_PATH
+    job = _owned_job(order, JobKind.DEPLOY, order.job, main)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(order.attempt),
+        names.ANN_DIGEST: order.digest,
+    }
+    # A rollback begins after the timeout, and may take the same time.
+    longest = spec.timeout * (2 if spec.auto_rollback else 1)
+    job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
+    return job
+
+
+def build_plan_job(
+    order: DeployOrder,
+    name: str,
+    nonce: str,
+    kind: JobKind = JobKind.PLAN,
+    *,
+    renders: int = 2,
+) -> dict[str, Any]:
+    """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
+
+    Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
+    plan may wait for a decision for any time (``retention``).
+    """
+    command = plan_command(nonce, _render_salt(order), _sealed(order).checked, renders=renders)
+    env = pod.variables(_werf_env(order))
+    main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
+    main["terminationMessagePolicy"] = "File"
+    job = _owned_job(order, kind, name, main)
+    job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
+    job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
+    del job["spec"]["ttlSecondsAfterFinished"]
+    return job
+
+
+def _owned_job(
+    order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]
+) -> dict[str, Any]:
+    """A Job of a Bundle with this container, and with the volumes and the login that it needs."""
+    spec = order.spec
+    volumes, mounts = _values(order)
+    inits = []
+    if order.login is Login.PASSWORD:
+        inits.append(_login(spec))
+    elif order.login is Login.DOCKER_CONFIG:
+        volumes.append(pod.docker_config_volume(spec.auth or ""))
+        mounts.append({"name": "docker", "mountPath": pod.DOCKER_CONFIG_DIR, "readOnly": True})
+    if spec.ca_secret:
+        volumes.append(pod.ca_volume(spec.ca_secret))
+        mounts.append(_ca_mount())
+    main["volumeMounts"] += mounts
+    pod_spec = pod.pod_spec(spec, volumes)
+    if inits:
+        pod_spec["initContainers"] = inits
+    pod_spec["containers"] = [main]
+    if order.image is not None:
+        for one in (*inits, main):  # another program may not run beside the one that planned
+            one["image"] = order.image
+    job = base_job(spec, kind, name, order.uid, pod_spec)
+    job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
+    return job
+
+
+def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The volumes with values and for renders, and their mounts."""
+    if order.sealed is None:
+        volumes, mounts = pod.values_volumes(order.values), pod.values_mounts(order.values)
+    else:
+        operations = order.approved.secret if order.approved else None
+        volumes = seal.volumes(order.sealed, operations)
+        mounts = seal.mounts(order.sealed, operations)
+    if order.is_checked or order.sealed is not None:
+        volumes.append(seal.render_volume())
+        mounts.append(seal.render_mount())
+    return volumes, mounts
+
+
+def _sealed(order: DeployOrder) -> SealedValues:
+    assert order.sealed is not None, "a planned deploy has sealed values"
+    return order.sealed
+
+
+def _secret_key(order: DeployOrder) -> pod.Env:
+    """The variable of ``spec.secretKey``, where the script doesn't read a sealed copy.
+
+    It comes after all others, so that no value can refer to it.
+    """
+    found = order.spec.secret_key
+    if found is None or order.sealed is not None:
+        return []
+    reference = {"secretKeyRef": {"name": found.secret, "key": found.key}}
+    return [{"name": names.SECRET_KEY_ENV, "valueFrom": reference}]
+
+
+def _render_salt(order: DeployOrder) -> SealedFile:
+    salt = _sealed(order).render_salt
+    assert salt is not None, "Jobs that compare renders have the Bundle's salt"
+    return salt
+
+
+def _login(spec: BundleSpec) -> dict[str, Any]:
+    secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
+    found = merge_variables(spec, pod.common(spec), spec.proxies)
+    env = pod.variables({name: value for name, value in found.items() if name not in secret})
+    for variable, key in secret.items():
+        reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
+        env.append({"name": variable, "valueFrom": reference})
+    command = ("werf", "cr", "login", spec.registry)
+    login = pod.container(spec, LOGIN_CONTAINER, command, env)
+    if spec.ca_secret:
+        login["volumeMounts"].append(_ca_mount())
+    return login
+
+
+def _ca_mount() -> dict[str, Any]:
+    return {"name": "ca", "mountPath": pod.CA_DIR, "readOnly": True}
+
+
+def _deploy_env(order: DeployOrder) -> dict[str, str]:
+    report = {"WERF_SAVE_DEPLOY_REPORT": "1", "WERF_DEPLOY_REPORT_PATH": pod.REPORT_PATH}
+    if order.spec.releases_history_max is not None:
+        report["WERF_RELEASES_HISTORY_MAX"] = str(order.spec.releases_history_max)
+    return _werf_env(order, report)
+
+
+def _werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of ``bundle plan``, and with ``more`` those of ``bundle apply``."""
+    spec = order.spec
+    ours = pod.common(spec) | pod.release(spec)
+    ours |= {"WERF_REPO": spec.reference, "WERF_TAG": f"{order.version}@{order.digest}"}
+    ours |= more or {}
+    if order.login is Login.DOCKER_CONFIG:
+        ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
+    ours |= pod.added_metadata(order.labels, order.annotations)
+    if order.sealed is None:
+        ours |= pod.values_variables(order.values)
+    else:
+        ours |= seal.variables(order.sealed)
+    defaults = {
+        "WERF_LOG_COLOR_MODE": "off",
+        "WERF_LOG_PRETTY": "0",
+        "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
+        **spec.proxies,
+    }
+    return merge_variables(spec, ours, defaults)
+
+
+UNINSTALL_DEADLINE: Final = 900
+UNINSTALL_SCRIPT: Final = """\
+set -eu
+version="$(werf version)"
+case "${version#v}" in
+[12] | [12].*)
+  code=0
+  said="$(werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
+    --wait --timeout 5m 2>&1)" || code=$?
+  printf '%s\\n' "$said"
+  case "$code $said" in
+  "0 "* | *"release: not found"*) ;;
+  *) exit "$code" ;;
+  esac
+  ;;
+[3-9] | [3-9].* | [1-9][0-9]*)
+  exec werf dismiss --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE"
+  ;;
+*)
+  echo "Error: unknown version of werf: $version" >&2
+  exit 1
+  ;;
+esac
+"""
+"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't show which werf it is.
+
+``--ignore-not-found`` isn't used: Helm 3 reports a missing permission to read releases as
+"not found".
+"""
+
+
+def build_uninstall_job(
+    spec: BundleSpec, uid: str, generation: int, attempt: int
+) -> dict[str, Any]:
+    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
+    env = pod.variables(merge_variables(spec, pod.common(spec) | pod.release(spec)))
+    pod_spec = pod.pod_spec(spec, ())
+    command = ("sh", "-c", UNINSTALL_SCRIPT)
+    pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]
+    name = job_name(spec.name, JobKind.UNINSTALL, uid, attempt)
+    job = base_job(spec, JobKind.UNINSTALL, name, uid, pod_spec)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(attempt),
+        names.ANN_GENERATION: str(generation),
+    }
+    job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
+    return job

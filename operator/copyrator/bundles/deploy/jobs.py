@@ -1,0 +1,284 @@
+"""The operator's Jobs: their cache, their creation, and the output of their pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.outcome import (
+    JobRecord,
+    is_owned,
+    printed_digests,
+    read_job,
+    strip_colours,
+)
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.retention import plan_ttl
+from copyrator.bundles.schedule import Change
+from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.settings import limits
+
+log = logging.getLogger(__name__)
+
+_PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
+_LOG_TIMEOUT: Final = 10.0
+HEALTH_SECONDS: Final = 2.0
+"""Seconds between two checks whether the watch of Jobs is forbidden."""
+_PODS_AT_ONCE: Final = 2
+"""Concurrent reads; a pod may have 1.5 MB."""
+_TAIL_LINES: Final = (80, 8, 1)
+"""Numbers of lines that are requested from a log's end: fewer where the lines are too long."""
+
+
+class JobClient:
+    """All Jobs of all Bundles, from one watch."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
+        self._registration: Registration | None = None
+        self._health: asyncio.Task[None] | None = None
+        self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
+        """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
+
+    def start(self) -> None:
+        """Open the watch."""
+        spec = WatchSpec(
+            resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
+        )
+        self._registration = self._context.informers.acquire(
+            spec, self._changed, on_synced=self._requeue_all
+        )
+        self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
+
+    def stop(self) -> None:
+        """End the watch."""
+        if self._health is not None:
+            self._health.cancel()
+            self._health = None
+        if self._registration is not None:
+            self._registration.release()
+            self._registration = None
+
+    @property
+    def synced(self) -> bool:
+        """Whether the watch is up to date; a Job that it doesn't have is requested nevertheless."""
+        return self._registration is not None and self._registration.synced
+
+    @property
+    def forbidden(self) -> Forbidden | None:
+        """The missing permission because of which Jobs can't be watched; None where they can be."""
+        failure = self._registration.failure if self._registration else None
+        return failure if isinstance(failure, Forbidden) else None
+
+    def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
+        """The Jobs of a Bundle, by its uid."""
+        found = self._by_bundle.get(key, {}).values()
+        return [job for job in found if job.bundle_uid == uid]
+
+    def plans(self) -> list[JobRecord]:
+        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
+
+        Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
+        """
+        found = []
+        for entry in self._context.bundles.planning:
+            known = self._by_bundle.get(entry.key, {})
+            jobs = (known.get(name) for name in entry.plan_jobs)
+            found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
+        return found
+
+    def record_start(self, job: JobRecord) -> None:
+        """Record that a Job's pod has started: its own status may not tell, or not any more."""
+        jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
+        known = jobs.get(job.name)
+        if known is not None and known.uid == job.uid:
+            jobs[job.name] = replace(known, started=True)
+
+    async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
+        """A Job by its name, requested where the watch doesn't have it; None where none exists."""
+        known = self._by_bundle.get(key, {}).get(name)
+        if known is None:
+            try:
+                known = read_job(await self._context.client.get(JOBS, key.namespace, name))
+            except NotFound:
+                return None
+        return known if known is not None and known.bundle_uid == uid else None
+
+    async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
+        """Create a Job, or return the existing one of this name and this Bundle.
+
+        Returns:
+            None where another owner's Job has the name.
+        """
+        metadata = body["metadata"]
+        try:
+            made = await self._context.client.create(JOBS, metadata["namespace"], body)
+        except AlreadyExists:
+            made = await self._context.client.get(JOBS, metadata["namespace"], metadata["name"])
+        record = read_job(made)
+        uid = metadata["annotations"][names.ANN_BUNDLE_UID]
+        return record if record is not None and record.bundle_uid == uid else None
+
+    async def limit(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
+
+        The Bundle is reconciled again when a plan expires.
+        """
+        others = spec.job.ttl_seconds_after_finished
+        for job in self.of(entry.key, entry.uid):
+            if job.kind not in _PLANS:
+                await self.set_ttl(job, others)
+                continue
+            now = self._context.clock()
+            if end := plan_record.waits_until(entry.status, now):
+                self._context.schedule.reconcile_at(entry.key, end)
+            await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
+
+    async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
+        """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept."""
+        if seconds is None or job.ttl == seconds or not job.done or job.deleting:
+            return
+        patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except (NotFound, Forbidden):  # without the permission finished Jobs are kept for longer
+            return
+        jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
+        if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
+            jobs[job.name] = replace(job, ttl=seconds)
+
+    async def give_up(self, job: JobRecord, why: str = "true") -> None:
+        """Have the Job controller end a Job; an annotation has the cause."""
+        if job.given_up:
+            return
+        marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}
+        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": marks}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except NotFound:
+            return
+
+    async def end_plans(
+        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
+    ) -> None:
+        """End a Bundle's Jobs that plan, except those named ``but``."""
+        for job in self.of(key, uid):
+            if job.kind in _PLANS and job.name not in but and not job.done:
+                await self.give_up(job)
+
+    async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
+        """The pods that a Job owns, newest last: others may have its label, too."""
+        found: list[dict[str, Any]] = []
+        count = 0
+        selector = f"batch.kubernetes.io/controller-uid={job.uid}"
+        pages = self._context.client.list_pages(
+            PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                found.extend(pod for pod in page.items if is_owned(pod, job.uid))
+                count += len(page.items)
+                if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
+                    break
+        found = found[: limits.BUNDLE_PODS]
+        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+    async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
+        """The digests that werf pulled, by the first lines of its log; empty without a log."""
+        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
+
+    async def log_end(self, pods: list[dict[str, Any]]) -> str:
+        """The last lines of werf's log; the termination message where the log can't be read.
+
+        The API truncates the end of longer output, so fewer lines are requested then.
+        """
+        most = limits.BUNDLE_LOG_BYTES
+        text = ""
+        for lines in _TAIL_LINES:
+            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
+            if len(text.encode()) < most:
+                break
+        return strip_colours(text or _termination_message(pods))
+
+    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
+        """The last lines of a pod's log.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
+
+    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+        if not pods:
+            return ""
+        try:
+            async with asyncio.timeout(_LOG_TIMEOUT):
+                return await self._read_log(pods[-1], **limits)
+        except (ApiError, TimeoutError) as error:
+            log.debug("the log of pod %s can't be read: %s", pods[-1]["metadata"]["name"], error)
+            return ""
+
+    async def _read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
+        metadata = pod["metadata"]
+        return await self._context.client.read_log(
+            metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
+        )
+
+    def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
+        record = new or old
+        if record is None or not record.bundle:
+            return
+        key = BundleKey(record.namespace, record.bundle)
+        jobs = self._by_bundle.setdefault(key, {})
+        if new is None:
+            jobs.pop(record.name, None)
+            if not jobs:
+                del self._by_bundle[key]
+        else:
+            known = jobs.get(new.name)
+            had_started = known is not None and known.uid == new.uid and known.started
+            jobs[new.name] = replace(new, started=new.started or had_started)
+        if record.kind in _PLANS and self.plan_changed is not None:
+            self.plan_changed(key, record.name, new is None or new.done)
+        self._context.schedule.changed(key, Change.JOB)
+
+    async def _check_health(self) -> None:
+        """Requeue all Bundles when the watch becomes forbidden, so that they report it.
+
+        When the watch works again, its own callback requeues them.
+        """
+        missing = False
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            before, missing = missing, not self.synced and self.forbidden is not None
+            if missing and not before:
+                self._requeue_all()
+
+    def _requeue_all(self) -> None:
+        for entry in self._context.bundles:
+            self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
+
+
+def _termination_message(pods: list[dict[str, Any]]) -> str:
+    status = pods[-1].get("status") or {} if pods else {}
+    for container in (
+        *(status.get("containerStatuses") or ()),
+        *(status.get("initContainerStatuses") or ()),
+    ):
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("message") and not str(ended["message"]).startswith("{"):
+            return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
+    return ""

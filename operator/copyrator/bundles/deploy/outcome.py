@@ -1,0 +1,585 @@
+"""The outcome of a Job: werf's result, or a failure of the infrastructure.
+
+A digest fails only by werf's own result. Everything else (eviction, image pull, scheduling, the
+registry, the API server, a kill) isn't the bundle's fault and never counts against it.
+
+Parses werf's output: its deploy report and the digest lines of its log.
+
+A report is the termination message, which the kubelet truncates at 4,096 bytes; where
+werf failed before it wrote one, the message is the end of the log. So all functions accept partial
+texts (docs/facts/werf.md, "Result channel").
+
+Why a pod of a Job doesn't start, by its status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_status import MAX_LOG_TAIL, BundleReason, Outcome
+from copyrator.api.counts import count
+from copyrator.api.json_text import read_json
+from copyrator.api.plan_status import MissingPermission
+from copyrator.api.times import parse_time
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.deploy.restrictions import image_repository
+from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
+from copyrator.bundles.plan.script import PlanExit
+from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a running Job makes no progress."""
+
+    reason: BundleReason
+    message: str
+
+
+def find_blocked_pod(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
+    """Why the newest pod of an unfinished Job doesn't start; None where it does."""
+    if not pods:
+        return None
+    status = pods[-1].get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            text = condition.get("message") or condition.get("reason") or "no node is suitable"
+            return Blocked(BundleReason.JOB_UNSCHEDULABLE, f"the pod can't be scheduled: {text}")
+    for container in _statuses(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, text = waiting.get("reason") or "", waiting.get("message") or ""
+        if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
+            return Blocked(
+                BundleReason.IMAGE_PULL_FAILED,
+                f"the image {container.get('image')} can't be pulled: {text or reason}",
+            )
+        if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+            return Blocked(
+                BundleReason.JOB_UNSCHEDULABLE, f"a container can't start: {text or reason}"
+            )
+    return None
+
+
+def has_started(pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a container of the newest pod runs or has run: then its volumes exist."""
+    statuses = _statuses((pods[-1].get("status") or {}) if pods else {})
+    states = [container.get("state") or {} for container in statuses]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A ConfigMap or Secret that a pod can't start without."""
+
+    volume: str
+    name: str
+    secret: bool
+
+
+def mounts_of(pods: Sequence[Mapping[str, Any]]) -> list[Mount]:
+    """The ConfigMaps and Secrets that the newest pod mounts; projected volumes are left out."""
+    spec = (pods[-1].get("spec") or {}) if pods else {}
+    found = []
+    for volume in spec.get("volumes") or ():
+        if "configMap" in volume:
+            found.append(Mount(volume["name"], volume["configMap"]["name"], secret=False))
+        elif "secret" in volume:
+            found.append(Mount(volume["name"], volume["secret"]["secretName"], secret=True))
+    return found
+
+
+def secrets_of(pods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the Secrets that the newest pod mounts or has as variables."""
+    spec = (pods[-1].get("spec") or {}) if pods else {}
+    names = [mount.name for mount in mounts_of(pods) if mount.secret]
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        for variable in container.get("env") or ():
+            reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
+            if reference:
+                names.append(reference["name"])
+    return sorted(set(names))
+
+
+def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+
+
+_DIGEST_LINE: Final = re.compile(
+    r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
+)
+"""No part of it matches across lines, so time grows linearly with the text's length."""
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
+_SHOWN_OPERATIONS: Final = 5
+_TEMPLATE_TEXT: Final = re.compile(
+    r"error calling (?!include: (?:template|execution error))[A-Za-z_][A-Za-z0-9_]{0,60}: "
+    r"|execution error at \([^()\n]{1,400}\): "
+    r"|range can't iterate over "
+    r"|cannot unmarshal !![a-z]{1,20} "
+    r"|cannot decode !![a-z]{1,20} "
+    r"|unknown anchor "
+    r"|mapping key "
+    r"|don't meet the specifications of the schema\(s\)"
+)
+"""Go's and Helm's words before a text that isn't theirs."""
+IN_LOG: Final = "<see the pod's log>"
+_NO_REVISION: Final = 2**63
+"""The API server accepts no such number in a status."""
+_CAUSE: Final = 400
+"""Characters of an error that go into a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeployReport:
+    """werf's report of a deploy. ``status`` is ``deployed``, ``skipped`` or ``failed``."""
+
+    status: str
+    revision: int | None = None
+    completed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the bundle was deployed (also with "non-critical errors", exit code 1)."""
+        return self.status in ("deployed", "skipped", "succeeded")
+
+    def describe(self) -> str:
+        """One sentence for a condition."""
+        if self.succeeded:
+            done = (
+                count(len(self.completed), "operation") if self.completed else ("nothing to change")
+            )
+            return f"revision {self.revision}, {done}" if self.revision else done
+        if not self.failed:
+            return "werf reports that the release failed"
+        named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
+        more = len(self.failed) - _SHOWN_OPERATIONS
+        return named + (f" and {more} more failed" if more > 0 else " failed")
+
+
+def parse_report(message: str | None) -> DeployReport | None:
+    """Parse a termination message; None where it has no report."""
+    text = (message or "")[:BUNDLE_TERMINATION_MESSAGE].strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        return _from_map(read_json(text))
+    except ValueError:
+        return _from_fragment(text)
+
+
+def _from_map(found: Any) -> DeployReport | None:
+    if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+        return None
+    revision = found.get("revision")
+    return DeployReport(
+        status=found["status"],
+        revision=revision if type(revision) is int and 0 < revision < _NO_REVISION else None,
+        completed=_texts(found.get("completedOperations")),
+        failed=_texts(found.get("failedOperations")),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, Sequence) else ()
+
+
+def _from_fragment(text: str) -> DeployReport | None:
+    """A truncated report: its short fields come first."""
+    found: dict[str, Any] = {}
+    for name in ("status", "revision"):
+        if match := re.search(_FIELD.format(name), text):
+            with suppress(ValueError):  # not JSON: a line break in it, or 5,000 digits
+                found[name] = read_json(match[1])
+    return _from_map(found)
+
+
+def printed_digests(log: str) -> tuple[str, ...]:
+    """The manifest digests that werf pulled by its log, ``sha256:…``, in order."""
+    return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(strip_colours(log)))
+
+
+def strip_colours(log: str) -> str:
+    """A log without colour sequences."""
+    return _ANSI.sub("", log)
+
+
+def log_tail(log: str) -> str:
+    """The end of a log, short enough for a status, from the start of a line where possible."""
+    text = strip_colours(log).strip()
+    if len(text) <= MAX_LOG_TAIL:
+        return text
+    tail = text[-MAX_LOG_TAIL:]
+    _, newline, rest = tail.partition("\n")
+    return rest if newline and rest else tail
+
+
+def remove_template_text(text: str, literals: Collection[str] = ()) -> str:
+    """Werf's error, or the end of its log, without what a template or a value gave to it.
+
+    Kept are the template, its line and the function; what follows may have values, in any number of
+    lines, so it ends there. ``include`` gives no text of its own: what follows it is read on.
+
+    Args:
+        text: one or more lines.
+        literals: texts of ``required`` and ``fail`` that stand in the chart itself, which may pass.
+    """
+    found = _TEMPLATE_TEXT.search(text)
+    if found is None:
+        return text
+    line = text[found.end() :].partition("\n")[0]
+    return text[: found.end()] + (line if line in literals else IN_LOG)
+
+
+def cause(log: str) -> str:
+    """The end of werf's ``Error: …``, which has the cause; empty where there is none."""
+    line = last_error_line(log)
+    if not line.startswith("Error:"):
+        return ""
+    text = line.removeprefix("Error:").strip()
+    return text if len(text) <= _CAUSE else "…" + text[-_CAUSE:]
+
+
+def last_error_line(log: str, most: int = 1024) -> str:
+    """The line with the error: werf's last ``Error: …``, else the last line."""
+    lines = [line.strip() for line in strip_colours(log).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("Error:")]
+    return (errors or lines or [""])[-1][:most]
+
+
+_REGISTRY_TROUBLE: Final = re.compile(
+    r"dial tcp|connection (?:refused|reset)|i/o timeout|no such host|TLS handshake|x509:"
+    r"|unexpected EOF|context deadline exceeded|(?:status|code)[^\n]{0,20}\b(?:429|50[0234])\b"
+    r"|too many requests|bad gateway|service unavailable|gateway timeout",
+    re.IGNORECASE,
+)
+_REGISTRY_LOGIN: Final = re.compile(
+    r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
+)
+_CLUSTER_TROUBLE: Final = re.compile(
+    r"kubernetes cluster unreachable|the server is currently unable|etcdserver:"
+    r"|connection to the server|failed calling webhook",
+    re.IGNORECASE,
+)
+_PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
+_TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
+_ERROR: Final = 4096
+"""Characters of werf's error that are searched for missing permissions."""
+_PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """The fields of a Job that decisions need; about 1 KB, so that all Jobs fit in memory."""
+
+    namespace: str
+    name: str
+    uid: str
+    bundle: str
+    bundle_uid: str
+    kind: JobKind
+    attempt: int
+    created: datetime | None
+    finished: datetime | None
+    complete: bool = False
+    failed: str | None = None
+    """The reason of the Failed condition; None while it hasn't failed."""
+    message: str = ""
+    ttl: int | None = None
+    deleting: bool = False
+    started: bool = False
+    """A pod of it is ready, or was seen to have started."""
+    given_up: bool = False
+    """The operator ended it before it had started: the spec had changed, or it was ``unsealed`` or
+    ``frozen``.
+    """
+    unsealed: bool = False
+    """A Secret with what was planned had been deleted."""
+    frozen: bool = False
+    """Deploys were frozen before its pod had started."""
+    generation: int = 0
+    """The Bundle's generation, of an uninstall Job; else 0."""
+    resource_version: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.complete or self.failed is not None
+
+
+def read_job(body: Mapping[str, Any]) -> JobRecord | None:
+    """Read a Job; None for one that isn't the operator's."""
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    try:
+        kind = JobKind(labels.get(names.LABEL_JOB_KIND, ""))
+    except ValueError:
+        return None
+    status = body.get("status") or {}
+    conditions = {
+        condition.get("type"): condition
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
+    failed = conditions.get("Failed")
+    complete = conditions.get("Complete")
+    ended = failed or complete or {}
+    return JobRecord(
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        bundle=labels.get(names.LABEL_BUNDLE, ""),
+        bundle_uid=annotations.get(names.ANN_BUNDLE_UID, ""),
+        kind=kind,
+        attempt=_number(annotations.get(names.ANN_ATTEMPT, "")),
+        generation=_number(annotations.get(names.ANN_GENERATION, "")),
+        created=parse_time(metadata.get("creationTimestamp")),
+        finished=parse_time(status.get("completionTime") or ended.get("lastTransitionTime")),
+        complete=complete is not None,
+        failed=str(failed.get("reason") or "Failed") if failed else None,
+        message=str(ended.get("message") or "")[:512],
+        ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
+        deleting="deletionTimestamp" in metadata,
+        started=bool(status.get("ready")),
+        given_up=names.ANN_GIVEN_UP in annotations,
+        unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
+        frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
+        resource_version=metadata.get("resourceVersion", ""),
+    )
+
+
+def is_owned(body: Mapping[str, Any], uid: str) -> bool:
+    """Whether an object has an owner with this uid, such as a pod its Job.
+
+    Everybody who can create a pod can give it the label of a Job, but that makes it none of the
+    Job's. Who gives it this owner reference as well fakes the Job's outcome: only the permission to
+    create pods prevents that.
+    """
+    owners = body["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid for owner in owners)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, as values of the status."""
+
+    outcome: Outcome
+    reason: BundleReason
+    message: str
+    revision: int | None = None
+    exit_code: int | None = None
+    missing: tuple[MissingPermission, ...] = ()
+    """Missing permissions that made it fail."""
+
+
+_GIVEN_UP: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.JOB_LOST,
+    "the Job couldn't start and was deleted because the spec was edited",
+)
+_UNSEALED: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.PLAN_CHANGED,
+    "the Job couldn't start and was ended, as a Secret with what was planned had been deleted",
+)
+_FROZEN: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.FROZEN,
+    "deploys were frozen before the Job's pod had started, so the Job was ended",
+)
+
+
+def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
+    """The outcome of a finished deploy Job, from its pods (newest last) and its own condition."""
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    main = _terminated_state(status.get("containerStatuses"), DEPLOY_CONTAINER)
+    login = _terminated_state(status.get("initContainerStatuses"), LOGIN_CONTAINER)
+    if main is None:
+        return _ending_without_werf(job, pods, login)
+    ending = _ending_of_werf(main)
+    if job.complete or ending.outcome is Outcome.SUCCEEDED:
+        return _read_success(main)
+    if job.given_up and ending.outcome is Outcome.INTERRUPTED:
+        return _read_given_up(job)  # a kubelet may report a container that never ran as killed
+    if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
+        return _interruption(BundleReason.TIMED_OUT, _TOO_LONG)
+    if why := _disruption(status):
+        return _interruption(BundleReason.JOB_LOST, f"the pod was terminated: {why}")
+    return ending
+
+
+def _read_given_up(job: JobRecord) -> Ending:
+    if job.frozen:
+        return _FROZEN
+    return _UNSEALED if job.unsealed else _GIVEN_UP
+
+
+def exit_code(pods: Sequence[Mapping[str, Any]]) -> int | None:
+    """The exit code of werf's container; None where it has none."""
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    main = _terminated_state(status.get("containerStatuses"), DEPLOY_CONTAINER)
+    code = main.get("exitCode") if main else None
+    return code if isinstance(code, int) else None
+
+
+def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
+    """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
+
+    Args:
+        pods: newest last.
+        image: as the spec names it; the digest must be of the same repository.
+    """
+    if _PINNED.fullmatch(image):
+        return image
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") == DEPLOY_CONTAINER:
+            found = str(container.get("imageID") or "").removeprefix("docker-pullable://")
+            same = image_repository(found) == image_repository(image)
+            return found if same and _PINNED.fullmatch(found) else None
+    return None
+
+
+def plan_reason(code: int | None) -> BundleReason | None:
+    """The reason for which a Job's script ended before werf's apply; None where it didn't."""
+    return _PLAN_REASONS.get(code or 0)
+
+
+def planned_ending(ending: Ending) -> Ending:
+    """The outcome of a gated deploy: its script may have ended it before werf's apply."""
+    reason = plan_reason(ending.exit_code)
+    if reason is None:
+        return ending
+    by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
+    outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
+    return replace(ending, outcome=outcome, reason=reason)
+
+
+_PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
+    PlanExit.CHANGED: BundleReason.PLAN_CHANGED,
+    PlanExit.FAILED: BundleReason.PLAN_FAILED,
+    PlanExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
+}
+
+
+def add_cause(ending: Ending, log: str) -> Ending:
+    """A failure with werf's error from the log: its report only names operations."""
+    why = cause(log)
+    if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
+        return ending
+    return replace(ending, message=f"{ending.message}: {why}")
+
+
+def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount) -> Ending:
+    """A failure by missing permissions with these in the message; other endings are unchanged.
+
+    The part of the message about werf's operations is kept; werf's error is in the log.
+    """
+    if ending.reason not in (BundleReason.DEPLOY_FAILED, BundleReason.PLAN_FAILED):
+        return ending
+    denied = read_refused(f"{ending.message}\n{last_error_line(log, _ERROR)}", account)
+    if not denied:
+        return ending
+    missing = list_missing(denied)
+    text = sentence(account, missing)
+    if not read_refused(ending.message, account):
+        text = f"{ending.message}: {text}"
+    return replace(ending, message=text, missing=missing)
+
+
+def _ending_without_werf(
+    job: JobRecord, pods: Sequence[Mapping[str, Any]], login: Mapping[str, Any] | None
+) -> Ending:
+    """The ending of a Job whose werf container never ended, or whose end is unknown."""
+    if job.complete:
+        return Ending(
+            Outcome.SUCCEEDED, BundleReason.DEPLOYED, "succeeded; its pod no longer exists"
+        )
+    if login is not None and login.get("exitCode") != 0:
+        text = last_error_line(str(login.get("message") or ""))
+        reason = BundleReason.AUTHENTICATION_FAILED
+        if _REGISTRY_TROUBLE.search(text):
+            reason = BundleReason.REGISTRY_UNREACHABLE
+        return _interruption(reason, f"werf cr login failed: {text}")
+    if job.given_up:
+        return _read_given_up(job)
+    blocked = find_blocked_pod(pods)
+    if blocked is not None:
+        return _interruption(blocked.reason, f"{blocked.message}; the Job was deleted")
+    if job.failed == "DeadlineExceeded":
+        return _interruption(BundleReason.TIMED_OUT, _TOO_LONG)
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    why = _disruption(status) or job.message or job.failed or "its pod no longer exists"
+    return _interruption(BundleReason.JOB_LOST, f"the Job ended without a result of werf: {why}")
+
+
+def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
+    code = int(terminated.get("exitCode") or 0)
+    text = str(terminated.get("message") or "")
+    report = parse_report(text)
+    if code == 0 or (report is not None and report.succeeded):
+        return _read_success(terminated)
+    if code >= 128 or terminated.get("reason") == "OOMKilled":
+        why = terminated.get("reason") or f"signal {code - 128}"
+        return _interruption(BundleReason.JOB_LOST, f"the container was killed ({why})", code)
+    if report is not None:
+        return Ending(
+            Outcome.FAILED, BundleReason.DEPLOY_FAILED, report.describe(), report.revision, code
+        )
+    line = last_error_line(text) or f"werf ended with exit code {code} and no report"
+    return _judge_error(line, code)
+
+
+def _judge_error(line: str, code: int) -> Ending:
+    """The ending by an error before any report: of the registry, the cluster or the bundle."""
+    pulling = _PULLING.search(line)
+    if pulling and _REGISTRY_TROUBLE.search(line):
+        return _interruption(BundleReason.REGISTRY_UNREACHABLE, line, code)
+    if pulling and _REGISTRY_LOGIN.search(line):
+        return _interruption(BundleReason.AUTHENTICATION_FAILED, line, code)
+    if _CLUSTER_TROUBLE.search(line):
+        return _interruption(BundleReason.JOB_LOST, line, code)
+    return Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, line, None, code)
+
+
+def _read_success(terminated: Mapping[str, Any]) -> Ending:
+    report = parse_report(str(terminated.get("message") or ""))
+    code = int(terminated.get("exitCode") or 0)
+    if report is None:
+        return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done", None, code)
+    text = report.describe() + (" (with non-critical errors)" if code else "")
+    return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, text, report.revision, code)
+
+
+def _interruption(reason: BundleReason, message: str, code: int | None = None) -> Ending:
+    return Ending(Outcome.INTERRUPTED, reason, message, None, code)
+
+
+def _terminated_state(statuses: Any, name: str) -> Mapping[str, Any] | None:
+    for container in statuses or ():
+        if container.get("name") == name:
+            found = (container.get("state") or {}).get("terminated")
+            return found if isinstance(found, Mapping) else None
+    return None
+
+
+def _disruption(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason") or "disrupted")
+    reason = status.get("reason")
+    return str(status.get("message") or reason) if reason in ("Evicted", "NodeLost") else ""

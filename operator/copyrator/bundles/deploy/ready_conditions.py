@@ -1,0 +1,221 @@
+"""The conditions of a Bundle; messages name the object and the remedy.
+
+Messages contain nothing that changes with time alone (no "3 s left"): an equal state gives an equal
+status, which isn't written again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
+from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.bundles.deploy.outcome import Blocked
+from copyrator.bundles.deploy.state import DeployReason, has_succeeded
+from copyrator.bundles.gates.gate import Held
+
+UP_TO_DATE: Final = "UpToDate"
+"""Reason of the condition UpdatePending where no version waits."""
+
+
+def short(digest: str | None) -> str:
+    """A digest shortened for messages: ``sha256:0123456789ab``."""
+    return (digest or "")[:19]
+
+
+def times(count: int) -> str:
+    """A count of times in words."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def held(status: BundleStatus, why: Held) -> ReadyCondition:
+    """Ready where a gate keeps a version, or an edit, from being deployed."""
+    objection, candidate = why.objection, why.candidate
+    what, text = f"{candidate.version} ({short(candidate.digest)})", _open(objection.message)
+    text = text if text.startswith(what) else f"{what}: {text}"
+    health = Health.RETRYING if why.is_refused else Health.PROGRESSING
+    health = Health.STALLED if why.is_final else health
+    return ReadyCondition(health, objection.reason, text + _kept(status))
+
+
+def update_pending(status: BundleStatus) -> FurtherCondition:
+    """The condition UpdatePending, by the gates in the status."""
+    open_ones = [one for one in status.gates if one.state != GateState.PASSED]
+    if not open_ones:
+        text = "No version waits for a gate"
+        return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+    awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
+    refused = [one for one in open_ones if one.state == GateState.REFUSED]
+    first = (awaited or refused or open_ones)[0]  # the one for which somebody has to act
+    text = f"Gate {first.name}: {first.message}"
+    return FurtherCondition(ConditionStatus.TRUE, first.reason or "", text)
+
+
+def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
+    """Ready where all that the spec requests is deployed."""
+    there = status.deployed
+    text = f"{there.version} ({short(there.digest)}) is deployed"
+    text += f" as revision {there.revision}" if there.revision else ""
+    if ignored_env:
+        text += f"; spec.env can't set {', '.join(ignored_env)}: the operator sets them"
+    return ReadyCondition(Health.READY, BundleReason.DEPLOYED, text)
+
+
+def polling(reference: str, version: str) -> ReadyCondition:
+    """Ready where the registry was polled and hasn't answered yet."""
+    text = f"Polling the registry for {reference}:{version}"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def taken_over(status: BundleStatus) -> ReadyCondition:
+    """Ready where the original operator's deploy was recorded; the registry is polled next."""
+    there = status.deployed
+    text = f"The original operator deployed {there.version}"
+    if there.digest:
+        text += f"; taken over unchanged, as {short(there.digest)}, unverified"
+    else:
+        text += ", which the registry no longer has in that form; its content is unknown"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
+    """Ready where a Job is about to be created."""
+    verdict = running(status)
+    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
+
+
+def running(status: BundleStatus) -> ReadyCondition:
+    """Ready where a Job runs."""
+    attempted = status.attempted
+    text = f"Deploying {attempted.version} ({short(attempted.digest)}) with Job {attempted.job}"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.DEPLOYING, text)
+
+
+def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
+    """Ready where a Job makes no progress."""
+    text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {why.message}"
+    return ReadyCondition(Health.RETRYING, why.reason, text)
+
+
+def will_retry(status: BundleStatus) -> ReadyCondition:
+    """Ready where the last attempt failed, and is retried."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
+        f"Next attempt at {attempted.next_retry_at}"
+    )
+    if attempted.outcome != Outcome.FAILED:
+        text += "; this isn't counted as a failure of the version"
+    return ReadyCondition(
+        Health.RETRYING, attempted.reason or BundleReason.DEPLOY_FAILED, text + _kept(status)
+    )
+
+
+def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
+    """Ready where a freeze ended the last attempt before its pod had started."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. It is "
+        "deployed when the freeze ends"
+    )
+    return ReadyCondition(Health.PROGRESSING, BundleReason.FROZEN, text + _kept(status))
+
+
+def quarantined(status: BundleStatus) -> ReadyCondition:
+    """Ready where the last attempt failed and isn't retried any more."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
+        f"{_open(attempted.message)}. It isn't retried until the tag, the spec or the "
+        "values change, or the annotation operator.werf.dev/requestedAt is set"
+    )
+    return ReadyCondition(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
+
+
+def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
+    """Ready where the annotation disables updates; what is deployed isn't changed."""
+    text = (
+        f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    )
+    good = status.deployed.digest and has_succeeded(status)
+    health = Health.READY if good else Health.PAUSED
+    return ReadyCondition(health, BundleReason.AUTOUPDATE_DISABLED, text + _kept(status))
+
+
+def suspended(status: BundleStatus) -> ReadyCondition:
+    """Ready with ``spec.suspend``; the registry is still polled."""
+    text = "Nothing is deployed while spec.suspend is true"
+    available = status.available
+    if available.digest and available.digest != status.deployed.digest:
+        text += f"; {available.version} ({short(available.digest)}) is available"
+    return ReadyCondition(Health.PAUSED, BundleReason.SUSPENDED, text + _kept(status))
+
+
+def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
+    """Ready where an object is missing or a server refuses; it is retried."""
+    return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
+
+
+def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
+    """Ready where the operator lacks a permission; the API server's message names it."""
+    return unusable(BundleReason.FORBIDDEN, message, status)
+
+
+def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
+    """Ready where an internal error occurred at this Bundle."""
+    text = (
+        f"the operator failed to reconcile this Bundle ({error}) and retries with growing delays; "
+        "report a bug with the operator's log"
+    )
+    if deleting:
+        return uninstall_failed(text)
+    return unusable(BundleReason.DEPLOY_FAILED, text, status)
+
+
+def refused(reason: BundleReason, message: str) -> ReadyCondition:
+    """Ready where the spec has to be changed, or a conflict to be resolved."""
+    return ReadyCondition(Health.STALLED, reason, message)
+
+
+def uninstalling(message: str) -> ReadyCondition:
+    """Ready where the Bundle is being deleted and its release uninstalled."""
+    return ReadyCondition(Health.PROGRESSING, BundleReason.UNINSTALLING, message)
+
+
+def uninstall_failed(message: str) -> ReadyCondition:
+    """Ready where the uninstall for a deletion fails; the message has the cause."""
+    text = (
+        f"{_open(message)}. To delete the Bundle without uninstalling, set the annotation "
+        'operator.werf.dev/force-delete: "true"'
+    )
+    return ReadyCondition(Health.RETRYING, BundleReason.UNINSTALL_FAILED, text)
+
+
+def _open(message: str | None) -> str:
+    """A message without its full stop, to be followed by another sentence."""
+    return (message or "").rstrip(". ")
+
+
+def _kept(status: BundleStatus) -> str:
+    """A sentence about what is deployed, and after a failed attempt about its rollback."""
+    there = status.deployed
+    if not there.digest:
+        return ""
+    what = f"{there.version} ({short(there.digest)})"
+    if has_succeeded(status):
+        return f". {what} stays deployed"
+    match status.attempted.rollback:
+        case Rollback.SUCCEEDED:
+            return f". Rolled back: {what} runs, as revision {there.revision}"
+        case Rollback.FAILED:
+            return (
+                f". The rollback failed too: parts of {status.attempted.version} may be in place. "
+                f"The last successful deploy is {what}"
+            )
+        case Rollback.UNKNOWN:
+            return (
+                f". Whether it was rolled back to {what} isn't known: the Secrets of the release "
+                f"can't be listed in {there.namespace}"
+            )
+    return f". The last successful deploy is {what}"

@@ -1,0 +1,358 @@
+"""Attempts: from the record in the status to the outcome there.
+
+The order of writes makes a crash harmless at any point: the attempt is recorded before its Job is
+created, the outcome before the Job may be deleted. So no attempt runs twice and none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ReadyCondition, ready_reason
+from copyrator.api.times import parse_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy.blocked import find_blocked
+from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.orders import is_made_of, order_of
+from copyrator.bundles.deploy.outcome import (
+    Ending,
+    JobRecord,
+    add_cause,
+    add_missing_permissions,
+    ending_of,
+    has_started,
+    log_tail,
+    planned_ending,
+    remove_template_text,
+    secrets_of,
+)
+from copyrator.bundles.deploy.ownership import ReleaseOwnership
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.deploy.releases import stored_revisions
+from copyrator.bundles.deploy.requests import awaits_reset
+from copyrator.bundles.deploy.state import RolledBack, asks_for_rollback, judge
+from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.plan.seal import operations_secret
+from copyrator.bundles.plan.sealed import Seals
+from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.version.resolve import ChartFinder
+from copyrator.kube.errors import ApiError, Forbidden
+
+
+class Runs:
+    """Creates the Jobs of recorded attempts and records their outcomes."""
+
+    def __init__(
+        self,
+        context: Context,
+        jobs: JobClient,
+        references: ReferenceReader,
+        writer: StatusWriter,
+        redaction: Redactor,
+        *,
+        seals: Seals,
+        freezes: FreezeWatcher,
+        charts: ChartFinder,
+    ) -> None:
+        self._context = context
+        self._charts = charts
+        self._freezes = freezes
+        self._seals = seals
+        self._jobs = jobs
+        self._references = references
+        self._writer = writer
+        self._redaction = redaction
+        self.ownership = ReleaseOwnership(context, jobs)
+
+    def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
+        """The status with the name of the new attempt's Job."""
+        job = order_of(entry, spec, status.attempted).job
+        return replace(status, attempted=replace(status.attempted, job=job))
+
+    async def begin(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Record an attempt (``named``), then create its Job.
+
+        Raises:
+            StaleError: the Bundle has changed, or another Bundle has become the release's owner.
+            ApiError: as ``make_job``.
+        """
+        with self.ownership.beginning(entry, spec):
+            entry = await self._writer.write(entry, status, verdict)
+            await self.make_job(entry, spec)
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
+        """Observe the recorded attempt; returns whether it still runs.
+
+        If so, the Job's watch requeues the key.
+        """
+        attempted = entry.status.attempted
+        memory = self._context.memory(entry.key)
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            if memory.deploy.creating == attempted.attempt and not entry.deleting:
+                await self.make_job(entry, spec)
+                return True
+            if self._may_come(entry):
+                return True
+            text = f"Job {attempted.job} was deleted before it had an outcome"
+            await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
+            return False
+        memory.deploy.creating, memory.deploy.begun = None, attempted.attempt
+        if awaits_reset(entry.status):
+            entry = await self._writer.reset_force(entry)
+        if not job.done:
+            await self._check_pods(entry, spec, job)
+            return True
+        pods = await self._jobs.pods(job)
+        ending = ending_of(job, pods)
+        ending = planned_ending(ending)
+        evidence = state.Evidence()
+        if ending.outcome is Outcome.SUCCEEDED:
+            printed = await self._jobs.printed_digests(pods)
+            evidence = replace(evidence, printed_digests=printed)
+        else:
+            ending, evidence = await self._explained(entry, spec, job, pods, ending)
+            if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
+                back = await self._rolled_back(entry, pods, ending)
+                evidence = replace(evidence, rolled_back=back)
+        await self._finish(entry, spec, ending, evidence, job)
+        return False
+
+    async def _explained(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
+    ) -> tuple[Ending, state.Evidence]:
+        """The ending of a failed Job with its cause, and the end of its log, both redacted."""
+        whole = await self._jobs.log_end(pods)
+        literals: tuple[str, ...] = ()
+        if spec.is_gated and remove_template_text(whole) != whole:
+            chart = await self._charts.of(entry, spec, entry.status.attempted.digest or "")
+            literals = chart.literals if isinstance(chart, ChartFacts) else ()
+        log = remove_template_text(whole, literals)
+        ending = replace(ending, message=remove_template_text(ending.message, literals))
+        account = ServiceAccount.of(spec)
+        try:
+            message, log = await self._redaction.redacted(
+                job.namespace, secrets_of(pods), [ending.message, log]
+            )
+        except WithheldError as error:
+            text = error.in_place_of_log(job.namespace, job.name)
+            return replace(ending, message=text), state.Evidence()
+        ending = replace(ending, message=message)
+        evidence = state.Evidence(log_tail=log_tail(log))
+        refused = add_missing_permissions(ending, log, account)
+        return (refused if refused.missing else add_cause(ending, log)), evidence
+
+    async def _rolled_back(
+        self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
+    ) -> RolledBack | None:
+        """Whether a failed deploy was rolled back; None where no rollback was requested."""
+        if ending.revision is None or not asks_for_rollback(pods):
+            return None
+        namespace = entry.status.attempted.namespace or entry.key.namespace
+        try:
+            found = await stored_revisions(self._context.client, namespace, entry.key.name)
+        except Forbidden:  # bundles.allowedSecrets of the chart
+            found = []
+        return judge(found, ending.revision)
+
+    async def has_ended(self, entry: BundleEntry) -> bool:
+        """Whether the recorded attempt's Job has an outcome, or was deleted without one."""
+        attempted = entry.status.attempted
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            is_creating = self._context.memory(entry.key).deploy.creating == attempted.attempt
+            return not is_creating and not self._may_come(entry)
+        return job.done
+
+    def _may_come(self, entry: BundleEntry) -> bool:
+        """Whether another process, the former leader, may be about to create the Job.
+
+        If so, the Bundle is requeued for the end of that time.
+        """
+        attempted = entry.status.attempted
+        started = parse_time(attempted.started_at)
+        if started is None or self._context.memory(entry.key).deploy.begun == attempted.attempt:
+            return False
+        left = self._context.timing.job_handover - abs(
+            (self._context.clock() - started).total_seconds()
+        )
+        if left > 0:
+            self._context.schedule.repeat(entry.key, left)
+        return left > 0
+
+    async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Create the Job of the recorded attempt.
+
+        Raises:
+            ApiError: it may have been created; the next reconcile tries the same name again.
+        """
+        memory = self._context.memory(entry.key)
+        memory.deploy.creating = memory.deploy.begun = entry.status.attempted.attempt
+        try:
+            order = await self._order(entry, spec)
+        except MissingReferenceError as error:
+            await self._give_up(entry, spec, error.reason, str(error))
+            return
+        except ApiError as error:
+            if error.transient or isinstance(error, Forbidden):
+                raise
+            text = f"copies of its values can't be created: {error.message}"
+            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+            return
+        try:
+            job = await self._jobs.create(build_deploy_job(order))
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the API server rejected the Job: {error.message}"
+            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+            return
+        if job is None:
+            text = f"a Job {order.job} already exists and wasn't created for this Bundle; delete it"
+            await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
+            return
+        memory.deploy.creating = None
+        if awaits_reset(entry.status):
+            await self._writer.reset_force(entry)
+
+    async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
+        """The input of the recorded attempt's Job.
+
+        A planned one gets copies of the values, which its Job compares with those of the plan; so
+        does any where drift is checked, whose baseline is made of the same values.
+
+        Raises:
+            MissingReferenceError: an object that the spec names doesn't exist.
+        """
+        attempted = entry.status.attempted
+        plan = drift_correction.find_plan(entry.status, attempted.plan_job)
+        access = await self._references.access(entry, spec)
+        order = replace(order_of(entry, spec, attempted), login=access.login)
+        is_planned = attempted.plan_job is not None
+        if not is_planned:
+            order = replace(order, is_checked=spec.is_gated)
+            if not spec.drift.is_enabled:
+                _, files = await self._references.values(entry, spec)
+                return replace(order, values=files)
+        elif plan is None or not is_made_of(plan, entry, spec):
+            text = "the spec was edited after the plan was made"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        found, sealed = await self._seals.values(
+            entry, spec, order.job, compares_renders=is_planned
+        )
+        if found != attempted.values_hash:
+            when = "the plan was made" if is_planned else "the deploy was recorded"
+            text = f"the values were edited after {when}"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        order = replace(order, sealed=sealed)
+        if plan is None or attempted.plan_job is None:
+            return order
+        operations = operations_secret(attempted.plan_job)
+        approved = ApprovedOperations(operations, plan.seal or "")
+        return replace(order, approved=approved, image=plan.image)
+
+    async def _give_up(
+        self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
+    ) -> None:
+        self._context.memory(entry.key).deploy.creating = None
+        await self._finish(entry, spec, _interrupted(reason, text))
+        self._context.schedule.repeat(entry.key)
+
+    async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
+        """Report why the Job is blocked; clear it on progress.
+
+        A Job whose namespace is frozen before its pod has started is ended.
+        """
+        if job.given_up:
+            return  # the Job controller is ending it: that it has no pod says nothing
+        if await self._is_frozen(entry, spec, job):
+            return
+        now, timing = self._context.clock(), self._context.timing
+        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
+        if now < patience:
+            self._context.schedule.requeue_at(entry.key, patience)
+            return
+        self._context.schedule.requeue_at(entry.key, now + timedelta(seconds=timing.job_recheck))
+        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+        verdict = ready_conditions.running(entry.status)
+        if blocked is not None:
+            verdict = ready_conditions.blocked(entry.status, blocked)
+        if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
+            await self._jobs.give_up(job, blocked.reason)
+        elif blocked is not None and entry.generation != entry.status.attempted.generation:
+            # Nothing of it has run, and the new spec may provide what it waits for. A deletion is a
+            # new generation too.
+            await self._jobs.give_up(job)
+        if entry.deleting:
+            return
+        if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
+            await self._writer.write(entry, entry.status, verdict, decided=False)
+
+    async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
+        """End a Job that is frozen before its pod has started; returns whether it ends."""
+        if not self._freezes.of(spec, entry.attempted_namespace):
+            return False
+        if has_started(await self._jobs.pods(job)):
+            return False
+        await self._jobs.give_up(job, BundleReason.FROZEN)
+        return True
+
+    async def _finish(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        ending: Ending,
+        evidence: state.Evidence | None = None,
+        job: JobRecord | None = None,
+    ) -> None:
+        """Record the outcome of the attempt in the status."""
+        now = self._context.clock()
+        status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
+        if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
+            status = drift_correction.record_corrected(status)
+        if entry.deleting:
+            verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
+        elif state.has_succeeded(status):
+            verdict = ready_conditions.deployed(status, spec.ignored_env)
+        elif ending.reason is BundleReason.FROZEN:
+            verdict = ready_conditions.ended_by_freeze(status)
+        elif status.attempted.next_retry_at is None:
+            verdict = ready_conditions.quarantined(status)
+        else:
+            verdict = ready_conditions.will_retry(status)
+        entry = await self._writer.write(entry, status, verdict, decided=False)
+        if status.attempted.plan_job is not None or spec.drift.is_enabled:
+            await self._seals.remove_others(entry, plan_record.needed_jobs(status))
+            self._context.schedule.decide_again(entry.key, spec)  # for the baseline
+        if not status.available.version:
+            # The registry had nothing: poll it again.
+            self._context.memory(entry.key).poll.desired = None
+        metrics = self._context.metrics
+        metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
+        if job is not None and job.created is not None:
+            seconds = ((job.finished or now) - job.created).total_seconds()
+            metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
+
+
+def _interrupted(reason: BundleReason, text: str) -> Ending:
+    return Ending(Outcome.INTERRUPTED, reason, text)

@@ -1,0 +1,1 @@
+"""The checks that a version must pass before it is deployed."""

@@ -1,0 +1,140 @@
+"""The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
+
+``status.candidates`` records when each digest was seen first, with ``spec.promoteFrom`` too. All
+digests of a tag that is pushed repeatedly are remembered, so that the oldest of them, not the
+newest, is deployed when it is old enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import MAX_CANDIDATES, BundleReason, BundleStatus, CandidateStatus
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Gate, Occasion, Verdict, Waiting
+from copyrator.bundles.version.candidates import admits, deployed_tag, is_below, read_tag
+
+
+def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
+    """When it was seen first, by the status; None where the status doesn't have it."""
+    return next(
+        (
+            parse_time(one.first_seen)
+            for one in status.candidates
+            if _candidate_of(one) == candidate
+        ),
+        None,
+    )
+
+
+def older_digests(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
+    """The other digests that were seen under its tag, the newest first."""
+    found = [_candidate_of(one) for one in status.candidates if one.version == candidate.version]
+    return tuple(one for one in reversed(found) if one != candidate)
+
+
+def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) -> tuple[str, ...]:
+    """The tags of remembered candidates except these, the highest first."""
+    known = {one.version or "" for one in status.candidates} - set(tags)
+    found = [candidate for tag in known if (candidate := read_tag(tag)) and admits(spec, tag)]
+    deployed = deployed_tag(status, spec.reference) or ""
+    found.sort(key=lambda one: one.order, reverse=True)
+    return tuple(one.tag for one in found if not is_below(one.tag, deployed))
+
+
+def record_candidates(
+    status: BundleStatus,
+    spec: BundleSpec,
+    seen: Iterable[Candidate],
+    now: datetime,
+    soaked: Collection[str] = (),
+) -> tuple[CandidateStatus, ...]:
+    """``status.candidates`` after a poll; empty without ``minAge`` and ``promoteFrom``.
+
+    When the list is full, the newest replaces the second newest: so frequent pushes never remove
+    those that become old enough first, nor those that are deployed in other Bundles already.
+
+    Args:
+        status: before the poll.
+        spec: versions that it doesn't admit aren't remembered.
+        seen: the registry's versions, in any order.
+        now: the time of the poll.
+        soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
+    """
+    if not spec.min_age and not spec.promote_from:
+        return ()
+    kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
+    for candidate in seen:
+        known = any(_candidate_of(one) == candidate for one in kept)
+        if known or candidate.digest == status.deployed.digest:
+            continue
+        kept.append(
+            CandidateStatus(
+                version=candidate.version, digest=candidate.digest, first_seen=format_time(now)
+            )
+        )
+        if len(kept) > MAX_CANDIDATES:
+            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in soaked]
+            del kept[others[-1] if others else -2]
+    return tuple(kept)
+
+
+def has_matured(
+    status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime
+) -> bool:
+    """Whether a candidate has become old enough since the last evaluation of the gates."""
+    return any((last is None or last < end) and end <= now for end in _ends(status, spec))
+
+
+def next_check(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
+    """When the next candidate becomes old enough; None where none does."""
+    return min((end for end in _ends(status, spec) if end > now), default=None)
+
+
+def _ends(status: BundleStatus, spec: BundleSpec) -> Iterator[datetime]:
+    for one in status.candidates if spec.min_age else ():
+        if (seen := parse_time(one.first_seen)) is not None:
+            yield seen + timedelta(seconds=spec.min_age)
+
+
+def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]:
+    """The candidates without what is deployed, and those that are lower or older than that."""
+    tag = deployed_tag(status, spec.reference)
+    kept: list[CandidateStatus] = []
+    for one in status.candidates:
+        if tag is not None and is_below(one.version or "", tag):
+            continue
+        if one.digest == status.deployed.digest:
+            kept = [other for other in kept if other.version != one.version]
+            continue
+        kept.append(one)
+    return kept
+
+
+def _candidate_of(record: CandidateStatus) -> Candidate:
+    return Candidate(record.version or "", record.digest or "")
+
+
+def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
+    if facts.status.deployed.digest is None or facts.is_deployed(candidate):
+        return PASSED
+    seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
+    until = seen + timedelta(seconds=spec.min_age)
+    if now >= until:
+        return PASSED
+    text = (
+        f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
+        f"spec.minAge requires {format_duration(spec.min_age)}"
+    )
+    return Waiting(BundleReason.TOO_YOUNG, text, until)
+
+
+GATE: Final = Gate(
+    name="age",
+    concerns=lambda spec: spec.min_age > 0,
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge,
+)

@@ -1,0 +1,207 @@
+"""The freezes that are in force, from the Namespaces' annotations and the operator's ConfigMap.
+
+Both are watched; the watch of Namespaces is shared with the rule controller. Only freezes are kept
+in memory. Until both watches have listed their objects nothing is deployed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.freeze import (
+    CONFIG_MAP,
+    Freeze,
+    denied,
+    in_force,
+    read_annotation,
+    read_config_map,
+    sentence,
+)
+from copyrator.api.keys import ObjectName
+from copyrator.api.names import ANN_FREEZE
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.schedule import Change
+from copyrator.kube.errors import Forbidden
+from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
+from copyrator.kube.resources import CONFIGMAPS
+from copyrator.kube.watch.informers import Registration, WatchSpec
+
+log = logging.getLogger(__name__)
+
+SCOPES: Final = ("all", "namespace")
+REASONS: Final = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
+
+
+class AnnotatedNamespace(Protocol):
+    """A Namespace as its watch caches it."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """At least the operator's annotations."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """The ConfigMap as its watch caches it."""
+
+    resource_version: str
+    freeze: Freeze
+
+
+def read_record(body: Mapping[str, Any]) -> _Record:
+    """Decode the ConfigMap for a watch; a module's function, so that equal watches are shared."""
+    return _Record(str(body["metadata"].get("resourceVersion", "")), read_config_map(body))
+
+
+class FreezeWatcher:
+    """Which Bundles are frozen, and by what."""
+
+    def __init__(self, context: Context, namespaces: WatchSpec) -> None:
+        self._context = context
+        self._namespace_watch = namespaces
+        self._namespaces: Registration | None = None
+        self._config: Registration | None = None
+        self._frozen: dict[str, Freeze] = {}
+        """By namespace."""
+        self._all: Freeze | None = None
+        self._was_denied = False
+
+    def start(self) -> None:
+        """Open the watches."""
+        informers = self._context.informers
+        config = WatchSpec(
+            resource=CONFIGMAPS,
+            namespace=self._context.settings.namespace,
+            name=CONFIG_MAP,
+            decode=read_record,
+            reserved=True,
+        )
+        self._namespaces = informers.acquire(
+            self._namespace_watch, self._on_namespace, on_synced=self._listed
+        )
+        self._config = informers.acquire(config, self._on_config_map, on_synced=self._listed)
+
+    def stop(self) -> None:
+        """End the watches."""
+        for watch in self._watches():
+            watch.release()
+        self._namespaces = self._config = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether both watches are up to date, or forbidden; nothing may be deployed before."""
+        watches = list(self._watches())
+        return bool(watches) and all(one.synced or _denied(one) for one in watches)
+
+    @property
+    def fault(self) -> str | None:
+        """Why freezes can't be read, so that all namespaces are frozen; for ``/readyz``."""
+        unreadable = [one for one in self._of_all() if one.fault]
+        return "; ".join(sentence(one) for one in unreadable) or None
+
+    def of(self, spec: BundleSpec, *more: str | None) -> tuple[Freeze, ...]:
+        """The freezes in force for a Bundle: of its own namespace, its release's, and of all.
+
+        ``more`` are namespaces that count as well.
+        """
+        names = dict.fromkeys((spec.namespace, spec.project_namespace, *more))
+        own = (self._frozen[name] for name in names if name in self._frozen)
+        return in_force((*self._of_all(), *own), self._context.clock())
+
+    def concerns(self, spec: BundleSpec) -> bool:
+        """Whether a freeze is in force for a Bundle."""
+        return bool(self.of(spec))
+
+    def count(self) -> Counter[tuple[str, str]]:
+        """The freezes in force, by scope and reason."""
+        found = in_force((*self._of_all(), *self._frozen.values()), self._context.clock())
+        return Counter(
+            ("namespace" if one.namespace else "all", REASONS[bool(one.fault)]) for one in found
+        )
+
+    def _watches(self) -> Iterator[Registration]:
+        return (one for one in (self._namespaces, self._config) if one is not None)
+
+    def _of_all(self) -> Iterator[Freeze]:
+        if self._all is not None:
+            yield self._all
+        for watch in self._watches():
+            if (error := _denied(watch)) is not None:
+                self._was_denied = True
+                yield denied(error.message)
+
+    def _on_namespace(
+        self, name: ObjectName, old: AnnotatedNamespace | None, new: AnnotatedNamespace | None
+    ) -> None:
+        before, value = _value(old), _value(new)
+        if before == value:
+            return
+        if value is None:
+            self._frozen.pop(name.name, None)
+        else:
+            self._frozen[name.name] = read_annotation(name.name, value)
+        self._changed(self._namespaces, ObjectRef("v1", "Namespace", "", name.name), name.name)
+
+    def _on_config_map(self, name: ObjectName, _old: _Record | None, new: _Record | None) -> None:
+        before, self._all = self._all, new.freeze if new is not None else None
+        if self._all != before:
+            self._changed(self._config, ObjectRef("v1", "ConfigMap", name.namespace, name.name))
+
+    def _changed(self, watch: Registration | None, about: ObjectRef, namespace: str = "") -> None:
+        """A freeze was set, edited or removed: evaluate its Bundles again, and emit an Event."""
+        for entry in self._context.bundles:
+            if not namespace or namespace in _namespaces_of(entry):
+                self._judge(entry)
+        if watch is None or not watch.seen:
+            return  # it was frozen before this process began: no Event
+        freeze = self._frozen.get(namespace) if namespace else self._all
+        kind: EventType = NORMAL
+        if freeze is None:
+            where = Freeze(namespace=namespace).where
+            reason, text = (
+                "Thawed",
+                f"{where}: deploys begin again, unless others are frozen",
+            )
+        else:
+            reason, text = REASONS[bool(freeze.fault)].value, sentence(freeze)
+            kind = WARNING if freeze.fault else NORMAL
+        log.log(logging.WARNING if kind == WARNING else logging.INFO, "%s: %s", reason, text)
+        self._context.recorder.record(about, kind, reason, text)
+
+    def _listed(self) -> None:
+        """A watch has listed everything: if it was forbidden before, evaluate all Bundles again."""
+        if self._was_denied:
+            self._was_denied = False
+            for entry in self._context.bundles:
+                self._judge(entry)
+
+    def _judge(self, entry: BundleEntry) -> None:
+        """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
+        if entry.is_running:
+            self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
+        elif isinstance(entry.spec, BundleSpec) and (entry.waits_for or entry.correctable):
+            self._context.schedule.changed(entry.key, Change.FREEZE)
+
+
+def _denied(watch: Registration) -> Forbidden | None:
+    """The missing permission because of which a watch has no list; None where it has one."""
+    failure = watch.failure
+    return failure if isinstance(failure, Forbidden) and not watch.synced else None
+
+
+def _value(namespace: AnnotatedNamespace | None) -> str | None:
+    return None if namespace is None else namespace.annotations.get(ANN_FREEZE)
+
+
+def _namespaces_of(entry: BundleEntry) -> tuple[str | None, ...]:
+    spec = entry.spec
+    release = spec.project_namespace if isinstance(spec, BundleSpec) else None
+    return entry.key.namespace, release, entry.attempted_namespace

@@ -1,0 +1,320 @@
+"""Gates: the checks that a version must pass before it is deployed. Pure.
+
+All have one interface. A version gate judges a version (a candidate: a tag and its digest); a
+moment gate judges the time of a deploy. Their input is collected before: a gate sends no request
+and writes nothing, so equal facts give the same verdict in every process.
+
+The input of the promotion gate: the Bundles of ``spec.promoteFrom``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, SoakStatus
+from copyrator.api.freeze import Freeze
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.deploy.requests import DeployRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionSource:
+    """A Bundle of ``spec.promoteFrom``, with what a Bundle promoted from it may know of it."""
+
+    name: str
+    """``namespace/name``."""
+    is_allowed: bool = False
+    """Whether it exists, isn't being deleted, and allows the promotion; else the rest is empty."""
+    hold: str | None = None
+    running: str | None = None
+    """The digest that is deployed in it."""
+    soak: tuple[SoakStatus, ...] = ()
+
+    def record_of(self, digest: str) -> SoakStatus | None:
+        """The record of a digest in ``status.soak``; None where there is none."""
+        return next((one for one in self.soak if one.digest == digest), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All Bundles of ``spec.promoteFrom``, and the periods in which an operator ran."""
+
+    bundles: tuple[PromotionSource, ...] = ()
+    seen: SeenTime = ALL_SEEN
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests with a record in any of them."""
+        return frozenset(record.digest or "" for one in self.bundles for record in one.soak)
+
+
+NO_SOURCES: Final = Sources()
+
+
+MAX_CANDIDATES: Final = 50
+"""Tags that are resolved, at most, until one passes the version gates."""
+
+
+class Occasion(StrEnum):
+    """Why a version is judged; each gate names the occasions on which it is evaluated."""
+
+    NEW_DIGEST = "NewDigest"
+    EDIT = "Edit"
+    """The spec or the values changed; the digest is the deployed one."""
+    REQUEST = "Request"
+    """The annotation requestedAt."""
+    FORCE = "Force"
+    """The annotation forceAt, or ``status.forceUpdate: 1``."""
+    RETRY = "Retry"
+    """A failed attempt is retried."""
+    INTERRUPTED = "Interrupted"
+    """An attempt that the infrastructure interrupted is repeated."""
+    CORRECTION = "Correction"
+    """What is deployed is deployed again, because it has drifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version that could be deployed."""
+
+    version: str
+    """The tag."""
+    digest: str
+    """``sha256:…``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTarget:
+    """The input of a plan."""
+
+    version: str
+    digest: str
+    values_hash: str | None
+    spec_hash: str
+    job_hash: str
+    """The hash of all other input of the deploy's Job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The gate has no objection."""
+
+    message: str = ""
+    """Why it passes, where that isn't evident."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The gate will pass, or be decided, without a change of the spec."""
+
+    reason: str
+    message: str
+    until: datetime | None = None
+    """When it passes by itself; None where it waits for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The gate doesn't pass until something changes."""
+
+    reason: str
+    message: str
+    is_retried: bool = False
+    """Something other than the spec has to change, so each poll evaluates the gate again."""
+
+
+Verdict = Passed | Waiting | Refused
+PASSED: Final = Passed()
+_PASSED_OVER: Final = "a forced deploy passes over it"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The input of gates beside the spec and the candidate."""
+
+    status: BundleStatus
+    occasion: Occasion
+    target: PlanTarget | None = None
+    """What would be deployed; for moment gates."""
+    signature: Verdict | None = None
+    """The verdict on its signatures; None where it isn't known."""
+    vendored: Verdict | None = None
+    """The verdict on the dependencies in its chart; None where it isn't known."""
+    first_seen: datetime | None = None
+    """When this operator found the candidate first; None: just now."""
+    sources: Sources = NO_SOURCES
+    """The Bundles of ``spec.promoteFrom``."""
+    unready: tuple[str, ...] = ()
+    """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
+    freezes: tuple[Freeze, ...] = ()
+    """Those that are in force for the Bundle."""
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a user requested this deploy."""
+        return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
+
+    def is_deployed(self, candidate: Candidate) -> bool:
+        """Whether this digest is deployed already, so that a gate needn't judge it again."""
+        return candidate.digest == self.status.deployed.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate: for which Bundles and occasions it is evaluated, and how it judges."""
+
+    name: str
+    """Its name in ``status.gates``."""
+    concerns: Callable[[BundleSpec], bool]
+    """Whether the spec, or the operator's settings, require this gate."""
+    occasions: frozenset[Occasion]
+    judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
+    is_permanent: bool = True
+    """Whether a Bundle with it has the condition UpdatePending also while nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """A gate's verdict on a candidate."""
+
+    gate: str
+    verdict: Verdict
+    passed_over: Waiting | Refused | None = None
+    """Its objection, where a forced deploy ignores it; ``verdict`` is Passed then."""
+
+    @property
+    def objects(self) -> bool:
+        """Whether it keeps the candidate from being deployed now."""
+        return not isinstance(self.verdict, Passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A candidate that isn't deployed, with the verdicts of all gates that were evaluated."""
+
+    candidate: Candidate
+    results: tuple[GateResult, ...]
+
+    @property
+    def objection(self) -> Waiting | Refused:
+        """The first of the gravest objections, in the order of the gates.
+
+        A refusal that no poll changes is graver than one that a poll may change, and both than a
+        wait: waiting is in vain while another gate refuses.
+        """
+        found = [one.verdict for one in self.results if not isinstance(one.verdict, Passed)]
+        refused = [verdict for verdict in found if isinstance(verdict, Refused)]
+        final = [verdict for verdict in refused if not verdict.is_retried]
+        return (final or refused or found)[0]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a gate refuses, and another poll can't change that."""
+        return any(
+            isinstance(one.verdict, Refused) and not one.verdict.is_retried for one in self.results
+        )
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a gate refuses."""
+        return any(isinstance(one.verdict, Refused) for one in self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The gates of this operator, in the order in which they are evaluated."""
+
+    version: tuple[Gate, ...] = ()
+    moment: tuple[Gate, ...] = ()
+
+    def any_of(self, spec: BundleSpec) -> bool:
+        """Whether the Bundle has a permanent gate; a freeze isn't one."""
+        gates = (*self.version, *self.moment)
+        return any(gate.is_permanent and gate.concerns(spec) for gate in gates)
+
+    def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
+        """The recorded verdicts without those of gates that the Bundle no longer has."""
+        names = {gate.name for gate in (*self.version, *self.moment) if gate.concerns(spec)}
+        return tuple(one for one in found if one.name in names)
+
+    def judge_versions(self, spec: BundleSpec) -> bool:
+        """Whether the Bundle has a version gate."""
+        return any(gate.concerns(spec) for gate in self.version)
+
+
+def judge(
+    gates: Iterable[Gate], spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
+) -> tuple[GateResult, ...]:
+    """Evaluate all gates that the spec requires, in order.
+
+    Those that a forced deploy ignores are evaluated too, so that their objections are recorded.
+    """
+    return tuple(
+        _result(gate, spec, candidate, facts, now) for gate in gates if gate.concerns(spec)
+    )
+
+
+def _result(
+    gate: Gate, spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
+) -> GateResult:
+    if facts.occasion in gate.occasions:
+        return GateResult(gate.name, gate.judge(spec, candidate, facts, now))
+    if facts.occasion is Occasion.FORCE and Occasion.REQUEST in gate.occasions:
+        verdict = gate.judge(spec, candidate, facts, now)
+        if not isinstance(verdict, Passed):
+            return GateResult(gate.name, Passed(_PASSED_OVER), verdict)
+    return GateResult(gate.name, PASSED)
+
+
+def hold_back(candidate: Candidate, results: tuple[GateResult, ...]) -> Held | None:
+    """The candidate as one that isn't deployed; None where all gates pass."""
+    return Held(candidate, results) if any(one.objects for one in results) else None
+
+
+def occasion(request: DeployRequest | None, deployed: str | None, digest: str) -> Occasion:
+    """The occasion on which a digest is deployed, where no attempt at it has failed."""
+    if request is not None:
+        forced = request.force_update or request.force_at is not None
+        return Occasion.FORCE if forced else Occasion.REQUEST
+    return Occasion.EDIT if digest == deployed else Occasion.NEW_DIGEST
+
+
+def next_verdict_change(found: Iterable[GateStatus]) -> datetime | None:
+    """The first time at which a verdict in the status changes by itself; None where none does."""
+    times = (parse_time(one.until) for one in found if one.state == GateState.WAITING)
+    return min((time for time in times if time is not None), default=None)
+
+
+def record_verdicts(results: Sequence[GateResult]) -> tuple[GateStatus, ...]:
+    """The verdicts for ``status.gates``: equal ones give equal records whatever the time."""
+    return tuple(_record_verdict(one) for one in results)
+
+
+def _record_verdict(result: GateResult) -> GateStatus:
+    match result.verdict:
+        case Passed(message):
+            return GateStatus(name=result.gate, state=GateState.PASSED, message=message or None)
+        case Waiting(reason, message, until):
+            return GateStatus(
+                name=result.gate,
+                state=GateState.WAITING,
+                reason=reason,
+                message=message,
+                until=format_time(_whole_second(until)) if until else None,
+            )
+        case Refused(reason, message):
+            return GateStatus(
+                name=result.gate, state=GateState.REFUSED, reason=reason, message=message
+            )
+
+
+def _whole_second(moment: datetime) -> datetime:
+    """The moment, rounded up to a whole second, as times in a status are."""
+    down = moment.replace(microsecond=0)
+    return down if down == moment else down + timedelta(seconds=1)

@@ -1,0 +1,407 @@
+"""The gate of ``spec.promoteFrom``: a digest must have soaked in other Bundles. Pure.
+
+Digests are compared: those Bundles may have it from another repository, under another tag.
+
+How long versions have been deployed in a Bundle: evidence for promotion from it. Pure.
+
+A version's period begins with its successful deploy. It ends when another attempt begins, or the
+release drifts, isn't healthy or is held. ``status.soak`` is derived from the rest of the status,
+and written with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import (
+    MAX_SOAKS,
+    BundleReason,
+    BundleStatus,
+    GateState,
+    Outcome,
+    SoakStatus,
+)
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    conditions_by_type,
+    ready_reason,
+)
+from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
+from copyrator.bundles.gates.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    PromotionSource,
+    Refused,
+    Sources,
+    Verdict,
+    Waiting,
+)
+from copyrator.bundles.plan.drift import is_broken_off
+from copyrator.bundles.version.candidates import is_below
+
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 1e9
+"""Limits for values of a forged status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The input of a Bundle's soak beside its status."""
+
+    hold: str | None = None
+    """Why it is held."""
+    created: datetime | None = None
+    """When the Bundle was created: what is older is another Bundle's, from a backup."""
+    is_deleted: bool = False
+    seen: SeenTime = ALL_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Break:
+    """Why the period of what is deployed ends."""
+
+    text: str
+    withdraws: bool = False
+    """Whether earlier periods of the version don't count either."""
+
+
+def update_records(
+    known: Sequence[SoakStatus], status: BundleStatus, around: Surroundings, now: datetime
+) -> tuple[SoakStatus, ...]:
+    """``status.soak`` for the rest of a status; equal input gives equal records.
+
+    Args:
+        known: the present records.
+        status: the status that is written next.
+        around: the rest of the Bundle.
+        now: used as the beginning or end of a period only.
+    """
+    records = list(valid_records(known, around.created))
+    there, fault = status.deployed, _fault(status, around)
+    records = [
+        one if one.digest == there.digest else _end_replaced(one, status, records, around, now)
+        for one in records
+    ]
+    if there.digest is None:
+        return tuple(records)
+    at = next((i for i, one in enumerate(records) if one.digest == there.digest), None)
+    if fault is not None:
+        if at is not None:
+            records[at] = _end_period(records[at], fault, around, now)
+            if _moves_down(status, records):
+                records[at] = replace(records[at], longest=None)
+        return tuple(records)
+    last = records[at] if at is not None else SoakStatus(digest=there.digest)
+    if _continues(last, there.time):
+        return tuple(records)
+    if at is not None:
+        del records[at]
+    records.append(
+        replace(
+            last,
+            version=there.version,
+            since=format_time(
+                max(_ceil_second(now), around.created or now, parse_time(there.time) or now)
+            ),
+            until=None,
+            broken_by=None,
+        )
+    )
+    return _drop_excess(records)
+
+
+def longest_period(record: SoakStatus) -> timedelta | None:
+    """The longest period that has ended; None where there is no such evidence."""
+    seconds = parse_duration(record.longest) if record.longest else None
+    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
+
+
+def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
+    """The records that count for a Bundle that was created then."""
+    return tuple(one for one in known if one.digest and not _is_older(one, created))
+
+
+def _continues(record: SoakStatus, deployed_at: str | None) -> bool:
+    """Whether its period began after the last deploy, which another leader may have made."""
+    since, deployed = parse_time(record.since), parse_time(deployed_at)
+    return record.until is None and since is not None and (deployed is None or since >= deployed)
+
+
+def _is_older(record: SoakStatus, created: datetime | None) -> bool:
+    since = parse_time(record.since)
+    return since is None or since > _LATEST or (created is not None and since < created)
+
+
+def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
+    """Why the period of what is deployed ends; None where it continues."""
+    return next(_faults(status, around), None)
+
+
+def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
+    """All causes, first those that withdraw the evidence."""
+    conditions = conditions_by_type(status.conditions)
+    attempted = status.attempted
+    if around.hold is not None:
+        yield _Break(f"it was held: {around.hold}", withdraws=True)
+    if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
+        yield _Break("objects of the release drifted", withdraws=True)
+    if _is(conditions, ConditionType.HEALTHY, ConditionStatus.FALSE):
+        yield _Break("the release wasn't healthy", withdraws=True)
+    if attempted.outcome == Outcome.FAILED:
+        yield _Break(f"a deploy of {attempted.version} failed", withdraws=True)
+    if attempted.outcome == Outcome.RUNNING:
+        yield _Break(f"a deploy of {attempted.version} began")
+    if attempted.outcome == Outcome.INTERRUPTED and not is_broken_off(status):
+        yield _Break(f"a deploy of {attempted.version} was interrupted")
+    if around.is_deleted:
+        yield _Break("the Bundle is being deleted")
+    reason = ready_reason(status.conditions)
+    if reason == BundleReason.RELEASE_CONFLICT:
+        yield _Break("the release is another Bundle's")
+    if reason == BundleReason.RELEASE_NOT_ACCEPTED:
+        yield _Break("the release's namespace doesn't accept it")
+
+
+def _is(
+    conditions: Mapping[str, Mapping[str, Any]], kind: ConditionType, wanted: ConditionStatus
+) -> bool:
+    return bool(conditions.get(kind, {}).get("status") == wanted)
+
+
+def _end_period(
+    record: SoakStatus, fault: _Break, around: Surroundings, now: datetime
+) -> SoakStatus:
+    """The record with its period ended now, where it hasn't ended yet."""
+    since = parse_time(record.since)
+    if record.until is None and since is not None:
+        longest = max(around.seen.seen(since, now), longest_period(record) or timedelta())
+        record = replace(
+            record,
+            until=format_time(now),
+            longest=format_duration(int(longest.total_seconds())),
+            broken_by=fault.text,
+        )
+    if fault.withdraws and record.longest is not None:
+        record = replace(record, longest=None, broken_by=fault.text)
+    return record
+
+
+def _end_replaced(
+    record: SoakStatus,
+    status: BundleStatus,
+    records: Sequence[SoakStatus],
+    around: Surroundings,
+    now: datetime,
+) -> SoakStatus:
+    """The record of a version that isn't deployed (any more)."""
+    there = status.deployed
+    if record.until is not None or there.digest is None:
+        return record
+    record = _end_period(record, _Break(f"{there.version} was deployed"), around, now)
+    if _is_down(there.version, there.digest, record, records):
+        record = replace(record, longest=None)
+    return record
+
+
+def _moves_down(status: BundleStatus, records: Sequence[SoakStatus]) -> bool:
+    """Whether the running attempt is of a lower version than what is deployed."""
+    attempted, there = status.attempted, status.deployed
+    if attempted.outcome != Outcome.RUNNING or attempted.digest in (None, there.digest):
+        return False
+    record = SoakStatus(version=there.version, digest=there.digest)
+    same = attempted.reference == there.reference  # tags of two repositories don't compare
+    version = attempted.version if same else None
+    return _is_down(version, attempted.digest, record, records)
+
+
+def _is_down(
+    version: str | None,
+    digest: str | None,
+    record: SoakStatus,
+    records: Sequence[SoakStatus],
+) -> bool:
+    """Whether a version is lower than the record's, or, of equal ones, was deployed before it."""
+    if version and record.version and version != record.version:
+        if is_below(version, record.version):
+            return True
+        if is_below(record.version, version):
+            return False
+    order = [one.digest for one in records]
+    if digest not in order or record.digest not in order:
+        return False
+    return order.index(digest) < order.index(record.digest)
+
+
+def _drop_excess(records: list[SoakStatus]) -> tuple[SoakStatus, ...]:
+    """At most MAX_SOAKS: those without evidence go first, then the oldest; never the last one."""
+    while len(records) > MAX_SOAKS:
+        vain = (i for i, one in enumerate(records[:-1]) if one.longest is None)
+        del records[next(vain, 0)]
+    return tuple(records)
+
+
+def _ceil_second(moment: datetime) -> datetime:
+    """The moment, rounded up to a whole second: the time before it doesn't count."""
+    down = moment.replace(microsecond=0)
+    return down if down == moment else down + timedelta(seconds=1)
+
+
+NAME: Final = "promotion"
+_NAMED: Final = 3
+"""Bundles that a message names."""
+_LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Objection:
+    """Why one Bundle doesn't let a digest pass."""
+
+    reason: BundleReason
+    text: str
+    until: datetime | None = None
+
+
+_ORDER: Final = (
+    BundleReason.PROMOTION_NOT_ALLOWED,
+    BundleReason.PROMOTION_HELD,
+    BundleReason.NOT_PROMOTED,
+)
+"""The precedence of reasons where several Bundles object."""
+
+
+def is_waiting(status: BundleStatus) -> bool:
+    """Whether a version waits for this gate, by the status."""
+    return any(one.name == NAME and one.state != GateState.PASSED for one in status.gates)
+
+
+def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
+    """When a digest's soak ends, or ended, in all sources; None where that isn't known."""
+    moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
+    known = [moment for moment in moments if moment is not None]
+    return max(known) if known and len(known) == len(moments) else None
+
+
+def next_end(spec: BundleSpec, sources: Sources, now: datetime) -> datetime | None:
+    """The first time at which the soak of any digest ends; None where none does by itself."""
+    return min((end for end in _ends(spec, sources) if end > now), default=None)
+
+
+def has_ended(spec: BundleSpec, sources: Sources, last: datetime, now: datetime) -> bool:
+    """Whether the soak of a digest has ended since the last evaluation of the gates."""
+    return any(last < end <= now for end in _ends(spec, sources))
+
+
+def _ends(spec: BundleSpec, sources: Sources) -> Iterator[datetime]:
+    first = sources.bundles[0].soak if sources.bundles else ()
+    for record in first:
+        end = passes_at(sources, spec.promote_from.soak, record.digest or "")
+        if end is not None:
+            yield end
+
+
+def _passes_at(
+    source: PromotionSource, seen: SeenTime, soak: float, digest: str
+) -> datetime | None:
+    record = source.record_of(digest)
+    if record is None or not source.is_allowed or _is_held(source, digest):
+        return None
+    return _end(record, seen, soak)
+
+
+def _is_held(source: PromotionSource, digest: str) -> bool:
+    return source.hold is not None and source.running == digest
+
+
+def _end(record: SoakStatus, seen: SeenTime, soak: float) -> datetime | None:
+    wanted, since = timedelta(seconds=soak), parse_time(record.since)
+    ended = longest_period(record)
+    if ended is not None and ended >= wanted:
+        return _LONG_AGO
+    if record.until is not None or since is None:
+        return None
+    return seen.reaches(since, wanted)
+
+
+def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
+    if facts.is_deployed(candidate):
+        return PASSED
+    found = [
+        objection
+        for source in facts.sources.bundles
+        if (objection := _objection(spec, source, facts.sources.seen, candidate, now)) is not None
+    ]
+    if not found:
+        return PASSED
+    found.sort(key=lambda one: (_ORDER.index(one.reason), one.until is not None))
+    text, reason = _join_objections(found), found[0].reason
+    if reason is BundleReason.PROMOTION_NOT_ALLOWED:
+        return Refused(reason, text, is_retried=True)
+    ends = [one.until for one in found if one.until is not None]
+    return Waiting(reason, text, max(ends) if len(ends) == len(found) else None)
+
+
+def _join_objections(found: Sequence[_Objection]) -> str:
+    more = len(found) - _NAMED
+    text = "; ".join(one.text for one in found[:_NAMED])
+    return text + (f"; and {more} more" if more > 0 else "")
+
+
+def _objection(
+    spec: BundleSpec, source: PromotionSource, seen: SeenTime, candidate: Candidate, now: datetime
+) -> _Objection | None:
+    name, soak = f"Bundle {source.name}", spec.promote_from.soak
+    what = f"{candidate.version} ({candidate.digest[:19]})"
+    if not source.is_allowed and source.name.startswith(f"{spec.namespace}/"):
+        return _Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
+    if not source.is_allowed:
+        text = (
+            f"{name} doesn't exist, or doesn't allow the namespace {spec.namespace} by the "
+            f"annotation {ANN_PROMOTE_TO}"
+        )
+        return _Objection(BundleReason.PROMOTION_NOT_ALLOWED, text)
+    if _is_held(source, candidate.digest):
+        return _Objection(BundleReason.PROMOTION_HELD, f"{what}: {name} is held: {source.hold}")
+    record = source.record_of(candidate.digest)
+    end = None if record is None else _end(record, seen, soak)
+    if end is not None and end <= now:
+        return None
+    required = f"spec.promoteFrom.soak requires {format_duration(soak)}"
+    if record is None:
+        text = f"{what} hasn't been deployed in {name}, where {required}"
+        return _Objection(BundleReason.NOT_PROMOTED, text)
+    return _Objection(
+        BundleReason.NOT_PROMOTED,
+        f"{what} {_deployed_for(record, name, seen, now)}, and {required}",
+        end,
+    )
+
+
+def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) -> str:
+    """How long it has been deployed in a Bundle; the text doesn't change with the time alone."""
+    since = parse_time(record.since)
+    if record.until is None and since is not None:
+        lost = format_duration(seen.unseen(since, now).total_seconds())
+        text = f"has been deployed in {name} since {record.since}"
+        return text + (f" ({lost} without an operator don't count)" if lost != "0s" else "")
+    why = f" ({record.broken_by})" if record.broken_by else ""
+    if record.longest is None:
+        return f"no longer counts in {name} since {record.until}{why}"
+    return f"was deployed in {name} for {record.longest} at most, until {record.until}{why}"
+
+
+GATE: Final = Gate(
+    name=NAME,
+    concerns=lambda spec: bool(spec.promote_from),
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge,
+)

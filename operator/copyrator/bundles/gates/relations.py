@@ -1,0 +1,180 @@
+"""Whether a Bundle waits for itself, by ``spec.dependsOn``, ``spec.promoteFrom`` or both.
+
+The search doesn't continue at a Bundle of another namespace that doesn't allow the promotion.
+
+Whether the Bundles of ``spec.dependsOn`` are Ready and Healthy, by the cache.
+
+The state of the Bundles of ``spec.promoteFrom``, by the cache.
+
+A Bundle of another namespace that doesn't allow the promotion is treated as one that doesn't exist:
+it influences neither the status nor the deploys of Bundles that name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.health import HealthMode
+from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.promotion import allows_promotion, hold_text
+from copyrator.api.seen_time import SeenTime
+from copyrator.api.times import parse_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.gates.depends_on import TooManyError, cycle_fault, find_cycle
+from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources
+from copyrator.bundles.gates.promotion import valid_records
+
+
+def sources(bundles: BundleCache, spec: BundleSpec, seen: SeenTime) -> Sources:
+    """The Bundles that this one is promoted from; NO_SOURCES where it names none."""
+    if not spec.promote_from:
+        return NO_SOURCES
+    named = spec.promote_from.bundles
+    return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen)
+
+
+def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> PromotionSource:
+    name, entry = f"{key.namespace}/{key.name}", bundles.get(key)
+    if entry is None or not allows(entry, namespace):
+        return PromotionSource(name=name)
+    status = entry.status
+    return PromotionSource(
+        name=name,
+        is_allowed=True,
+        hold=hold_text(entry.annotations),
+        running=status.deployed.digest,
+        soak=valid_records(status.soak, parse_time(entry.created)),
+    )
+
+
+def allows(entry: BundleEntry | None, namespace: str) -> bool:
+    """Whether Bundles of this namespace may be promoted from that one."""
+    return (
+        entry is not None
+        and not entry.deleting
+        and allows_promotion(entry.annotations, entry.key.namespace, namespace)
+    )
+
+
+def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
+    """The state of a Bundle by which those promoted from it are judged; equal: nothing changes."""
+    if entry is None:
+        return ()
+    is_invalid = entry.reason == BundleReason.INVALID_SPEC
+    shown = entry.uid, hash(entry.status.soak), hold_text(entry.annotations), is_invalid
+    return (*shown, entry.promoted_from, entry.depends_on, entry.deleting)
+
+
+def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
+    """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted from it.
+
+    That is where it has a soak already, allows the promotion to other namespaces, or is named by a
+    Bundle of its own namespace.
+    """
+    return (
+        bool(entry.status.soak)
+        or ANN_PROMOTE_TO in entry.annotations
+        or any(key.namespace == entry.key.namespace for key in bundles.promoted_of(entry.key))
+    )
+
+
+_OTHERS: Final = " (or not Healthy, where that is watched)"
+
+
+def find_unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
+    """The Bundles that this one waits for, a sentence for each.
+
+    A missing Bundle has the same sentence as one that isn't Ready: its namespace may be another
+    team's, whose objects must not be disclosed.
+    """
+    found = (_unready_text(key, bundles.get(key), spec) for key in spec.depends_on)
+    return tuple(text for text in found if text)
+
+
+def _unready_text(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str:
+    if entry is not None and entry.is_ready and _is_healthy(entry):
+        return ""
+    shown = f"Bundle {key.namespace}/{key.name}"
+    if entry is not None and entry.is_ready and key.namespace == spec.namespace:
+        return f"{shown} is Ready, but isn't Healthy"
+    return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
+
+
+def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
+    """The state of a Bundle by which its dependants are judged; equal: nothing changes for them."""
+    if entry is None:
+        return ()
+    is_healthy, is_refused = _is_healthy(entry), entry.reason == BundleReason.INVALID_SPEC
+    leads_to = entry.depends_on, entry.promoted_from
+    return entry.is_ready, entry.is_ready and is_healthy, leads_to, is_refused
+
+
+def _is_healthy(entry: BundleEntry) -> bool:
+    """Whether its release is healthy, or isn't watched."""
+    if isinstance(entry.spec, InvalidSpec) or entry.spec.health is HealthMode.OFF:
+        return True
+    return entry.health == ConditionStatus.TRUE
+
+
+def find_cycle_fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
+    """The field of a Bundle that is part of a cycle, and the fault; None where there is none."""
+    if not entry.depends_on and not entry.promoted_from:
+        return None
+    edges = _Edges(bundles)
+    if entry.depends_on and (found := cycle_fault(entry.key, edges.depends_on)):
+        return f"spec.dependsOn: {found}"
+    if entry.promoted_from and (found := cycle_fault(entry.key, edges.promoted_from)):
+        return f"spec.promoteFrom.bundles: {found}"
+    return _find_mixed_cycle(edges, entry.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """The Bundles that each Bundle waits for, by field."""
+
+    bundles: BundleCache
+
+    def depends_on(self, key: BundleKey) -> Iterable[BundleKey]:
+        found = self.bundles.get(key)
+        return () if found is None else found.depends_on
+
+    def promoted_from(self, key: BundleKey) -> Iterator[BundleKey]:
+        found = self.bundles.get(key)
+        named = () if found is None else found.promoted_from
+        return (one for one in named if allows(self.bundles.get(one), key.namespace))
+
+    def both(self, key: BundleKey) -> Iterator[BundleKey]:
+        yield from self.depends_on(key)
+        yield from self.promoted_from(key)
+
+
+def _find_mixed_cycle(edges: _Edges, start: BundleKey) -> str | None:
+    """The fault of a cycle with edges of both fields; None where there is none.
+
+    Cycles of one field were excluded before.
+    """
+    try:
+        cycle = find_cycle(start, edges.both)
+    except TooManyError:  # the limit is of each field, not of both together
+        return None
+    if not cycle:
+        return None
+    steps = [
+        (f"{one.namespace}/{one.name}", other in edges.depends_on(one), other)
+        for one, other in pairwise(cycle)
+    ]
+    shown = ", ".join(
+        f"{name} {'depends on' if depends else 'is promoted from'} {other.namespace}/{other.name}"
+        for name, depends, other in steps
+    )
+    field = "spec.dependsOn" if steps[0][1] else "spec.promoteFrom.bundles"
+    return f"{field}: is a cycle of dependsOn and promoteFrom: {shown}; remove one of these"

@@ -1,0 +1,126 @@
+"""The gate of signatures: only a version that has a trusted signature is deployed.
+
+Its input is the result of ``signatures.judge``; see docs/signatures.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.bundles.gates.gate import (
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Passed,
+    Refused,
+    Verdict,
+    Waiting,
+)
+from copyrator.signatures.model import Judgement, SignatureRequirement
+
+NAME: Final = "signature"
+VERIFIED: Final = "Verified"
+"""Reason of the condition Verified where it is True."""
+_NAMED: Final = 3
+"""Failures and skipped signatures that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The requirements for a Bundle's signatures. Equal ones have equal keys."""
+
+    key: str = ""
+    """Hash of everything else; empty: no signature is required."""
+    requirements: tuple[SignatureRequirement, ...] = field(default=(), compare=False)
+    """Each has to hold."""
+    faults: tuple[str, ...] = field(default=(), compare=False)
+    """Of entries that can't be used, as sentences."""
+    blocked: Verdict | None = field(default=None, compare=False)
+    """The verdict on everything: the signature policy can't be read, or denies the repository."""
+
+    def __bool__(self) -> bool:
+        return bool(self.key)
+
+
+NOTHING_ASKED: Final = Asked()
+
+
+def gate(concerns: Callable[[BundleSpec], bool]) -> Gate:
+    """The gate; ``concerns`` returns whether signatures are required of a Bundle."""
+    return Gate(NAME, concerns, frozenset(Occasion), _judge)
+
+
+def _judge(_spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime) -> Verdict:
+    if facts.signature is None:
+        text = f"the signatures of {candidate.digest} haven't been read yet"
+        return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
+    return facts.signature
+
+
+def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
+    """The verdict on a digest whose signatures were read."""
+    if judged.is_trusted:
+        return Passed(_names(judged))
+    where, is_one = " and ".join(judged.failed), len(judged.failed) == 1
+    if asked.faults:
+        which = f"{where} can't" if is_one else f"not all of {where} can"
+        text = f"{which} be judged: {'; '.join(asked.faults)}"
+        return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
+    skipped = "".join(f"; not read: {why}" for why in judged.skipped[:_NAMED])
+    if not judged.signatures:
+        asks = f"{where} requires one" if is_one else f"{where} require one"
+        text = f"{digest} has no signature, and {asks}; sign this digest{skipped}"
+        return Refused(BundleReason.UNSIGNED, text, is_retried=True)
+    found = list(dict.fromkeys(f"{one.entry}: {one.reason}" for one in judged.failures))
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    failures = "; ".join(found[:_NAMED]) + more
+    text = f"no signature of {digest} satisfies {where}: {failures}{skipped}"
+    return Refused(BundleReason.SIGNATURE_INVALID, text, is_retried=True)
+
+
+def unavailable(message: str) -> Waiting:
+    """The verdict where signatures can't be read now."""
+    return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, f"{message}; it is tried again")
+
+
+def _names(judged: Judgement) -> str:
+    return "; ".join(f"{one.requirement}: signed by {one.entry}" for one in judged.holds)
+
+
+def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
+    """The record of the verdict on what is deployed."""
+    match found:
+        case Passed(message):
+            trust, reason = Trust.TRUSTED, VERIFIED
+        case Refused(reason, message):
+            trust = Trust.NOT_TRUSTED
+        case Waiting(reason, message):
+            trust = Trust.UNKNOWN
+    return Verification(
+        digest=digest, verdict=trust, reason=reason, message=message, policy=asked.key
+    )
+
+
+def verified_condition(status: BundleStatus) -> FurtherCondition | None:
+    """The condition Verified; None where nothing is deployed, or was judged."""
+    found = status.verification
+    if found.verdict not in _STATUSES:
+        return None
+    text = found.message or ""
+    if found.verdict == Trust.NOT_TRUSTED:
+        text = f"{status.deployed.version} stays deployed, but isn't trusted: {text}"
+    return FurtherCondition(_STATUSES[Trust(found.verdict)], found.reason or VERIFIED, text)
+
+
+_STATUSES: Final = {
+    Trust.TRUSTED: ConditionStatus.TRUE,
+    Trust.NOT_TRUSTED: ConditionStatus.FALSE,
+    Trust.UNKNOWN: ConditionStatus.UNKNOWN,
+}

@@ -1,0 +1,350 @@
+"""Watches of the Deployments, StatefulSets, DaemonSets and Jobs of releases.
+
+There is one for each kind and namespace where Bundles have ``spec.health``, shared by them; see
+policy.health_scopes. Of an object only what the condition Healthy needs is kept, by release and
+kind; so the condition of one release takes the same time however many releases there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import Context as TaskContext
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from copyrator.api.health import HealthReason
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.health.judge import (
+    DECODERS,
+    SELECTOR,
+    HealthFault,
+    ObjectHealth,
+    Place,
+    ReleaseObjects,
+    View,
+    decide,
+)
+from copyrator.bundles.memory import HealthMemory
+from copyrator.kube.access_reviews import is_allowed
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
+from copyrator.kube.watch.informers import WatchSpec
+from copyrator.settings import limits
+
+log = logging.getLogger(__name__)
+
+Release = tuple[str, str]
+"""Namespace and name."""
+
+KINDS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
+BLIND_SECONDS: Final = 60.0
+"""Seconds for which objects may not have been listed before that is reported."""
+REMEDY: Final = (
+    "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
+    "statefulsets, daemonsets and jobs"
+)
+
+
+@dataclass(slots=True)
+class _DeniedPlace:
+    """A place that may not be watched, by an access review or a 403."""
+
+    why: str
+    until: float
+    delay: float
+
+
+class _PlaceWatches:
+    """The four watches of one place, and the releases whose objects they have listed."""
+
+    def __init__(
+        self,
+        context: Context,
+        place: Place,
+        on_change: Callable[[Release], None],
+        on_synced: Callable[[], None],
+    ) -> None:
+        self.by_release: dict[Release, ReleaseObjects] = {}
+        self._clock = context.monotonic
+        self._on_change = on_change
+        self._registrations = [
+            context.informers.acquire(
+                WatchSpec(
+                    resource=resource,
+                    namespace=place,
+                    label_selector=SELECTOR,
+                    decode=DECODERS[resource.kind],
+                    reserved=True,
+                ),
+                partial(self._changed, resource.kind),
+                on_synced=on_synced,
+            )
+            for resource in KINDS
+        ]
+
+    @property
+    def seen(self) -> bool:
+        """Whether all four have listed their objects once."""
+        return all(one.seen for one in self._registrations)
+
+    @property
+    def synced(self) -> bool:
+        """Whether all four are up to date, so that an object without a record doesn't exist."""
+        return all(one.synced for one in self._registrations)
+
+    @property
+    def failures(self) -> list[ApiError]:
+        """The present errors of the watches."""
+        return [one.failure for one in self._registrations if one.failure is not None]
+
+    def close(self) -> None:
+        """End the watches."""
+        for one in self._registrations:
+            one.release()
+
+    def _changed(
+        self, kind: str, name: ObjectName, old: ObjectHealth | None, new: ObjectHealth | None
+    ) -> None:
+        named, now = f"{kind}/{name.name}", self._clock()
+        before = (name.namespace, old.release) if old is not None and old.release else None
+        after = (name.namespace, new.release) if new is not None and new.release else None
+        if before is not None and before == after and new is not None:
+            self.by_release[before].replace(named, new, now)
+            if not new.is_equivalent(old):
+                self._on_change(before)
+            return
+        if before is not None:
+            objects = self.by_release[before]
+            objects.remove(named)
+            if not objects.count:
+                del self.by_release[before]
+            self._on_change(before)
+        if after is not None and new is not None:
+            self.by_release.setdefault(after, ReleaseObjects()).add(named, new, now)
+            self._on_change(after)
+
+
+class HealthWatcher:
+    """Keeps the watches open that Bundles with ``spec.health`` need.
+
+    Args:
+        context: the controller's.
+        on_change: called with each Bundle whose release may have changed; has to be cheap, as it is
+            called for each change of an object.
+    """
+
+    def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
+        self._context = context
+        self._on_change = on_change
+        self._asked: dict[Release, tuple[BundleKey, ...]] = {}
+        self._spaces: dict[str, set[BundleKey]] = {}
+        self._since: dict[str, float] = {}
+        """Monotonic seconds when the first Bundle of a namespace was followed."""
+        self._reported: dict[str, _PlaceWatches | HealthFault | None] = {}
+        """The state that was last reported to the Bundles of a namespace."""
+        self._open: dict[Place, _PlaceWatches] = {}
+        self._chosen: set[Place] = set()
+        """The places that are to be watched, forbidden ones too."""
+        self._wanted: set[Place] = set()
+        """Those of them that aren't forbidden."""
+        self._denied: dict[Place, _DeniedPlace] = {}
+        self._granted: set[Place] = set()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, key: BundleKey, memory: HealthMemory, release: Release | None) -> None:
+        """Watch this release for a Bundle, in place of an earlier one; None: none."""
+        before, memory.release = memory.release, release
+        if before == release:
+            return
+        if before is not None:
+            self._leave(key, before)
+        if release is not None:
+            self._asked[release] = (*self._asked.get(release, ()), key)
+            self._since.setdefault(release[0], self._context.monotonic())
+            self._spaces.setdefault(release[0], set()).add(key)
+        self._changed.set()
+        if self._task is None or self._task.done():
+            # The watches serve all Bundles: neither logs nor fairness assign the task to one.
+            self._task = asyncio.create_task(
+                self._run(), name="watches of releases", context=TaskContext()
+            )
+
+    def _leave(self, key: BundleKey, release: Release) -> None:
+        left = tuple(other for other in self._asked.pop(release) if other != key)
+        if left:
+            self._asked[release] = left
+        space = release[0]
+        self._spaces[space].discard(key)
+        if not self._spaces[space]:
+            del self._spaces[space], self._since[space]
+            self._reported.pop(space, None)
+
+    def view(self, release: Release) -> View | None:
+        """The objects of a release that is followed; None while they haven't been listed yet."""
+        state = self._state(release[0])
+        if isinstance(state, _PlaceWatches):
+            return state.by_release.get(release) or ReleaseObjects()
+        return state
+
+    async def close(self) -> None:
+        """End all watches."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for scope in self._open.values():
+            scope.close()
+        self._open.clear()
+
+    def _state(self, space: str) -> _PlaceWatches | HealthFault | None:
+        """The watches that have a namespace's objects, or why none has; None: not listed yet."""
+        settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
+        if not settings.serves(space):
+            text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
+            return HealthFault(HealthReason.FORBIDDEN, text)
+        scopes = [self._open[place] for place in (space, None) if place in self._open]
+        for scope in scopes:
+            if scope.synced:
+                return scope
+        if denied := self._denied.get(space):
+            return HealthFault(HealthReason.FORBIDDEN, f"{denied.why}: {REMEDY}")
+        is_full = len(self._chosen) >= most and not settings.watch_namespaces
+        if is_full and not self._chosen & {space, None}:
+            text = f"the operator watches {most} namespaces at most, unless all are granted"
+            return HealthFault(HealthReason.FORBIDDEN, f"{text}: {REMEDY} in all namespaces")
+        if any(scope.seen for scope in scopes) or self._is_blind(space):
+            found = next((str(error) for scope in scopes for error in scope.failures), "")
+            text = "the objects of the release can't be watched now" + (f": {found}" * bool(found))
+            return HealthFault(HealthReason.UNCHECKED, text)
+        return None
+
+    def _is_blind(self, space: str) -> bool:
+        since = self._since.get(space)
+        return since is not None and self._context.monotonic() - since >= BLIND_SECONDS
+
+    def _release_changed(self, release: Release) -> None:
+        for key in self._asked.get(release, ()):
+            self._on_change(key)
+
+    # --- which watches are open -------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Open and end watches until none is needed."""
+        while self._spaces or self._open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._context.timing.health_watch_check):
+                    await self._changed.wait()
+            await asyncio.sleep(self._context.timing.health_watch_settle)
+            self._changed.clear()
+            try:
+                await self._arrange()
+                self._report_changes()
+            except Exception:
+                log.exception("can't update the watches of releases")
+
+    async def _arrange(self) -> None:
+        for place, scope in list(self._open.items()):
+            refused = next((one for one in scope.failures if isinstance(one, Forbidden)), None)
+            if refused is not None:
+                self._granted.discard(place)
+                self._deny(place, refused.message)
+        self._decide()
+        for place in self._wanted - self._open.keys():
+            try:
+                missing = await self._missing(place)
+            except ApiError as error:
+                log.debug("can't review whether releases may be watched: %s", error)
+                continue
+            if missing:
+                self._deny(place, missing)
+            else:
+                self._denied.pop(place, None)
+                self._open[place] = _PlaceWatches(
+                    self._context, place, self._release_changed, self._changed.set
+                )
+        self._decide()
+        self._retire()
+
+    def _decide(self) -> None:
+        now, settings = self._context.monotonic(), self._context.settings
+        spaces = [space for space in self._spaces if settings.serves(space)]
+        for place in self._denied.keys() - {None, *spaces}:
+            del self._denied[place]
+        refused = {place for place, denied in self._denied.items() if denied.until > now}
+        self._chosen = decide(
+            spaces, refused, held=None in self._open, bounded=not settings.watch_namespaces
+        )
+        self._wanted = self._chosen - refused
+
+    def _retire(self) -> None:
+        """End unwanted watches, once those that replace them have listed everything."""
+        replaced = all(place in self._open and self._open[place].seen for place in self._wanted)
+        for place in self._open.keys() - self._wanted:
+            if replaced or (place is not None and place not in self._spaces):
+                self._open.pop(place).close()
+
+    async def _missing(self, place: Place) -> str:
+        """The permission that the operator lacks for watches of a place, as a message; else empty.
+
+        By an access review, as a forbidden list would be reported as a missing permission.
+
+        Raises:
+            ApiError: the access review failed.
+        """
+        if self._granted & {place, None}:
+            return ""
+        if place is not None and not self._context.settings.watch_namespaces:
+            if None not in self._denied and (missing := await self._missing_in(None)):
+                self._deny(None, missing)
+            if None not in self._denied:
+                self._granted.add(None)
+                return ""
+        missing = await self._missing_in(place)
+        if not missing:
+            self._granted.add(place)
+        return missing
+
+    async def _missing_in(self, place: Place) -> str:
+        refusals = list(watch_permissions(place))
+        client = self._context.client
+        granted = await asyncio.gather(*(is_allowed(client, one.attributes) for one in refusals))
+        lacking = (one for one, is_ok in zip(refusals, granted, strict=True) if not is_ok)
+        first = next(lacking, None)
+        return f"the operator cannot {first}" if first else ""
+
+    def _deny(self, place: Place, why: str) -> None:
+        before = self._denied.get(place)
+        timing = self._context.timing
+        delay = timing.health_watch_retry
+        if before is not None:
+            delay = min(before.delay * 2, timing.health_watch_longest_retry)
+        self._denied[place] = _DeniedPlace(why, self._context.monotonic() + delay, delay)
+        emit = log.info if before is None else log.debug
+        emit("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
+        if place in self._open:
+            self._open.pop(place).close()
+        self._changed.set()
+
+    def _report_changes(self) -> None:
+        """Report to the Bundles of each namespace whose state has changed: listed, or why not."""
+        for space, keys in self._spaces.items():
+            state = self._state(space)
+            if space not in self._reported or self._reported[space] != state:
+                self._reported[space] = state
+                for key in keys:
+                    self._on_change(key)
+
+
+def watch_permissions(place: Place) -> Iterable[Refusal]:
+    """The permissions that watches of a place require, each as its refusal."""
+    return (
+        Refusal(Permission(resource.group, resource.plural, verb), place or "")
+        for resource in KINDS
+        for verb in ("list", "watch")
+    )

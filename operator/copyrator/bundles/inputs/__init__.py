@@ -1,0 +1,1 @@
+"""What a Bundle names in the cluster: values, credentials, keys, and consent."""

@@ -1,0 +1,228 @@
+"""Asks the namespaces of releases for consent, where Bundles are in other ones.
+
+By the Namespaces' annotations, whose watch is shared with the rule controller, and else by access
+reviews, whose answers are kept for some minutes. Nothing is asked for other Bundles.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, ConsentState, ConsentStatus
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.consent import Consent, read_consent
+from copyrator.api.keys import ObjectName
+from copyrator.api.names import ANN_ACCEPT_FROM
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.gates.freezes import AnnotatedNamespace
+from copyrator.bundles.inputs import consent
+from copyrator.bundles.inputs.consent import ConsentFacts
+from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.schedule import Change
+from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.version.answer import is_inherited
+from copyrator.kube.access_reviews import Subject, is_allowed
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.events import WARNING
+from copyrator.kube.watch.informers import Registration, WatchSpec
+
+log = logging.getLogger(__name__)
+
+REVIEW_SECONDS: Final = 5.0
+"""Timeout of one review in seconds."""
+
+Question = tuple[ServiceAccount, str]
+"""Whether an account may create Secrets in a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to a question."""
+
+    is_granted: bool | None
+    at: float
+    """Monotonic seconds."""
+    lasts: float
+    """Seconds."""
+    fault: str = ""
+    is_forbidden: bool = False
+
+
+class ConsentReviewer:
+    """Whether the namespaces of releases accept them.
+
+    Args:
+        context: the controller's.
+        namespaces: the watch of Namespaces; its records have ``annotations``.
+        client: sends the reviews; nothing else waits for it.
+        writer: writes the results to the status.
+    """
+
+    def __init__(
+        self, context: Context, namespaces: WatchSpec, client: KubeClient, writer: StatusWriter
+    ) -> None:
+        self._context = context
+        self._timing = context.timing
+        self._namespace_watch = namespaces
+        self._client = client
+        self._writer = writer
+        self._namespaces: Registration | None = None
+        self._listed: dict[str, Consent] = {}
+        """The annotations, by namespace."""
+        self._answers: OrderedDict[Question, _Answer] = OrderedDict()
+        """The oldest first."""
+
+    def start(self) -> None:
+        """Open the watch."""
+        informers = self._context.informers
+        self._namespaces = informers.acquire(self._namespace_watch, self._on_namespace)
+
+    def stop(self) -> None:
+        """End the watch."""
+        if self._namespaces is not None:
+            self._namespaces.release()
+            self._namespaces = None
+
+    async def visit(self, entry: BundleEntry) -> tuple[BundleEntry, ReadyCondition | None]:
+        """Record whether the release's namespace accepts it, where that is another one.
+
+        Returns:
+            The Bundle as it is then, and the condition where the release isn't accepted.
+
+        Raises:
+            ApiError, StaleError: the status can't be written; the next reconcile tries again.
+        """
+        namespace = release_namespace(entry)
+        if namespace is None or namespace == entry.key.namespace:
+            return await self._record(entry, ConsentStatus()), None
+        facts = await self._facts(entry, namespace)
+        before = entry.consent or ConsentStatus()
+        found = consent.judge(before, facts, self._context.clock())
+        entry = await self._record(entry, found)
+        if found.state == ConsentState.ASSUMED and before.state != found.state:
+            text = consent.assumption(facts)
+            self._context.record(entry, WARNING, "ConsentAssumed", text)
+            log.warning("%s: %s", entry.key, text)
+        if found.state != ConsentState.NOT_ACCEPTED:
+            return entry, None
+        reason, text = BundleReason.RELEASE_NOT_ACCEPTED, consent.refusal(facts)
+        return entry, ready_conditions.unusable(reason, text, entry.status)
+
+    async def _record(self, entry: BundleEntry, found: ConsentStatus) -> BundleEntry:
+        memory, result = self._context.memory(entry.key), (found.state, found.by)
+        if found == (entry.consent or ConsentStatus()):
+            return entry
+        if memory.consent == (entry.resource_version, *result):
+            return entry  # it was written, and an older CRD dropped it
+        written = await self._writer.record(entry, replace(entry.status, consent=found))
+        memory.consent = written.resource_version, *result
+        return written
+
+    async def _facts(self, entry: BundleEntry, namespace: str) -> ConsentFacts:
+        release, tenant = (namespace, entry.key.name), entry.key.namespace
+        rivals = self._context.bundles.bundles_of(release)
+        own = [one for one in rivals if one.key.namespace == namespace and not one.deleting]
+        facts = ConsentFacts(
+            release=release,
+            tenant=tenant,
+            is_deployed=entry.status.deployed.namespace == namespace or is_inherited(entry.status),
+            rival=f"{own[0].key.namespace}/{own[0].key.name}" if own else None,
+        )
+        if self._can_read(namespace):
+            listed = self._listed.get(namespace)
+            is_listed = listed is not None and listed.names(tenant)
+            fault = listed.problem if listed is not None else None
+            facts = replace(facts, is_listed=is_listed, listed_fault=fault)
+        if facts.is_listed:
+            return facts
+        if not isinstance(entry.spec, BundleSpec):
+            return replace(facts, is_granted=False)
+        account = ServiceAccount.of(entry.spec)
+        answer = await self._answer(entry, (account, namespace))
+        if answer.is_granted is not True or len(rivals) > 1:
+            # Nothing else may requeue it, and others wait for what it answers then.
+            ends = max(answer.at + answer.lasts - self._context.monotonic(), 0.0)
+            moment = self._context.clock() + timedelta(seconds=ends)
+            self._context.schedule.reconcile_at(entry.key, moment)
+        return replace(
+            facts,
+            account=account,
+            is_granted=answer.is_granted,
+            granted_fault=answer.fault,
+            is_forbidden=answer.is_forbidden,
+        )
+
+    async def _answer(self, entry: BundleEntry, question: Question) -> _Answer:
+        """The answer to a question, at most ten minutes old."""
+        now, known = self._context.monotonic(), self._answers.get(question)
+        if known is not None:
+            lasts = known.lasts
+            if not known.is_granted and entry.request is not None:
+                lasts = self._timing.consent_asked
+            if now - known.at < lasts:
+                return known
+        answer = await self._ask(question, known)
+        self._answers[question] = answer
+        self._answers.move_to_end(question)
+        while now - next(iter(self._answers.values())).at > self._timing.consent_fresh:
+            self._answers.popitem(last=False)
+        return answer
+
+    async def _ask(self, question: Question, before: _Answer | None) -> _Answer:
+        account, namespace = question
+        attributes = {"verb": "create", "group": "", "resource": "secrets", "namespace": namespace}
+        subject, fault, is_forbidden = Subject(account.user, account.groups), "", False
+        granted: bool | None = None
+        try:
+            granted = await is_allowed(
+                self._client, attributes, subject, local=True, timeout=REVIEW_SECONDS
+            )
+        except Forbidden as error:
+            fault = f"{error.message}; bundles.permissionReviews of the chart allows it"
+            is_forbidden = True
+        except ApiError as error:
+            log.info("can't review whether %s may create secrets in %s: %s", *question, error)
+            fault = "the API server doesn't answer access reviews now"
+        pause = self._timing.consent_pause
+        if before is not None and not before.is_granted:
+            pause = min(2 * before.lasts, self._timing.consent_longest_pause)
+        lasts = self._timing.consent_fresh if granted else pause
+        return _Answer(granted, self._context.monotonic(), lasts, fault, is_forbidden)
+
+    def _can_read(self, namespace: str) -> bool:
+        watch = self._namespaces
+        return watch is not None and watch.synced and self._context.settings.serves(namespace)
+
+    def _on_namespace(
+        self, name: ObjectName, old: AnnotatedNamespace | None, new: AnnotatedNamespace | None
+    ) -> None:
+        if _text(old) == _text(new):
+            return
+        if new is None or (listed := read_consent(new.annotations, ANN_ACCEPT_FROM)) is None:
+            self._listed.pop(name.name, None)
+        else:
+            self._listed[name.name] = listed
+        for entry in self._context.bundles:
+            is_elsewhere = entry.key.namespace != name.name
+            if is_elsewhere and release_namespace(entry) == name.name:
+                self._context.schedule.changed(entry.key, Change.CONSENT)
+
+
+def _text(namespace: AnnotatedNamespace | None) -> str | None:
+    return None if namespace is None else namespace.annotations.get(ANN_ACCEPT_FROM)
+
+
+def release_namespace(entry: BundleEntry) -> str | None:
+    """The namespace of a Bundle's release: where it is deployed, else where it is to be deployed.
+
+    None where it isn't deployed and the spec isn't valid.
+    """
+    return entry.status.deployed.namespace or (entry.release or (None,))[0]

@@ -1,0 +1,425 @@
+"""Reads ConfigMaps and Secrets that Bundles name, only when they changed.
+
+Watches deliver metadata only, and trigger a read. Content always comes from GET, so a watch that is
+late, forbidden or beyond the limit delays an update and does nothing worse.
+
+Reads the values of a Bundle, one source at a time, within limits of memory and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    LocalObjectRef,
+    SecretKey,
+    ValuesKind,
+    ValuesSource,
+)
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.api.verify import refs_of
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, Hasher
+from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash
+from copyrator.bundles.deploy.job import Login
+from copyrator.bundles.deploy.pod import CA_KEY
+from copyrator.bundles.inputs.watches import Ref, ReferenceWatcher
+from copyrator.bundles.memory import InputsMemory
+from copyrator.bundles.trust.policy import SPEC, read_requirement
+from copyrator.kube.errors import NotFound
+from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.oci.auth import (
+    Credential,
+    UnusableSecretError,
+    credential_from_secret,
+    decoded_size,
+    is_docker_config,
+)
+from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
+from copyrator.settings import limits
+from copyrator.signatures.model import SignatureRequirement
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class ValuesTooLargeError(Exception):
+    """With this source a Bundle's values exceed a limit.
+
+    Args:
+        limit: the exceeded limit.
+    """
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(
+            f"the Bundle's values exceed {limit}: reduce that source, put large "
+            "files into the chart, or remove the source from the "
+            "spec"
+        )
+
+
+class ValuesReader:
+    """Adds the values sources of a Bundle, one after the other, within the limits."""
+
+    def __init__(self, uid: str, spec: BundleSpec, hasher: Hasher) -> None:
+        has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_from)
+        has_secret |= spec.secret_key is not None
+        self.hash = ValuesHash(uid, hasher if has_secret else None)
+        self.files: list[ValuesFiles] = []
+        self._slice = TimeSlice()
+        self._bytes = 0
+        self._keys = 0
+
+    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+        """Add the next source; returns its files.
+
+        Raises:
+            ValuesTooLargeError: the values exceed a limit with this source.
+        """
+        data: Mapping[str, str] = body.get("data") or {}
+        self._keys += len(data)
+        if self._keys > limits.BUNDLE_VALUES_FILES:
+            raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_FILES:,} keys, each a values file")
+        content: dict[str, bytes] = {}
+        for key, text in data.items():
+            is_secret = source.kind is ValuesKind.SECRET
+            content[key] = base64.b64decode(text) if is_secret else text.encode()
+            self._bytes += len(content[key])
+            if self._bytes > limits.BUNDLE_VALUES_BYTES:
+                raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_BYTES // 2**20} MiB")
+            await self._slice.pause()
+        for _ in self.hash.add(source.kind, source.name, content):
+            await self._slice.pause()
+        self.files.append(ValuesFiles(source.kind, source.name, tuple(sorted(content))))
+        return content
+
+    async def add_secret_key(self, found: SecretKey, content: Mapping[str, bytes]) -> None:
+        """Add the content of ``spec.secretKey``; no values source has a name with a colon."""
+        for _ in self.hash.add(ValuesKind.SECRET, f"secretKey:{found.secret}", content):
+            await self._slice.pause()
+
+
+class MissingReferenceError(Exception):
+    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
+
+    def __init__(
+        self, message: str, reason: BundleReason = BundleReason.AUTHENTICATION_FAILED
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The operator's access to the registry, and the login of werf's Job."""
+
+    credential: Credential | None = None
+    login: Login = Login.NONE
+    ca: bytes | None = None
+
+
+_ANONYMOUS: Final = Access()
+
+
+TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
+"""Is called with a values source and its files, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A result computed from contents, valid for exactly these objects at these versions."""
+
+    refs: tuple[Ref, ...]
+    versions: tuple[str, ...]
+    value: Any
+
+
+class ReferenceReader:
+    """Reads the objects that Bundles name.
+
+    Attributes:
+        watches: of all that they name.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._memories = context.memories
+        self.watches = ReferenceWatcher(context, self._has_read)
+        context.memories.on_drop(lambda key, _: self.watches.follow(key, frozenset()))
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Watch the objects that the spec names now, and no others."""
+        self.watches.follow(entry.key, references_of(spec))
+
+    def close(self) -> None:
+        """End all watches, and drop all cached results."""
+        self.watches.close()
+        for memory in self._memories.values():
+            memory.inputs = InputsMemory()
+
+    async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
+        """The hash of the Bundle's values, None without values; reads them only if one changed.
+
+        Raises:
+            MissingReferenceError: a source that isn't optional doesn't exist.
+            ApiError: a source can't be read.
+        """
+        refs = _values_refs(spec)
+        if not refs:
+            return None
+        known = self._memories[entry.key].inputs.values
+        if known is not None and self._is_current(known, refs):
+            shape, found = known.value
+            if shape == spec.secret_key:
+                return cast("str | None", found)
+        return (await self.values(entry, spec))[0]
+
+    async def values(
+        self, entry: BundleEntry, spec: BundleSpec, take: TakeFiles | None = None
+    ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
+        """Read the Bundle's values; returns their hash and their file names.
+
+        ``take`` is called with the files of each source, so that one source at a time is in memory,
+        and last with the content of ``spec.secretKey``, which counts in the hash.
+        Raises as ``values_hash``.
+        """
+        reader = ValuesReader(entry.uid, spec, self._context.hasher)
+        versions: list[str] = []
+        for source in spec.values_from:
+            # Nothing of one source is kept for the next one.
+            async with self._context.readers.slot(entry.key.namespace):
+                body = await self._read_optional(_values_ref(spec, source))
+                versions.append(_version(body))
+                if body is not None:
+                    try:
+                        content = await reader.add(source, body)
+                    except ValuesTooLargeError as error:
+                        text = f"with {_values_ref(spec, source)} {error}"
+                        raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                    if take is not None:
+                        await take(source, content)
+                    del content
+                elif not source.optional:
+                    raise MissingReferenceError(
+                        f"{_values_ref(spec, source)}, a source of values, doesn't exist; create "
+                        "it, or remove it from the spec",
+                        BundleReason.VALUES_MISSING,
+                    )
+        if spec.secret_key is not None:
+            ref = _secret_key_ref(spec, spec.secret_key)
+            async with self._context.readers.slot(entry.key.namespace):
+                body = await self._read_optional(ref)
+                versions.append(_version(body))
+                content = {spec.secret_key.key: _read_secret_key(ref, spec.secret_key, body)}
+                del body
+            await reader.add_secret_key(spec.secret_key, content)
+            if take is not None:
+                await take(ValuesSource(ValuesKind.SECRET, spec.secret_key.secret), content)
+        found = reader.hash.result()
+        value = spec.secret_key, found
+        known = Known(_values_refs(spec), tuple(versions), value)
+        self._memories[entry.key].inputs.values = known
+        return found, tuple(reader.files)
+
+    async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
+        """The registry's credential and CA; reads them only if they changed.
+
+        Raises:
+            MissingReferenceError: a Secret doesn't exist, or lacks a required key.
+        """
+        refs = _access_refs(spec)
+        if not refs:
+            return _ANONYMOUS
+        known = self._memories[entry.key].inputs.access
+        shape = _shape(spec)
+        if known is not None and known.value[0] == shape and self._is_current(known, refs):
+            cached: Access = known.value[1]
+            return cached
+        versions: list[str] = []
+        bodies: dict[str, dict[str, Any]] = {}
+        for ref in refs:
+            if (body := await self._read_optional(ref)) is None:
+                field = "spec.auth" if ref.name == spec.auth else "spec.caSecret"
+                raise MissingReferenceError(
+                    f"{ref} of {field} doesn't exist; create it, or remove it from the spec"
+                )
+            bodies[ref.name] = body
+            versions.append(_version(body))
+        found = _read_access(spec, bodies)
+        known = Known(refs, tuple(versions), (shape, found))
+        self._memories[entry.key].inputs.access = known
+        return found
+
+    async def requirement(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> tuple[SignatureRequirement, tuple[str, ...]]:
+        """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
+        assert spec.verify is not None
+        refs = _verify_refs(spec)
+        known = self._memories[entry.key].inputs.signers
+        if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
+            cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
+            return cached
+        contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
+        versions: list[str] = []
+        for wanted, ref in zip(refs_of(spec.verify.any_of), refs, strict=True):
+            body = await self._read_optional(ref)
+            contents[wanted] = files_of(wanted, body) if body else None
+            versions.append(_version(body))
+        found = await asyncio.to_thread(
+            read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
+        )
+        known = Known(refs, tuple(versions), (spec.verify, found))
+        self._memories[entry.key].inputs.signers = known
+        return found
+
+    def _is_current(self, known: Known, refs: tuple[Ref, ...]) -> bool:
+        """Whether a cached result is of the same objects at their current versions."""
+        return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
+
+    def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
+        """Whether all results cached for a Bundle were read from that version of an object."""
+        if (memory := self._memories.get(key)) is None:
+            return False
+        known = memory.inputs.values, memory.inputs.access, memory.inputs.signers
+        versions = [
+            read
+            for part in known
+            if part is not None
+            for each, read in zip(part.refs, part.versions, strict=True)
+            if each == ref
+        ]
+        return bool(versions) and all(read == version for read in versions)
+
+    async def _read_optional(self, ref: Ref) -> dict[str, Any] | None:
+        begun = self.watches.begin_read(ref)
+        try:
+            body = await self._context.client.get(ref.resource, ref.namespace, ref.name)
+        except NotFound:
+            body = None
+        self.watches.was_read(ref, _version(body), begun)
+        return body
+
+
+def references_of(spec: BundleSpec) -> frozenset[Ref]:
+    """All objects that a Bundle names and the operator reads."""
+    return frozenset((*_values_refs(spec), *_access_refs(spec), *_verify_refs(spec)))
+
+
+def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
+    """The object with keys or certificates that an entry in this namespace names."""
+    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
+
+
+def _verify_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    refs = refs_of(spec.verify.any_of) if spec.verify else ()
+    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
+
+
+def files_of(ref: LocalObjectRef, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+    """The files of a ConfigMap or Secret."""
+    data: Mapping[str, str] = body.get("data") or {}
+    if ref.kind is ValuesKind.CONFIG_MAP:
+        return {name: text.encode() for name, text in data.items()}
+    return {name: base64.b64decode(text) for name, text in data.items()}
+
+
+def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
+    resource = SECRETS if source.kind is ValuesKind.SECRET else CONFIGMAPS
+    return Ref(resource, spec.namespace, source.name)
+
+
+def _values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    found = [_values_ref(spec, source) for source in spec.values_from]
+    if spec.secret_key is not None:
+        found.append(_secret_key_ref(spec, spec.secret_key))
+    return tuple(found)
+
+
+def _secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
+    return Ref(SECRETS, spec.namespace, found.secret)
+
+
+def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None) -> bytes:
+    """The content of ``spec.secretKey``."""
+    where, reason = f"{ref} of spec.secretKey", BundleReason.VALUES_MISSING
+    if body is None:
+        text = f"{where} doesn't exist; create it, or remove it from the spec"
+        raise MissingReferenceError(text, reason)
+    encoded = (body.get("data") or {}).get(wanted.key)
+    if encoded is None:
+        raise MissingReferenceError(f"{where} has no key {wanted.key}; add it", reason)
+    if decoded_size(encoded) > limits.BUNDLE_SECRET_KEY:
+        text = f"{where} has more than {limits.BUNDLE_SECRET_KEY} bytes under {wanted.key}"
+        raise MissingReferenceError(text, reason)
+    return base64.b64decode(encoded)
+
+
+def _access_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    found = [name for name in (spec.auth, spec.ca_secret) if name]
+    return tuple(Ref(SECRETS, spec.namespace, name) for name in dict.fromkeys(found))
+
+
+def _version(body: Mapping[str, Any] | None) -> str:
+    return str(body["metadata"].get("resourceVersion", "")) if body else ""
+
+
+def _shape(spec: BundleSpec) -> str:
+    """The other fields of a spec by which Secrets are interpreted."""
+    bound = spec.approval.is_required
+    return f"{spec.registry} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
+
+
+def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
+    credential, login, ca = None, Login.NONE, None
+    if spec.auth:
+        secret = bodies[spec.auth]
+        try:
+            credential = credential_from_secret(secret, spec.registry)
+        except UnusableSecretError as error:
+            text = f"Secret {spec.namespace}/{spec.auth} of spec.auth {error}"
+            raise MissingReferenceError(text) from None
+        login = Login.DOCKER_CONFIG if is_docker_config(secret) else Login.PASSWORD
+        if spec.approval.is_required and login is Login.PASSWORD:
+            _check_registry(spec, secret)
+    if spec.ca_secret:
+        where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"
+        try:
+            encoded = (bodies[spec.ca_secret].get("data") or {})[CA_KEY]
+            if decoded_size(encoded) > limits.CA_BYTES:
+                most = f"{limits.CA_BYTES} bytes"
+                raise MissingReferenceError(f"{where} has more than {most} under {CA_KEY}")
+            ca = base64.b64decode(encoded)
+        except (KeyError, binascii.Error, ValueError):
+            raise MissingReferenceError(f"{where} has no key {CA_KEY}") from None
+    return Access(credential, login, ca)
+
+
+def _check_registry(spec: BundleSpec, secret: Mapping[str, Any]) -> None:
+    """Raise unless a Secret's annotation names the Bundle's registry.
+
+    Else whoever edits the Bundle would have username and password sent to a host of theirs. A
+    dockerconfigjson Secret names its hosts itself.
+    """
+    named = (secret["metadata"].get("annotations") or {}).get(names.ANN_REGISTRY) or ""
+    if _normal_host(named, spec) == _normal_host(spec.registry, spec):
+        return
+    name = f"{spec.namespace}/{spec.auth}"
+    raise MissingReferenceError(
+        f"Secret {name} of spec.auth isn't sent to {spec.registry}: bundles.requireApproval "
+        f"applies to this Bundle, and the Secret's annotation {names.ANN_REGISTRY} doesn't name "
+        f"that host. Who owns the Secret allows it by: kubectl annotate secret -n "
+        f"{spec.namespace} {spec.auth} {names.ANN_REGISTRY}={spec.registry}"
+    )
+
+
+def _normal_host(registry: str, spec: BundleSpec) -> str:
+    """A registry's ``host[:port]`` for comparison; the names of Docker Hub are one."""
+    host = registry.strip().lower().removesuffix(":80" if spec.insecure else ":443")
+    return DOCKER_HUB_HOST if host in DOCKER_HUB_NAMES else host

@@ -1,0 +1,552 @@
+"""The current versions of the objects that Bundles name; requeues Bundles that read another one.
+
+Where several watches cover an object, the events of one are used: a new watch replaces an old one
+when its list was compared with what each Bundle has read.
+
+Opens, retries and ends the watches of ConfigMaps and Secrets that Bundles name.
+
+No edit is lost when the scope of a watch changes: the old watch ends only after the new one has
+listed everything and its list was compared with what Bundles have read.
+
+Which watches cover the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
+
+Each watch is a connection, so their scopes widen with the number of names: one object by its name,
+where the server filters; a namespace, where its Bundles name several; all namespaces, where there
+would be many of these. A wide watch delivers unrelated objects too, which are dropped on arrival.
+
+Where a wide watch is forbidden, names and namespaces are watched up to a limit, which namespaces
+share fairly: each gets its first watch before any gets a second. Other objects are read at polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextvars import Context as TaskContext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.schedule import Change
+from copyrator.kube.access_reviews import is_allowed
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.seen import Seen, seen
+from copyrator.kube.watch.wanted import WantedNames
+from copyrator.settings import limits
+from copyrator.workqueue.timeslice import TimeSlice
+
+Names = Mapping[str, Collection[str]]
+"""Names of objects of one kind, by namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object that a Bundle names."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """What one watch covers: an object, a namespace's objects, or all of a kind."""
+
+    resource: Resource
+    namespace: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        if self.namespace is None:
+            return f"{self.resource.plural} of all namespaces"
+        return f"{self.resource.plural} of {self.namespace}"
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it needs the permission to list and watch more than an object by its name."""
+        return self.name is None
+
+    def overlaps(self, other: WatchScope) -> bool:
+        """Whether there may be an object that both cover."""
+        pairs = (self.namespace, other.namespace), (self.name, other.name)
+        return self.resource == other.resource and all(
+            one == another or one is None or another is None for one, another in pairs
+        )
+
+
+def covering_scopes(ref: Ref) -> tuple[WatchScope, WatchScope, WatchScope]:
+    """The scopes that cover an object, the widest first."""
+    return (
+        WatchScope(ref.resource),
+        WatchScope(ref.resource, ref.namespace),
+        WatchScope(ref.resource, ref.namespace, ref.name),
+    )
+
+
+def decide(
+    wanted: Mapping[Resource, Names],
+    refused: Container[WatchScope] = frozenset(),
+    held: Container[WatchScope] = frozenset(),
+) -> set[WatchScope]:
+    """The watches to keep open.
+
+    Args:
+        wanted: what Bundles name.
+        refused: wide scopes that are forbidden.
+        held: the open watches; a wide one is kept until there are clearly fewer names, so that
+            creating and deleting one Bundle opens and ends no watch.
+    """
+    everywhere = {
+        WatchScope(resource)
+        for resource, names in wanted.items()
+        if _are_many(WatchScope(resource), names, refused, held)
+    }
+    narrow = {kind: names for kind, names in wanted.items() if WatchScope(kind) not in everywhere}
+    places = limits.ALL_REFERENCE_WATCHES - len(everywhere)
+    # No more namespaces than there are places are considered, however many there are.
+    first = heapq.nsmallest(places, set[str]().union(*narrow.values()))
+    scopes = {space: _of_namespace(space, narrow, refused, held) for space in first}
+    return everywhere | _share_fairly(scopes, places)
+
+
+def find_uncovered(wanted: Mapping[Resource, Names], scopes: Container[WatchScope]) -> list[Ref]:
+    """The objects that no watch covers: an edit is seen at the next poll."""
+    refs = (
+        Ref(resource, namespace, name)
+        for resource, names in wanted.items()
+        for namespace, found in names.items()
+        for name in sorted(found)
+    )
+    return [ref for ref in refs if not any(scope in scopes for scope in covering_scopes(ref))]
+
+
+def _are_many(
+    scope: WatchScope, names: Names, refused: Container[WatchScope], held: Container[WatchScope]
+) -> bool:
+    """Whether a kind is watched in all namespaces by one watch."""
+    if scope in refused:
+        return False
+    watches = 0
+    for namespace, found in names.items():
+        count = len(found)
+        if count > 1 and _is_wide(scope.resource, namespace, count, refused, held):
+            count = 1
+        watches += min(count, limits.REFERENCE_WATCHES)
+    most = limits.KIND_REFERENCE_WATCHES
+    return watches > (most * 3 // 4 if scope in held else most)
+
+
+def _of_namespace(
+    namespace: str,
+    wanted: Mapping[Resource, Names],
+    refused: Container[WatchScope],
+    held: Container[WatchScope],
+) -> list[WatchScope]:
+    """The watches of one namespace, the wide ones first."""
+    scopes: list[WatchScope] = []
+    for resource, names in wanted.items():
+        found = names.get(namespace, ())
+        if found and _is_wide(resource, namespace, len(found), refused, held):
+            scopes.insert(0, WatchScope(resource, namespace))
+        else:
+            some = heapq.nsmallest(limits.REFERENCE_WATCHES, found)
+            scopes += (WatchScope(resource, namespace, name) for name in some)
+    return scopes
+
+
+def _is_wide(
+    resource: Resource,
+    namespace: str,
+    names: int,
+    refused: Container[WatchScope],
+    held: Container[WatchScope],
+) -> bool:
+    most = limits.REFERENCES_BY_NAME
+    if names <= most // 2:
+        return False
+    scope = WatchScope(resource, namespace)
+    return scope not in refused and (names > most or scope in held)
+
+
+def _share_fairly(narrow: Mapping[str, list[WatchScope]], places: int) -> set[WatchScope]:
+    """Each namespace's first one, then each one's second, until there is no place left."""
+    chosen: set[WatchScope] = set()
+    left = sorted(narrow)
+    for turn in range(limits.REFERENCE_WATCHES):
+        left = [namespace for namespace in left if len(narrow[namespace]) > turn]
+        for namespace in left:
+            if len(chosen) >= places:
+                return chosen
+            chosen.add(narrow[namespace][turn])
+    return chosen
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenWatch:
+    """A watch that is open, or is opened when its access review allows it."""
+
+    registration: Registration | None = None
+    task: asyncio.Task[None] | None = None
+    """The access review, and later the comparison of the list with what Bundles have read."""
+    listed: bool = False
+    """Whether it has listed everything once; from then on its events are used."""
+    compared: bool = False
+    """Whether its list was compared with what Bundles have read, so that an older watch may end."""
+
+    def close(self) -> None:
+        """End the watch and its task."""
+        if self.task is not None:
+            self.task.cancel()
+        if self.registration is not None:
+            self.registration.release()
+
+
+@dataclass(slots=True)
+class _DeniedScope:
+    """A scope that may not be watched, by an access review or a 403."""
+
+    until: float
+    delay: float
+
+
+class ReferenceWatchManager:
+    """Keeps the wanted and granted watches open.
+
+    Attributes:
+        wanted: the names of each kind; others change it and then call `arrange_soon`.
+        opened: the watches that are open, or are opened when their access review allows it.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        on_change: Callable[[OpenWatch, Ref, Seen | None], None],
+        on_listed: Callable[[WatchScope, OpenWatch], None],
+    ) -> None:
+        self.wanted = {resource: WantedNames() for resource in (CONFIGMAPS, SECRETS)}
+        self.opened: dict[WatchScope, OpenWatch] = {}
+        self._context = context
+        self._timing = context.timing
+        self._on_change = on_change
+        self._on_listed = on_listed
+        self._desired: set[WatchScope] = set()
+        self._denied: dict[WatchScope, _DeniedScope] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = False
+
+    def close(self) -> None:
+        """End all watches."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._changed = False
+        for opened in self.opened.values():
+            opened.close()
+        self.opened.clear()
+        self._denied.clear()
+
+    def covering(self, ref: Ref) -> OpenWatch | None:
+        """The watch whose events are used for an object: the widest that has listed, or None."""
+        for scope in covering_scopes(ref):
+            opened = self.opened.get(scope)
+            if opened is not None and opened.listed:
+                return opened
+        return None
+
+    def count(self) -> Counter[str]:
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
+        found = Counter(name=0, namespace=0, all=0, poll=0)
+        watched = {scope for scope, opened in self.opened.items() if opened.registration}
+        for resource, wanted in self.wanted.items():
+            names = wanted.by_namespace
+            if WatchScope(resource) in watched:
+                found["all"] += len(wanted)
+                continue
+            wide = {ns for ns in names if WatchScope(resource, ns) in watched}
+            by_namespace = sum(len(names[ns]) for ns in wide)
+            by_name = sum(
+                scope.resource == resource and bool(scope.name) and scope.namespace not in wide
+                for scope in watched
+            )
+            found["namespace"] += by_namespace
+            found["name"] += by_name
+            found["poll"] += max(len(wanted) - by_namespace - by_name, 0)
+        return found
+
+    def arrange_soon(self) -> None:
+        """Arrange the watches once all concurrent changes have been made."""
+        if not self._changed:
+            self._changed = True
+            self._call_later(self._timing.reference_settle)
+
+    def _call_later(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
+        self._timer = asyncio.get_running_loop().call_later(
+            seconds, self._check, context=TaskContext()
+        )
+
+    def _check(self) -> None:
+        """Close watches that are forbidden, and open and end watches where that is due."""
+        self._timer = None
+        try:
+            for scope, opened in list(self.opened.items()):
+                failure = opened.registration and opened.registration.failure
+                if scope.is_wide and isinstance(failure, Forbidden):
+                    self._deny(scope, failure.message)
+            now = self._context.monotonic()
+            if any(denied.until <= now for denied in self._denied.values()):
+                self._changed = True
+            if self._changed:
+                self._changed = False
+                self._arrange(now)
+        finally:
+            if self.opened or self._denied:
+                timing = self._timing
+                seconds = timing.reference_settle if self._changed else timing.reference_check
+                self._call_later(seconds)
+
+    def _arrange(self, now: float) -> None:
+        wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
+        for scope in list(self._denied):
+            names = wanted[scope.resource]
+            if not names or (scope.namespace and scope.namespace not in names):
+                del self._denied[scope]
+        refused = {scope for scope, denied in self._denied.items() if denied.until > now}
+        self._desired = decide(wanted, refused, self.opened)
+        for scope in self._denied.keys() - refused - self._desired:
+            del self._denied[scope]
+        for scope in self._desired - self.opened.keys():
+            opened = self.opened[scope] = OpenWatch()
+            if scope.is_wide:
+                opened.task = asyncio.create_task(
+                    self._ask(scope, opened), name=f"access review of {scope}"
+                )
+            else:
+                self._begin(scope, opened)
+        self.retire()
+
+    def retire(self) -> None:
+        """End unwanted watches, once their replacements have listed everything."""
+        for scope in self.opened.keys() - self._desired:
+            others = (other for other in self._desired if other.overlaps(scope))
+            if all(self.opened[other].compared for other in others):
+                self.opened.pop(scope).close()
+
+    async def _ask(self, scope: WatchScope, opened: OpenWatch) -> None:
+        """Open a wide watch if an access review allows it.
+
+        Without the review a forbidden list would be reported as a missing permission.
+        """
+        client, missing = self._context.client, ""
+        try:
+            for refusal in scope_permissions(scope, self._context.settings.watch_namespaces):
+                if not await is_allowed(client, refusal.attributes):
+                    missing = f"the operator cannot {refusal}"
+                    break
+        except ApiError as error:
+            missing = str(error)
+        if self.opened.get(scope) is not opened:
+            return
+        opened.task = None
+        if missing:
+            self._deny(scope, missing)
+        else:
+            self._denied.pop(scope, None)
+            self._begin(scope, opened)
+
+    def _deny(self, scope: WatchScope, why: str) -> None:
+        before = self._denied.get(scope)
+        delay = self._timing.reference_retry
+        if before is not None:
+            delay = min(before.delay * 2, self._timing.reference_longest_retry)
+        self._denied[scope] = _DeniedScope(self._context.monotonic() + delay, delay)
+        emit = log.info if before is None else log.debug
+        emit(
+            "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
+            scope,
+            why,
+        )
+        self.opened.pop(scope).close()
+        self._desired.discard(scope)
+        self.arrange_soon()
+
+    def _begin(self, scope: WatchScope, opened: OpenWatch) -> None:
+        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._on_change(opened, Ref(scope.resource, *name), new)
+
+        spec = WatchSpec(
+            resource=scope.resource,
+            namespace=scope.namespace,
+            name=scope.name,
+            metadata_only=True,
+            decode=seen,
+            wanted=self.wanted[scope.resource] if scope.is_wide else None,
+            reserved=True,
+        )
+        opened.registration = self._context.informers.acquire(
+            spec, changed, on_synced=lambda: self._on_listed(scope, opened)
+        )
+
+
+def scope_permissions(scope: WatchScope, served: Iterable[str] | None) -> list[Refusal]:
+    """The permissions that a wide scope requires, each as its refusal.
+
+    `served`: the namespaces that the operator serves; empty or None: all.
+    """
+    places = [scope.namespace] if scope.namespace else list(served or ()) or [""]
+    group, plural = scope.resource.group, scope.resource.plural
+    return [
+        Refusal(Permission(group, plural, verb), place)
+        for place in places
+        for verb in ("list", "watch")
+    ]
+
+
+class HasRead(Protocol):
+    """Whether all that is cached from an object for a Bundle is of that version ("" for none)."""
+
+    def __call__(self, key: BundleKey, ref: Ref, version: str | None) -> bool: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _FollowedObject:
+    """One object that Bundles name."""
+
+    version: str | None = None
+    """None: not known; empty: the object doesn't exist."""
+    changes: int = 0
+    bundles: set[BundleKey] = field(default_factory=set)
+
+
+class ReferenceWatcher:
+    """Watches objects for Bundles, and requeues Bundles that have read another version."""
+
+    def __init__(self, context: Context, has_read: HasRead) -> None:
+        self._context = context
+        self._has_read = has_read
+        self._refs: dict[Ref, _FollowedObject] = {}
+        self._open = ReferenceWatchManager(context, on_change=self._take, on_listed=self._synced)
+
+    # --- for Bundles -----------------------------------------------------------------------------
+
+    def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
+        """Watch these objects for a Bundle, and no others; the watches open a moment later."""
+        inputs = self._context.memories[key].inputs
+        before = inputs.refs
+        if refs == before:
+            return
+        for ref in before - refs:
+            self._leave(key, ref)
+        for ref in refs - before:
+            self._refs.setdefault(ref, _FollowedObject()).bundles.add(key)
+            self._open.wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
+        inputs.refs = refs
+        self._open.arrange_soon()
+
+    def close(self) -> None:
+        """End all watches."""
+        for key in list(self._context.memories):
+            self.follow(key, frozenset())
+        self._open.close()
+
+    def is_current(self, ref: Ref, version: str) -> bool:
+        """Whether a watch shows that the current version is this one; empty: no object exists."""
+        followed, opened = self._refs.get(ref), self._open.covering(ref)
+        if followed is None or opened is None or opened.registration is None:
+            return False
+        return opened.registration.synced and followed.version == version
+
+    def begin_read(self, ref: Ref) -> int:
+        """Call it before an object is read; pass the result to `was_read`."""
+        followed = self._refs.get(ref)
+        return -1 if followed is None else followed.changes
+
+    def was_read(self, ref: Ref, version: str, begun: int) -> None:
+        """Record the version that was read (empty: none exists), unless an event came since."""
+        followed = self._refs.get(ref)
+        if followed is not None and followed.changes == begun:
+            followed.version = version
+
+    def count(self) -> Counter[str]:
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
+        return self._open.count()
+
+    def _leave(self, key: BundleKey, ref: Ref) -> None:
+        followed = self._refs[ref]
+        followed.bundles.discard(key)
+        if not followed.bundles:
+            del self._refs[ref]
+            self._open.wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
+
+    # --- for watches ------------------------------------------------------------------------------
+
+    def _take(self, opened: OpenWatch, ref: Ref, new: Seen | None) -> None:
+        """Process an event, if it is from the watch whose events are used for the object."""
+        followed = self._refs.get(ref)
+        if followed is None or self._open.covering(ref) is not opened:
+            return
+        version = new.resource_version if new else None
+        if version == followed.version or (version is None and followed.version == ""):
+            return
+        followed.version = version
+        followed.changes += 1
+        self._requeue(followed, ref)
+
+    def _synced(self, scope: WatchScope, opened: OpenWatch) -> None:
+        """A watch has listed everything: use its events from now on, and compare its list."""
+        if self._open.opened.get(scope) is not opened or opened.registration is None:
+            return
+        opened.listed = True
+        if opened.task is not None:
+            opened.task.cancel()
+        compare = self._compare(opened, self._shown_by(scope))
+        opened.task = asyncio.create_task(compare, name=f"compare {scope}")
+
+    async def _compare(self, opened: OpenWatch, refs: Iterable[Ref]) -> None:
+        """Compare a list with what Bundles have read; events are processed meanwhile."""
+        time_slice = TimeSlice()
+        for ref in refs:
+            await time_slice.pause()
+            followed, registration = self._refs.get(ref), opened.registration
+            if followed is None or registration is None or self._open.covering(ref) is not opened:
+                continue
+            found: Seen | None = registration.store.get(ObjectName(ref.namespace, ref.name))
+            if found is not None:
+                followed.version = found.resource_version
+            elif followed.version:  # deleted, or named too late for this list: to be read
+                followed.version = None
+                followed.changes += 1
+            self._requeue(followed, ref)
+        opened.compared = True
+        self._open.retire()
+
+    def _shown_by(self, scope: WatchScope) -> Iterable[Ref]:
+        names = self._open.wanted[scope.resource].by_namespace
+        return [
+            Ref(scope.resource, namespace, name)
+            for namespace in (names if scope.namespace is None else [scope.namespace])
+            for name in names.get(namespace, ())
+            if scope.name in (None, name)
+        ]
+
+    def _requeue(self, followed: _FollowedObject, ref: Ref) -> None:
+        """Requeue the Bundles that have read another version."""
+        for key in followed.bundles:
+            if not self._has_read(key, ref, followed.version):
+                self._context.schedule.changed(key, Change.REFERENCE)

@@ -1,0 +1,1 @@
+"""Plans of deploys, checks for drift and previews."""

@@ -1,0 +1,480 @@
+"""Drift: when a release is checked for it, and what has drifted. Pure.
+
+A Bundle's checks are at multiples of the interval plus a phase, which is derived from its uid to
+spread all checks. So no time has to be stored, and a restart changes none.
+
+The plan is of exactly what is deployed. Hooks and random values are in each plan, also right after
+a deploy; so it is compared with the plan that was made then, the baseline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.drift import Drift
+from copyrator.api.drift_status import (
+    MAX_DRIFTED,
+    DriftCheck,
+    DriftReason,
+    DriftStatus,
+    DriftVerdict,
+)
+from copyrator.api.plan_status import Baseline, PlanOutcome
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.plan.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    effects,
+    plan_id,
+    read_operation,
+)
+from copyrator.bundles.plan.record import content_of
+
+PROVEN_WITHIN: Final = timedelta(minutes=15)
+"""Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one
+is part of it, and isn't found."""
+HINDRANCES: Final = frozenset(
+    {
+        BundleReason.SUSPENDED,
+        BundleReason.AUTOUPDATE_DISABLED,
+        DriftReason.NOT_AS_DEPLOYED,
+    }
+)
+"""Reasons for which no check is made, independent of the last check's result."""
+AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why what is deployed can't be compared now."""
+
+    reason: str
+    message: str
+
+
+def needs_baseline(spec: BundleSpec) -> bool:
+    """Whether a plan of what is deployed is made after each deploy, as the baseline."""
+    return spec.drift.is_enabled or spec.approval.mode is ApprovalMode.ON_RISK
+
+
+def has_baseline(status: BundleStatus) -> bool:
+    """Whether the baseline was made of what is deployed now."""
+    return status.deployed.digest is not None and (
+        content_of(status.baseline) == content_of(status.deployed)
+    )
+
+
+def is_broken_off(status: BundleStatus) -> bool:
+    """Whether the last attempt was a correction that was interrupted.
+
+    It isn't retried as a deploy is: another check finds what is left to correct.
+    """
+    attempted = status.attempted
+    return bool(attempted.correction) and attempted.outcome == Outcome.INTERRUPTED
+
+
+def find_hindrance(
+    status: BundleStatus, spec: BundleSpec, spec_hash: str, values_hash: str | None
+) -> Hindrance | None:
+    """Why the deployed digest can't be planned with these values; None where it can be."""
+    there, attempted = status.deployed, status.attempted
+    if spec.suspend:
+        return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
+    if there.digest is None:
+        return Hindrance(DriftReason.NOT_AS_DEPLOYED, "nothing is deployed yet")
+    if attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
+        text = f"the deploy of {attempted.version} hasn't succeeded"
+        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+    if there.spec_hash != spec_hash or there.reference != spec.reference:
+        text = "the spec isn't the one that was deployed"
+        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+    if there.values_hash != values_hash:
+        text = "the values aren't the ones that were deployed"
+        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
+    return None
+
+
+def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> datetime | None:
+    """When the next check is due if the values don't change; AT_ONCE: now.
+
+    None while a check is running, and where none is needed or possible.
+    """
+    is_running = status.drift.check.outcome == PlanOutcome.RUNNING
+    if is_running or not needs_baseline(spec):
+        return None
+    if find_hindrance(status, spec, spec_hash, status.deployed.values_hash) is not None:
+        return None
+    if not has_baseline(status):
+        return _baseline_due(status, spec, uid)
+    return _check_due(status, spec, uid) if spec.drift.is_enabled else None
+
+
+def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
+    """When the baseline is made: at once, with retries within PROVEN_WITHIN, then regularly."""
+    check = status.drift.check
+    began = parse_time(check.started_at)
+    has_failed = check.outcome == PlanOutcome.FAILED
+    if began is None or not has_failed or content_of(check) != content_of(status.deployed):
+        return AT_ONCE
+    there = parse_time(status.deployed.time) or began
+    passed = max((began - there).total_seconds(), spec.retry.backoff)
+    again = began + timedelta(seconds=passed)
+    regular = next_slot(uid, spec.drift.interval, began)
+    return min(again, regular) if again < there + PROVEN_WITHIN else regular
+
+
+def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
+    drift = status.drift
+    times = (drift.check.started_at, drift.checked_at, status.baseline.made_at)
+    known = [time for time in map(parse_time, times) if time is not None]
+    if not known:
+        return AT_ONCE
+    regular = next_slot(uid, spec.drift.interval, max(known))
+    if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == status.attempted.attempt:
+        return regular
+    return _after_correction(status, spec, regular)
+
+
+def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime) -> datetime:
+    """When the check after a correction is due: at once, or after the delay of a retry."""
+    if not is_broken_off(status):
+        return AT_ONCE
+    again = parse_time(status.attempted.next_retry_at)
+    if again is None or (status.attempted.interruptions or 0) > spec.retry.limit:
+        return regular
+    return min(again, regular)
+
+
+def next_slot(uid: str, interval: float, after: datetime) -> datetime:
+    """The first of a Bundle's check times after a moment.
+
+    In whole seconds, as in a status, so that no check is due again in the second of its beginning.
+    """
+    period = max(int(interval), 1)
+    phase = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period
+    number = (int(after.timestamp()) - phase) // period + 1
+    return datetime.fromtimestamp(number * period + phase, UTC)
+
+
+def slots_between(uid: str, interval: float, after: datetime, until: datetime) -> int:
+    """The number of a Bundle's check times after ``after``, up to ``until``."""
+    if until <= after:
+        return 0
+    first = next_slot(uid, interval, after)
+    return 0 if first > until else 1 + int((until - first).total_seconds() / max(interval, 1.0))
+
+
+def is_regular_check(status: BundleStatus, spec: BundleSpec, uid: str, began: str | None) -> bool:
+    """Whether a check that began then was a scheduled one, not the one right after a correction.
+
+    It was if one of the Bundle's check times has passed since the last attempt.
+    """
+    then, ended = parse_time(began), parse_time(status.attempted.finished_at)
+    if then is None or ended is None:
+        return True
+    return slots_between(uid, spec.drift.interval, ended, then) > 0
+
+
+_HOOK_TYPES: Final = {
+    OperationType.CREATE: OperationType.RECREATE,
+    OperationType.RECREATE: OperationType.CREATE,
+}
+"""A hook's object is created where it was deleted after its run, else recreated."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftFindings:
+    """The operations that a check found, without those of the baseline and ignored ones."""
+
+    drifted: tuple[Operation, ...] = ()
+    unseen: tuple[Operation, ...] = ()
+    """Blind applies: their dry runs were refused, so what they would change isn't known."""
+
+
+def compare_with_baseline(
+    operations: Iterable[Operation], baseline: Collection[Operation], drift: Drift
+) -> DriftFindings:
+    """Compare a plan of what is deployed with the baseline.
+
+    Args:
+        operations: the plan's ``effects``.
+        baseline: those of the plan made right after the deploy.
+        drift: names the objects that are ignored.
+    """
+    usual = set(baseline)
+    usual |= {
+        replace(one, type=_HOOK_TYPES[one.type]) for one in baseline if one.type in _HOOK_TYPES
+    }
+    new = [one for one in operations if one not in usual and not is_ignored(one, drift)]
+    return DriftFindings(
+        tuple(one for one in new if one.type is not OperationType.APPLY),
+        tuple(one for one in new if one.type is OperationType.APPLY),
+    )
+
+
+def is_ignored(operation: Operation, drift: Drift) -> bool:
+    """Whether ``spec.drift.ignore`` names the operation's object."""
+    return any(
+        one.kind == operation.kind and one.names.matches(operation.name) for one in drift.ignore
+    )
+
+
+def object_of(text: str) -> str:
+    """The object of an operation's text, ``NAMESPACE:GROUP:KIND:NAME``."""
+    return text.partition(" ")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPlan:
+    """The plan that the Job of a check made."""
+
+    plan: Plan
+    missing_namespace: str | None
+    """The name of the release's namespace where it doesn't exist, else None."""
+    bound: bool = False
+    """Whether a deploy can't write anything else than was planned."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All operations of a deploy."""
+        return effects(self.plan, self.missing_namespace)
+
+
+def next_check_number(status: BundleStatus) -> int:
+    """The number of the next check."""
+    return (status.drift.check.number or 0) + 1
+
+
+def record_check(status: BundleStatus, target: PlanTarget, job: str, now: datetime) -> BundleStatus:
+    """The status with a new check recorded; its Job is created afterwards."""
+    check = DriftCheck(
+        job=job,
+        number=next_check_number(status),
+        outcome=PlanOutcome.RUNNING,
+        version=target.version,
+        digest=target.digest,
+        values_hash=target.values_hash,
+        spec_hash=target.spec_hash,
+        job_hash=target.job_hash,
+        attempt=status.attempted.attempt,
+        started_at=format_time(now),
+    )
+    return replace(status, drift=replace(status.drift, check=check))
+
+
+def set_check_message(status: BundleStatus, message: str | None) -> BundleStatus:
+    """The status with the message why the check's Job makes no progress; None removes it."""
+    check = replace(status.drift.check, message=message)
+    return replace(status, drift=replace(status.drift, check=check))
+
+
+def break_off_check(status: BundleStatus) -> BundleStatus:
+    """The status without the running check; another one begins when it is due."""
+    check = status.drift.check
+    if check.outcome != PlanOutcome.RUNNING:
+        return status
+    return replace(status, drift=replace(status.drift, check=DriftCheck(number=check.number)))
+
+
+def switch_off_drift(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
+    """The status without drift and baseline, where the spec doesn't require them any more."""
+    drift = status.drift
+    if not needs_baseline(spec):
+        drift = DriftStatus(check=DriftCheck(number=drift.check.number))
+        return replace(status, drift=drift, baseline=Baseline())
+    if not spec.drift.is_enabled:
+        return replace(status, drift=DriftStatus(check=drift.check))
+    return status
+
+
+def record_check_failure(status: BundleStatus, reason: str, message: str) -> BundleStatus:
+    """The status where a check had no result; the next one is at the next check time."""
+    check = replace(status.drift.check, outcome=PlanOutcome.FAILED, reason=reason, message=message)
+    return set_unknown(replace(status, drift=replace(status.drift, check=check)), reason, message)
+
+
+def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
+    """The status where the last check couldn't determine whether something drifted."""
+    drift = replace(
+        status.drift,
+        verdict=DriftVerdict.UNKNOWN,
+        reason=reason,
+        message=message,
+        objects=(),
+        count=None,
+        found_job=None,
+        differs=None,
+    )
+    return replace(status, drift=drift)
+
+
+def record_check_result(
+    status: BundleStatus, found: CheckedPlan, seal: str | None, now: datetime
+) -> BundleStatus:
+    """The status with the plan of the check that has ended."""
+    check = status.drift.check
+    operations = found.operations
+    check = replace(
+        check,
+        outcome=PlanOutcome.PLANNED,
+        reason=None,
+        message=None,
+        made_at=format_time(now),
+        id=plan_id(
+            digest=check.digest or "",
+            values_hash=check.values_hash,
+            job={"hash": check.job_hash},
+            revision=found.plan.revision,
+            operations=operations,
+            render=found.plan.render,
+        ),
+        revision=found.plan.revision,
+        operations=len(operations),
+        bound=found.bound,
+        image=found.plan.image,
+        seal=seal,
+    )
+    return replace(status, drift=replace(status.drift, check=check))
+
+
+def set_baseline(status: BundleStatus, now: datetime) -> BundleStatus:
+    """The status with the ended check as the baseline."""
+    check, there = status.drift.check, parse_time(status.deployed.time)
+    began = parse_time(check.started_at) or now
+    unproven = there is None or began - there > PROVEN_WITHIN
+    baseline = Baseline(
+        digest=check.digest,
+        values_hash=check.values_hash,
+        spec_hash=check.spec_hash,
+        job=check.job,
+        seal=check.seal,
+        made_at=format_time(now),
+        bound=check.bound,
+        unproven=unproven or None,
+    )
+    drift = DriftStatus(
+        check=check,
+        checked_at=format_time(now),
+        verdict=DriftVerdict.NOT_DRIFTED,
+        attempt=status.attempted.attempt,
+    )
+    return replace(status, baseline=baseline, drift=drift)
+
+
+def record_verdict(
+    status: BundleStatus,
+    found: DriftFindings,
+    job: str,
+    now: datetime,
+    *,
+    is_regular: bool,
+    differs: bool = False,
+) -> BundleStatus:
+    """The status with the verdict on a plan of what is deployed.
+
+    Args:
+        status: with the baseline that the plan was compared with.
+        found: the operations beyond the baseline.
+        job: the name of the Job that made the plan.
+        now: becomes the time of the check.
+        is_regular: whether it was a scheduled check, not the one right after a correction.
+        differs: whether a correction may write something else than was deployed.
+    """
+    before, stamp = status.drift, format_time(now)
+    objects = tuple(str(one) for one in found.drifted)
+    drift = replace(
+        before,
+        checked_at=stamp,
+        verdict=DriftVerdict.DRIFTED if objects else DriftVerdict.NOT_DRIFTED,
+        attempt=status.attempted.attempt,
+        reason=None,
+        message=None,
+        objects=objects[:MAX_DRIFTED],
+        count=len(objects) or None,
+        since=(before.since or stamp) if objects else None,
+        found_job=job if objects else None,
+        differs=(differs and bool(objects)) or None,
+    )
+    if is_regular and not is_same(before, objects):
+        drift = replace(drift, corrections=None, corrected=())
+    status = replace(status, drift=drift)
+    if found.unseen and not objects:
+        return set_unknown(status, DriftReason.BLIND_APPLY, _describe_unseen(found.unseen))
+    return status
+
+
+def _describe_unseen(unseen: Sequence[Operation]) -> str:
+    more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
+    return (
+        f"{unseen[0]}{more} can't be compared: their dry runs were refused, unlike right after "
+        "the deploy. The Job's log says why; check the permissions of its service account"
+    )
+
+
+def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
+    """Whether something that was corrected has drifted again.
+
+    Objects beyond those that are listed are unknown, so they count as the same.
+    """
+    if len(drift.corrected) >= MAX_DRIFTED or len(objects) > MAX_DRIFTED:
+        return bool(drift.corrected and objects)
+    return not {object_of(one) for one in drift.corrected}.isdisjoint(map(object_of, objects))
+
+
+def set_hindrance(status: BundleStatus, why: Hindrance | None) -> BundleStatus:
+    """The status with the reason why no check is made now; None removes it.
+
+    The last verdict is kept.
+    """
+    drift = status.drift
+    if why is None:
+        if drift.reason in HINDRANCES:
+            drift = replace(drift, reason=None, message=None)
+    else:
+        drift = replace(drift, reason=why.reason, message=why.message)
+    return replace(status, drift=drift)
+
+
+def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
+    """The status without drifted objects that ``spec.drift.ignore`` names now."""
+    drift = status.drift
+    if not drift.objects or (drift.count or 0) > len(drift.objects):
+        return status  # the list isn't complete: the next check decides
+    kept = tuple(one for one in drift.objects if not _is_ignored_now(one, spec))
+    if len(kept) == len(drift.objects):
+        return status
+    drift = replace(drift, objects=kept, count=len(kept) or None)
+    if not kept:
+        drift = replace(
+            drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
+        )
+    return replace(status, drift=drift)
+
+
+def _is_ignored_now(text: str, spec: BundleSpec) -> bool:
+    operation = read_operation(text)
+    return operation is not None and is_ignored(operation, spec.drift)
+
+
+def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
+    """Whether the plan in ``status.plan`` counts as a check: it is of exactly what is deployed.
+
+    Args:
+        status: with the plan.
+        attempt: the number of the newest attempt when it began.
+    """
+    plan = status.plan
+    return (
+        plan.outcome == PlanOutcome.PLANNED
+        and has_baseline(status)
+        and content_of(plan) == content_of(status.deployed)
+        and attempt == status.attempted.attempt
+    )

@@ -1,0 +1,408 @@
+"""The Jobs of plans: created, observed, read and counted.
+
+Results are read from the pods and the end of their logs. A reconcile doesn't wait for a log, as a
+kubelet may not respond: a separate task reads it, and the Bundle is requeued when the task has
+ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.drift_status import DriftCheck
+from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.plan_status import PlanStatus, PlanSummary
+from copyrator.api.times import format_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy.blocked import find_blocked
+from copyrator.bundles.deploy.job import build_plan_job
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.orders import plan_order
+from copyrator.bundles.deploy.outcome import (
+    JobRecord,
+    ending_of,
+    exit_code,
+    pinned_image,
+    plan_reason,
+    remove_template_text,
+    secrets_of,
+)
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.deploy.releases import is_namespace_missing
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.memory import BundleMemory
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.rights import (
+    RequiredPermission,
+    ServiceAccount,
+    list_missing,
+    read_refused,
+    sentence,
+)
+from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
+from copyrator.bundles.plan.sealed import PlanInputs, Seals
+from copyrator.bundles.schedule import Change
+from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.oci.errors import RegistryError
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+_LINE_BYTES: Final = 512
+"""Bytes of a log's last line that are read."""
+_ERROR: Final = 4096
+"""Characters of werf's error that are searched for missing permissions."""
+
+
+_ENDED: Final = re.compile(r"werf bundle (plan|render) ended with exit code [0-9]{1,3}")
+"""The last line that a Job's script prints after werf has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSubject:
+    """What a Job's plan is judged by, beside its log."""
+
+    account: ServiceAccount
+    image: str
+    """werf's, as the spec names it."""
+    chart: ChartFacts
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """What in the chart may render differently another time, or why that isn't known."""
+        if self.chart.unreadable is not None:
+            return (f"the chart can't be judged: {self.chart.unreadable}",)
+        return self.chart.unbound
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFault:
+    """Why a finished Job has no plan."""
+
+    message: str
+    reason: BundleReason = BundleReason.PLAN_FAILED
+    denied: tuple[RequiredPermission, ...] = ()
+    """The missing permissions because of which werf failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDelay:
+    """A Job's plan can't be read yet; the message is None while the Job simply runs."""
+
+    message: str | None = None
+
+
+@dataclass(slots=True)
+class LogReading:
+    """A read of a Job's plan, or the time of the next one."""
+
+    task: asyncio.Task[Plan | PlanFault | PlanDelay]
+    delay: PlanDelay | None = None
+    again_at: datetime | None = None
+
+
+class PlanReader:
+    """Reads the plans of all Bundles' Jobs."""
+
+    def __init__(self, context: Context, jobs: JobClient, redaction: Redactor) -> None:
+        self._context = context
+        self._timing = context.timing
+        self._jobs = jobs
+        self._redaction = redaction
+        context.memories.on_drop(lambda _, memory: _cancel(memory))
+        self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
+
+    def read(
+        self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject
+    ) -> Plan | PlanFault | PlanDelay | None:
+        """The plan that a finished Job printed as a block with this nonce, or why it has none.
+
+        None while it is being read; the Bundle is requeued when it was read.
+
+        Raises:
+            ApiError: its pods can't be read now.
+        """
+        readings = self._context.memory(key).plan.readings
+        reading = readings.get(job.name)
+        if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
+            task = asyncio.create_task(
+                self._read_in_slot(job, nonce, made_of), name=f"plan of {job.name}"
+            )
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+            for name in [name for name, one in readings.items() if one.task.done()]:
+                del readings[name]  # its result isn't needed any more
+            readings[job.name] = LogReading(task)
+            return None
+        if reading.again_at is not None:
+            self._context.schedule.reconcile_at(key, reading.again_at)
+            return reading.delay
+        if not reading.task.done():
+            return None
+        del readings[job.name]
+        found = reading.task.result()
+        if isinstance(found, PlanDelay):
+            again_at = self._context.clock() + timedelta(seconds=self._timing.plan_log_retry)
+            readings[job.name] = LogReading(reading.task, found, again_at)
+            self._context.schedule.reconcile_at(key, again_at)
+        return found
+
+    async def close(self) -> None:
+        """End all reads."""
+        tasks = set()
+        for memory in self._context.memories.values():
+            tasks |= {one.task for one in memory.plan.readings.values()}
+            memory.plan.readings.clear()
+        await cancel_all(tasks)
+
+    def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
+        if not task.cancelled():
+            task.exception()  # raised where the result is read
+            self._context.schedule.changed(key, Change.PLAN_READ)
+
+    async def _read_in_slot(
+        self, job: JobRecord, nonce: str, made_of: PlanSubject
+    ) -> Plan | PlanFault | PlanDelay:
+        async with self._slots.slot(job.namespace):
+            return await self._read(job, nonce, made_of)
+
+    async def _read(
+        self, job: JobRecord, nonce: str, made_of: PlanSubject
+    ) -> Plan | PlanFault | PlanDelay:
+        pods, account = await self._jobs.pods(job), made_of.account
+        code = exit_code(pods)
+        if not job.complete or code != 0:
+            reason = plan_reason(code) or BundleReason.PLAN_FAILED
+            whole = await self._cause(job, pods)
+            cause = remove_template_text(whole, made_of.chart.literals)
+            # The API server's words: they name no values of the chart.
+            denied = read_refused(whole if "error calling lookup: " in cause else cause, account)
+            text = sentence(account, list_missing(denied)) if denied else cause[:_LINE_BYTES]
+            return PlanFault(f"Job {job.name}: {text}", reason, denied)
+        timeout = self._timing.plan_log_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                plan = await self._block(pods[-1], nonce)
+        except TimeoutError:
+            return self._late(job, f"there was no answer within {timeout:g} s")
+        except ApiError as error:
+            if error.transient:
+                return self._late(job, error.message)
+            plan = BlockFault(f"its log can't be read: {error.message}")
+        if isinstance(plan, BlockFault):
+            return PlanFault(f"Job {job.name}: {plan.message}")
+        return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.drawn)
+
+    def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
+        """A delay for a log that can't be read now, and a fault after plan_log_patience."""
+        now = self._context.clock()
+        end = (job.finished or now) + timedelta(seconds=self._timing.plan_log_patience)
+        text = f"Job {job.name}: its log can't be read: {why}"
+        if now >= end:
+            return PlanFault(text)
+        return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
+
+    async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
+        """The plan in a pod's log, whose last line has the number of lines to read."""
+        last = await self._jobs.log_tail(pod, 1, _LINE_BYTES)
+        lines = block_lines(last, nonce)
+        if isinstance(lines, BlockFault):
+            return lines
+        return read_block(await self._jobs.log_tail(pod, lines, MAX_TEXT), nonce)
+
+    async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
+        """The text for a Job without a plan: werf's last error, without the values of Secrets."""
+        lines = (await self._jobs.log_end(pods)).splitlines()
+        errors = [line for line in lines if line.startswith("Error: ")]  # others may have contents
+        errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
+        # After a template's error lines may be its text.
+        found = next((one for one in errors if remove_template_text(one) != one), "")
+        found = found or (errors[-1] if errors else ending_of(job, pods).message)
+        found = found[:_ERROR]
+        try:
+            (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
+        except WithheldError as error:
+            found = error.in_place_of_log(job.namespace, job.name)
+        return found
+
+
+def _cancel(memory: BundleMemory) -> None:
+    for reading in memory.plan.readings.values():
+        reading.task.cancel()
+
+
+log = logging.getLogger(__name__)
+
+
+RecordedPlan = PlanSummary | DriftCheck
+
+PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+"""The message for a plan without a Job, where updates of the Bundle are disabled."""
+
+
+class RefusedError(Exception):
+    """A plan's Job can't be created; the message says why."""
+
+
+class PlanJobs:
+    """The plan Jobs of all Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        jobs: JobClient,
+        references: ReferenceReader,
+        redaction: Redactor,
+        *,
+        seals: Seals,
+        inputs: PlanInputs,
+        charts: ChartFinder,
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._references = references
+        self._seals = seals
+        self._inputs = inputs
+        self._charts = charts
+        self._reader = PlanReader(context, jobs, redaction)
+
+    async def create(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        plan: RecordedPlan,
+        kind: JobKind = JobKind.PLAN,
+        *,
+        renders: int = 2,
+    ) -> bool:
+        """Create the Job of a recorded plan; False where the values have changed since.
+
+        ``renders``: how often it renders the chart; a plan that is to be bound needs two.
+
+        Raises:
+            RefusedError: the Job can't be created without a change of the spec or the cluster.
+            ApiError: it may have been created; the next reconcile tries the same name again.
+        """
+        order = plan_order(entry, spec, plan.version or "", plan.digest or "")
+        job = plan.job or ""
+        try:
+            access = await self._references.access(entry, spec)
+            inputs = self._inputs.begin(entry, order.spec) if isinstance(plan, PlanStatus) else None
+            also = inputs.add if inputs is not None else None
+            values_hash, sealed = await self._seals.values(entry, spec, job, also)
+            if inputs is not None and values_hash == plan.values_hash:
+                await self._inputs.store(entry, job, inputs)
+        except MissingReferenceError as error:
+            log.debug("%s: not planned: %s", entry.key, error)
+            return False  # the next reconcile reports it
+        except ApiError as error:
+            if error.transient or isinstance(error, Forbidden):
+                raise
+            text = f"Job {job} isn't created: copies of its values can't be: {error.message}"
+            raise RefusedError(text) from None
+        if values_hash != plan.values_hash:
+            return False
+        order = replace(order, login=access.login, sealed=sealed)
+        try:
+            nonce = self._nonce(entry, job)
+            made = await self._jobs.create(build_plan_job(order, job, nonce, kind, renders=renders))
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the API server rejected Job {job}: {error.message}"
+            raise RefusedError(text) from None
+        if made is None:
+            text = f"a Job {job} already exists and wasn't created for this Bundle; delete it"
+            raise RefusedError(text)
+        return True
+
+    def _nonce(self, entry: BundleEntry, job: str) -> str:
+        return self._seals.derived(entry, job, "nonce")
+
+    async def find(self, entry: BundleEntry, plan: RecordedPlan) -> JobRecord | None:
+        """The Job of a recorded plan; None where it doesn't exist."""
+        return await self._jobs.find(entry.key, entry.uid, plan.job or "")
+
+    async def progress(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, plan: RecordedPlan
+    ) -> Plan | PlanFault | PlanDelay:
+        """The result of a plan's Job, or why there is none yet.
+
+        Args:
+            entry: the Bundle, which is requeued when the result may have changed.
+            spec: its spec.
+            job: the Job as it is now.
+            plan: its record in the status, with the message about a delay.
+
+        Raises:
+            ApiError: its pods, or the registry's credentials, can't be read now.
+        """
+        if not job.done:
+            return PlanDelay(await self._blocked_message(entry, spec, job, plan.message))
+        chart = await self._charts.of(entry, spec, plan.digest or "")
+        if chart is None:
+            return PlanDelay(plan.message)
+        if isinstance(chart, RegistryError):
+            again = self._context.clock() + timedelta(seconds=ERROR_SECONDS)
+            self._context.schedule.reconcile_at(entry.key, again)
+            text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
+            return PlanDelay(text)
+        made_of = PlanSubject(ServiceAccount.of(spec), spec.werf_image, chart)
+        found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
+        return found or PlanDelay(plan.message)
+
+    async def close(self) -> None:
+        """End all reads of logs."""
+        await self._reader.close()
+
+    async def _blocked_message(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
+    ) -> str | None:
+        """Why an unfinished Job makes no progress; ``known`` where its pods aren't read yet.
+
+        A Job whose Secrets were deleted is ended.
+        """
+        now, timing = self._context.clock(), self._context.timing
+        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
+        is_early = now < patience
+        check_at = patience if is_early else now + timedelta(seconds=timing.job_recheck)
+        self._context.schedule.reconcile_at(entry.key, check_at)
+        if is_early:
+            return known
+        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+        if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
+            await self._jobs.give_up(job, blocked.reason)
+        return f"Job {job.name} is blocked: {blocked.message}" if blocked else None
+
+    async def missing_namespace(self, spec: BundleSpec) -> str | None:
+        """The name of the release's namespace where it doesn't exist, else None."""
+        namespace = spec.project_namespace
+        return namespace if await is_namespace_missing(self._context.client, namespace) else None
+
+    async def discard(self, entry: BundleEntry) -> None:
+        """End the Jobs of plans that the status no longer has, and delete their Secrets."""
+        status = entry.status
+        needed = {status.plan.job, status.preview.job, status.drift.check.job}
+        await self._jobs.end_plans(entry.key, entry.uid, but=needed)
+        await self._seals.remove_others(entry, plan_record.needed_jobs(status))
+
+    def count(self, job: JobRecord, *, succeeded: bool) -> None:
+        """Count a plan's outcome in the metrics."""
+        metrics = self._context.metrics
+        purpose = job.kind.value
+        metrics.deploys.labels(purpose, "succeeded" if succeeded else "failed").inc()
+        if job.created is not None:
+            seconds = ((job.finished or self._context.clock()) - job.created).total_seconds()
+            metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))

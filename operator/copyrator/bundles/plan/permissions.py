@@ -1,0 +1,297 @@
+"""The permissions that plans lack: reviewed once for each plan, and recorded in the status.
+
+They inform the people who decide about a plan; no decision of the operator depends on them. The
+access reviews of a plan are sent one after the other, by a separate client and outside of
+reconciles. Where one is forbidden, fails or takes too long, the plan has no findings, and none is
+sent for some time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy.releases import is_namespace_missing
+from copyrator.bundles.plan.operations import Operation
+from copyrator.bundles.plan.rights import (
+    KindIn,
+    PermissionFindings,
+    RequiredPermission,
+    ServiceAccount,
+    kinds_of,
+    record_findings,
+    required_permissions,
+)
+from copyrator.bundles.plan.sealed import Seals
+from copyrator.bundles.schedule import Change
+from copyrator.bundles.status import StatusWriter
+from copyrator.kube.access_reviews import Subject, is_allowed
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.resources import Discovery, Resource
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewRequest:
+    """The input of the reviews of one plan: its service account and its objects' kinds."""
+
+    account: ServiceAccount
+    namespace: str
+    """Of the release."""
+    kinds: tuple[KindIn, ...] = ()
+    beyond: int = 0
+    """The number of kinds beyond the limit, which aren't reviewed."""
+    is_namespace_missing: bool = False
+    denied: tuple[RequiredPermission, ...] = ()
+    """The missing permissions that werf reported, where there is no plan."""
+
+    def of(self, operations: Collection[Operation]) -> ReviewRequest:
+        """The request with the kinds of the plan's operations."""
+        kinds, beyond = kinds_of(operations)
+        return replace(self, kinds=kinds, beyond=beyond)
+
+
+Ask = Callable[[], Awaitable[ReviewRequest | None]]
+
+
+@dataclass(slots=True)
+class Review:
+    """The reviews of one plan."""
+
+    job: str
+    task: asyncio.Task[None]
+    findings: PermissionFindings | None = None
+
+
+class PermissionReviewer:
+    """The reviews of all Bundles' plans.
+
+    Args:
+        context: the controller's.
+        client: sends the reviews; nothing else waits for it.
+    """
+
+    def __init__(self, context: Context, client: KubeClient) -> None:
+        self._context = context
+        self._client = client
+        self._discovery = Discovery(client)
+        self._turns = FairLimit(each=1, together=limits.PERMISSION_REVIEWS_AT_ONCE)
+        context.memories.on_drop(lambda key, _: self.forget(key))
+        self._pause = 0.0
+        self._paused_until = 0.0
+        """Monotonic seconds."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no reviews are sent now."""
+        return bool(self._pause) and self._context.monotonic() < self._paused_until
+
+    def begins(self, key: BundleKey, job: str) -> bool:
+        """Whether ``begin`` would send reviews of this plan: not while paused or running."""
+        there = self._review_of(key)
+        return not self.is_paused and (there is None or there.job != job)
+
+    def begin(self, key: BundleKey, job: str, ask: Ask) -> None:
+        """Send the reviews of a plan; the Bundle is requeued once there are findings.
+
+        Args:
+            key: the Bundle's.
+            job: the name of the Job that made the plan.
+            ask: returns the request when the reviews may be sent; None: nothing is reviewed.
+        """
+        if not self.begins(key, job):
+            return
+        self.forget(key)
+        task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
+        self._context.memory(key).plan.review = Review(job, task)
+
+    def found(self, key: BundleKey) -> tuple[str, PermissionFindings] | None:
+        """The plan's Job and the findings, until ``forget``; None while there are none."""
+        there = self._review_of(key)
+        if there is None or there.findings is None:
+            return None
+        return there.job, there.findings
+
+    def forget(self, key: BundleKey) -> None:
+        """Drop the findings: they are in the status, or not needed."""
+        there = self._review_of(key)
+        if there is not None:
+            self._context.memory(key).plan.review = None
+            there.task.cancel()
+
+    async def close(self) -> None:
+        """End all reviews."""
+        reviews = [memory.plan.review for memory in self._context.memories.values()]
+        await cancel_all({one.task for one in reviews if one is not None})
+
+    def _review_of(self, key: BundleKey) -> Review | None:
+        memory = self._context.memories.get(key)
+        return None if memory is None else memory.plan.review
+
+    async def _review(self, key: BundleKey, ask: Ask) -> None:
+        findings = None
+        async with self._turns.slot(key.namespace):
+            if not self.is_paused:  # another plan's review may have failed
+                findings = await self._reviewed(ask)
+        review = self._review_of(key)
+        if review is None:
+            return
+        if findings is None:
+            self._context.memory(key).plan.review = None
+            return
+        review.findings = findings
+        self._context.schedule.changed(key, Change.PERMISSIONS)
+
+    async def _reviewed(self, ask: Ask) -> PermissionFindings | None:
+        try:
+            async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
+                request = await ask()
+                if request is None:
+                    return None
+                findings = await self._findings(request)
+        except (ApiError, TimeoutError) as error:
+            self._postpone(error)
+            return None
+        self._pause = 0.0
+        return findings
+
+    async def _findings(self, request: ReviewRequest) -> PermissionFindings:
+        kinds: dict[KindIn, Resource] = {}
+        for one in request.kinds:
+            if (served := await self._discovery.in_group(one.kind, one.group)) is not None:
+                kinds[one] = served
+        missing = []
+        for need in required_permissions(
+            request.namespace,
+            kinds,
+            is_namespace_missing=request.is_namespace_missing,
+            denied=request.denied,
+        ):
+            denied = [verb for verb in need.verbs if not await self._allowed(request, need, verb)]
+            if denied:
+                missing.append(replace(need, verbs=tuple(denied)))
+        unknown = len(request.kinds) - len(kinds)
+        return PermissionFindings(tuple(missing), unknown + request.beyond)
+
+    async def _allowed(self, request: ReviewRequest, need: RequiredPermission, verb: str) -> bool:
+        account, timeout = request.account, self._context.timing.review_timeout
+        subject = Subject(account.user, account.groups)
+        return await is_allowed(self._client, need.attributes(verb), subject, timeout=timeout)
+
+    def _postpone(self, error: ApiError | TimeoutError) -> None:
+        """Pause all reviews after an error."""
+        if self.is_paused:
+            return
+        if not self._pause:
+            why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
+            text = f"{error or 'they take too long'}" + (f" ({why} allows them)" if why else "")
+            log.info("the permissions that Jobs lack can't be determined now: %s", text)
+        timing = self._context.timing
+        self._pause = min(max(2 * self._pause, timing.review_pause), timing.review_longest_pause)
+        self._paused_until = self._context.monotonic() + self._pause
+
+
+class PlanPermissions:
+    """Records the permissions that the plans of all Bundles lack."""
+
+    def __init__(
+        self, context: Context, reviews: PermissionReviewer, seals: Seals, writer: StatusWriter
+    ) -> None:
+        self._context = context
+        self._reviews = reviews
+        self._seals = seals
+        self._writer = writer
+
+    def ask(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        operations: Collection[Operation],
+        *,
+        is_namespace_missing: bool,
+    ) -> None:
+        """Begin the reviews of a plan that was made."""
+        request = _review_request(spec, is_namespace_missing=is_namespace_missing)
+        self._begin(entry, request.of(operations))
+
+    def ask_without_plan(
+        self, entry: BundleEntry, spec: BundleSpec, denied: tuple[RequiredPermission, ...]
+    ) -> None:
+        """Begin reviews of what every deploy needs, as a plan failed by a missing permission."""
+        self._begin(entry, replace(_review_request(spec), denied=denied))
+
+    def _begin(self, entry: BundleEntry, request: ReviewRequest) -> None:
+        async def ask() -> ReviewRequest:
+            return request
+
+        self._reviews.begin(entry.key, entry.status.plan.job or "", ask)
+
+    async def visit(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
+        """Write findings to the status; begin reviews of a waiting plan that has none.
+
+        It has none after a restart, and where reviews failed or were forbidden.
+
+        Raises:
+            ApiError, StaleError: the status can't be written; the next reconcile tries again.
+        """
+        entry = await self._recorded(entry)
+        if entry.is_unreviewed:
+            self._ask_again(entry, spec)
+        return entry
+
+    async def close(self) -> None:
+        """End all reviews."""
+        await self._reviews.close()
+
+    async def _recorded(self, entry: BundleEntry) -> BundleEntry:
+        """Write the findings about the present plan; returns the Bundle with its new status."""
+        found = self._reviews.found(entry.key)
+        if found is None:
+            return entry
+        plan = entry.status.plan
+        job, findings = found
+        if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
+            return entry  # the plan's outcome isn't written yet
+        if plan.job == job:
+            status = replace(entry.status, plan=record_findings(plan, findings))
+            entry = await self._writer.record(entry, status)
+            self._context.memory(entry.key).plan.reviewed = job
+        self._reviews.forget(entry.key)
+        return entry
+
+    def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Review the permissions of a plan whose operations are in its Secret."""
+        plan = entry.status.plan
+        job = plan.job or ""
+        reviewed = self._context.memory(entry.key).plan.reviewed
+        if reviewed == job or not self._reviews.begins(entry.key, job):
+            return
+
+        async def ask() -> ReviewRequest | None:
+            kept = await self._seals.operations(entry, ApprovedPlan(job=job, seal=plan.seal))
+            if kept is None:
+                self._context.memory(entry.key).plan.reviewed = job
+                return None
+            missing = await is_namespace_missing(self._context.client, spec.project_namespace)
+            return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
+
+        self._reviews.begin(entry.key, job, ask)
+
+
+def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> ReviewRequest:
+    return ReviewRequest(
+        account=ServiceAccount.of(spec),
+        namespace=spec.project_namespace,
+        is_namespace_missing=is_namespace_missing,
+    )

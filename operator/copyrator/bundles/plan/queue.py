@@ -1,0 +1,193 @@
+"""Limits the plans that are made at the same time; the others wait in order.
+
+A plan takes a slot from its beginning to its Job's end, unless its pod doesn't start within
+PENDING_AFTER: it may wait for a node. Such a plan is pending and takes none until its pod runs.
+No namespace has plans, pending ones included, for more than half of the slots; the next slot is for
+the namespace with the fewest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.outcome import JobRecord
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.schedule import Change
+
+PENDING_AFTER: Final = 60.0
+"""Seconds that a plan's pod may take to start before the plan gives its slot back."""
+MAX_PENDING: Final = 2
+"""Plans of a namespace that may have given their slots back, the oldest ones."""
+
+
+class Ticket(NamedTuple):
+    """A plan in the queue: a Bundle may have one of its next deploy, a preview, and a check."""
+
+    key: BundleKey
+    is_preview: bool = False
+    is_check: bool = False
+    """A check for drift: other plans have precedence, and checks get at most half of the slots."""
+
+
+class _Usage:
+    """How many plans are being made, of each namespace and in total."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._half = max(most // 2, 1)
+        self._taken = 0
+        self._checks = 0
+        self._of: Counter[str] = Counter()
+
+    def add(self, namespace: str, *, is_check: bool, is_pending: bool = False) -> None:
+        """Count a plan; one that is pending takes no slot, but is one of its namespace's plans."""
+        self._of[namespace] += 1
+        if not is_pending:
+            self._taken += 1
+            self._checks += is_check
+
+    def is_full(self, *, is_check: bool) -> bool:
+        """Whether no namespace may begin another plan, or check."""
+        return self._taken >= self._most or (is_check and self._checks >= self._half)
+
+    def next_of(self, namespaces: Iterable[str]) -> str | None:
+        """The namespace that may begin a plan: of those with the fewest, the first."""
+        may = (one for one in namespaces if self._of[one] < self._half)
+        return min(may, key=self._of.__getitem__, default=None)
+
+
+class PlanQueue:
+    """The plans that are being made, and those that wait, in order."""
+
+    def __init__(self, context: Context, jobs: JobClient) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._waiting: dict[bool, dict[str, dict[Ticket, None]]] = {False: {}, True: {}}
+        """By ``is_check`` and namespace; one whose plan is called or ends goes to the end."""
+        self._called: dict[Ticket, bool] = {}
+        """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
+        self._beginning: dict[Ticket, str] = {}
+        """Names of Jobs that were begun and that the watch hasn't reported yet."""
+        jobs.plan_changed = self._changed
+        context.memories.on_drop(lambda key, _: self._leave(key))
+
+    def turn(self, ticket: Ticket) -> bool:
+        """Whether the plan is in the queue, so that ``begin`` has to be called again."""
+        waiting = self._waiting[ticket.is_check].get(ticket.key.namespace, {})
+        return ticket in self._called or ticket in waiting
+
+    @contextmanager
+    def reconciling(self, key: BundleKey) -> Iterator[None]:
+        """Wrap each reconcile of a Bundle: a slot that it doesn't use is given to the next plan."""
+        for ticket in _tickets(key):
+            if ticket in self._called:
+                self._called[ticket] = True
+        try:
+            yield
+        finally:
+            for ticket in _tickets(key):
+                if self._called.get(ticket):  # else it was called during this reconcile
+                    del self._called[ticket]
+            self._call()  # its status may name fewer Jobs now, too
+
+    def begin(self, ticket: Ticket, job: str) -> bool:
+        """Whether this Job may be created now; if not, the plan is queued."""
+        if self._called.pop(ticket, None) is None:
+            waiting = self._waiting[ticket.is_check].setdefault(ticket.key.namespace, {})
+            waiting.setdefault(ticket)
+            self._call(asking=ticket)
+            if self._called.pop(ticket, None) is None:
+                self._context.schedule.repeat(ticket.key, self._recheck_seconds())
+                return False
+        self._beginning[ticket] = job
+        return True
+
+    def end(self, ticket: Ticket) -> None:
+        """Free the slot of a Job that wasn't created, or doesn't exist any more."""
+        if self._beginning.pop(ticket, None) is not None:
+            self._call()
+
+    def forget(self, ticket: Ticket) -> None:
+        """Remove a plan that isn't needed from the queue."""
+        namespaces, namespace = self._waiting[ticket.is_check], ticket.key.namespace
+        waiting = namespaces.get(namespace, {})
+        waiting.pop(ticket, None)
+        if not waiting:
+            namespaces.pop(namespace, None)
+
+    def _leave(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        for ticket in _tickets(key):
+            self.forget(ticket)
+            self.end(ticket)
+
+    def _changed(self, key: BundleKey, job: str, has_ended: bool) -> None:
+        for ticket in _tickets(key):
+            if self._beginning.get(ticket) == job:
+                del self._beginning[ticket]
+        if has_ended:
+            for namespaces in self._waiting.values():
+                if (waiting := namespaces.pop(key.namespace, None)) is not None:
+                    namespaces[key.namespace] = waiting  # the others have the next turn
+            self._call()
+
+    def _call(self, asking: Ticket | None = None) -> None:
+        """Requeue as many Bundles as there are free slots, except the one that is ``asking``.
+
+        One whose plan isn't needed any more passes its slot on (``reconciling``).
+        """
+        if not any(self._waiting.values()):
+            return
+        usage = self._usage()
+        for is_check, namespaces in self._waiting.items():
+            while not usage.is_full(is_check=is_check):
+                namespace = usage.next_of(namespaces)
+                if namespace is None:
+                    break
+                waiting = namespaces.pop(namespace)
+                ticket = next(iter(waiting))
+                del waiting[ticket]
+                if waiting:
+                    namespaces[namespace] = waiting
+                usage.add(namespace, is_check=is_check)
+                self._called[ticket] = False
+                if ticket != asking:
+                    self._context.schedule.changed(ticket.key, Change.PLAN_SLOT)
+
+    def _usage(self) -> _Usage:
+        usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
+        pending: Counter[str] = Counter()
+        for job in sorted(self._jobs.plans(), key=lambda one: (one.created or now, one.name)):
+            due = _pending_at(job)
+            is_pending = due is not None and due <= now and pending[job.namespace] < MAX_PENDING
+            pending[job.namespace] += is_pending
+            is_check = job.kind is JobKind.DRIFT
+            usage.add(job.namespace, is_check=is_check, is_pending=is_pending)
+        for ticket in (*self._beginning, *self._called):
+            usage.add(ticket.key.namespace, is_check=ticket.is_check)
+        return usage
+
+    def _recheck_seconds(self) -> float:
+        """Seconds until a plan that waits is looked at again: the next slot may be free then."""
+        now = self._context.clock()
+        dues = (_pending_at(job) for job in self._jobs.plans())
+        delays = ((due - now).total_seconds() for due in dues if due is not None and due > now)
+        return min((self._context.timing.plan_requeue, *delays))
+
+
+def _pending_at(job: JobRecord) -> datetime | None:
+    """When a plan gives its slot back unless its pod has started by then; None if it has."""
+    if job.started or job.created is None:
+        return None
+    return job.created + timedelta(seconds=PENDING_AFTER)
+
+
+def _tickets(key: BundleKey) -> tuple[Ticket, ...]:
+    return Ticket(key), Ticket(key, is_preview=True), Ticket(key, is_check=True)

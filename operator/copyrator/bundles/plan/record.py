@@ -1,0 +1,537 @@
+"""The records of plans in the status: when one is made, from its beginning to its result. Pure.
+
+A plan of a deploy is made of a version's digest, the values, the spec and the operator's settings.
+It is spent once an attempt has begun with it; the next attempt needs another plan. An approval is
+valid until then, and carries over to a retry's plan without further operations
+(``operations.covers``). A preview, the plan of a version that a user names, has a record of its
+own, on which neither approval nor a deploy depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
+from copyrator.api.plan_status import (
+    MAX_RISKY,
+    MAX_UNBOUND,
+    ApprovedPlan,
+    OperationCounts,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    PreviewPlan,
+)
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
+from copyrator.bundles.plan.operations import (
+    Operation,
+    Plan,
+    counts,
+    covers,
+    effects,
+    plan_id,
+    risky,
+)
+from copyrator.bundles.version.candidates import admits, is_below
+from copyrator.bundles.version.rhythm import retry_delay
+from copyrator.settings.limits import VERSION_LENGTH
+
+APPROVAL: Final = "approval"
+"""The name of the gate that waits for plans."""
+
+
+def is_current(status: BundleStatus, target: PlanTarget) -> bool:
+    """Whether the plan in the status was made of this input, and no attempt has begun with it."""
+    plan = status.plan
+    return plan.outcome is not None and is_for(plan, target) and not is_spent(status)
+
+
+def is_spent(status: BundleStatus) -> bool:
+    """Whether an attempt has begun with the plan."""
+    return status.plan.job is not None and status.plan.job == status.attempted.plan_job
+
+
+def is_for(plan: PlanStatus, target: PlanTarget) -> bool:
+    """Whether a plan was made of this input."""
+    return target == PlanTarget(
+        version=plan.version or "",
+        digest=plan.digest or "",
+        values_hash=plan.values_hash,
+        spec_hash=plan.spec_hash or "",
+        job_hash=plan.job_hash or "",
+    )
+
+
+def is_free_for(status: BundleStatus, target: PlanTarget) -> bool:
+    """Whether the record may be of a plan of this input: no other deploy has a plan there."""
+    plan = status.plan
+    return plan.outcome is None or is_spent(status) or is_for(plan, target)
+
+
+class _Content(Protocol):
+    """A record of something that was made of a digest, values and a spec."""
+
+    @property
+    def digest(self) -> str | None: ...
+    @property
+    def values_hash(self) -> str | None: ...
+    @property
+    def spec_hash(self) -> str | None: ...
+
+
+def content_of(made_of: _Content) -> tuple[str | None, str | None, str | None]:
+    """The input of a deploy or plan except its version's name: digest, values and spec."""
+    return made_of.digest, made_of.values_hash, made_of.spec_hash
+
+
+def must_plan(status: BundleStatus, target: PlanTarget, now: datetime) -> bool:
+    """Whether a plan has to be made now, before the deploy can continue."""
+    plan = status.plan
+    if not is_current(status, target):
+        return True
+    if plan.outcome == PlanOutcome.FAILED:
+        due = parse_time(plan.next_retry_at)
+        return due is not None and now >= due
+    return plan.outcome == PlanOutcome.PLANNED and _has_expired(plan, now)
+
+
+def next_check(status: BundleStatus) -> datetime | None:
+    """When a gate's verdict changes by itself, or a failed plan is retried; None: neither.
+
+    A failed plan that no deploy waits for, such as one that a user requested, isn't retried.
+    """
+    plan, due = status.plan, None
+    if plan.outcome == PlanOutcome.FAILED and _waits_for_plan(status):
+        due = parse_time(plan.next_retry_at)
+    return min(
+        (at for at in (due, next_verdict_change(status.gates)) if at is not None), default=None
+    )
+
+
+def _waits_for_plan(status: BundleStatus) -> bool:
+    return any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
+
+
+def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
+    """When the plan expires; None where it doesn't wait for a decision."""
+    plan, end = status.plan, parse_time(status.plan.expires_at)
+    is_open = plan.outcome == PlanOutcome.PLANNED and plan.decision is None
+    return end if is_open and end and now < end and not is_spent(status) else None
+
+
+def _has_expired(plan: PlanStatus, now: datetime) -> bool:
+    expires = parse_time(plan.expires_at)
+    return plan.decision is None and expires is not None and now >= expires
+
+
+def awaited_plan(status: BundleStatus) -> PlanStatus:
+    """The plan of a deploy that hasn't begun; an empty record where there is none."""
+    waits = status.plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
+    return status.plan if waits and not is_spent(status) else PlanStatus()
+
+
+def kept_candidate(
+    status: BundleStatus, spec: BundleSpec, found: Candidate, target: PlanTarget, now: datetime
+) -> Candidate | None:
+    """The candidate whose plan is kept though ``found`` is newer; None where none is.
+
+    A plan is kept while it is being made, waits or is approved.
+
+    Args:
+        status: with the plan.
+        spec: must still admit the plan's version.
+        found: the registry's version.
+        target: the input for ``found``; its values and spec must be those of the plan.
+        now: the time; an expired plan isn't kept.
+    """
+    plan = status.plan
+    waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
+    if not waits or plan.decision == PlanDecision.REJECTED or is_spent(status):
+        return None
+    same = (plan.values_hash, plan.spec_hash) == (target.values_hash, target.spec_hash)
+    if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
+        return None
+    candidate = Candidate(plan.version or "", plan.digest or "")
+    if candidate.digest in spec.skip_digests:
+        return None
+    if candidate == found or not admits(spec, candidate.version):
+        return None
+    if is_below(found.version, candidate.version):  # its tag was deleted
+        return None
+    return candidate
+
+
+def record_plan(
+    status: BundleStatus, target: PlanTarget, job: str, now: datetime, *, is_requested: bool = False
+) -> BundleStatus:
+    """The status with a new plan recorded; its Job is created afterwards.
+
+    ``is_requested``: a user requests a deploy, which an approval of an earlier one doesn't cover.
+    """
+    before = status.plan
+    same = is_for(before, target)
+    failed = same and before.outcome == PlanOutcome.FAILED
+    plan = replace(
+        before.remove_plan(),
+        job=job,
+        number=(before.number or 0) + 1,
+        outcome=PlanOutcome.RUNNING,
+        failures=before.failures if failed else None,
+        version=target.version,
+        digest=target.digest,
+        values_hash=target.values_hash,
+        spec_hash=target.spec_hash,
+        job_hash=target.job_hash,
+        attempt=status.attempted.attempt,
+        started_at=format_time(now),
+        approved=before.approved
+        if same and _carries_over(status, is_requested)
+        else ApprovedPlan(),
+    )
+    return replace(status, plan=plan)
+
+
+def _carries_over(status: BundleStatus, is_requested: bool) -> bool:
+    """Whether the approval may carry over to a plan of the same input.
+
+    It may until the deploy has succeeded.
+    """
+    if not is_spent(status):
+        return True
+    return not is_requested and _is_tried(status)
+
+
+def _is_tried(status: BundleStatus) -> bool:
+    """Whether the last attempt had the plan's input, and didn't succeed."""
+    failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    return failed and content_of(status.attempted) == content_of(status.plan)
+
+
+def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
+    """The status without a plan whose input isn't to be deployed any more.
+
+    A plan that was deployed is kept, and so is one of what is deployed, which a user requested.
+    """
+    plan = status.plan
+    if plan.outcome is None or is_spent(status) or is_for(plan, target):
+        return status
+    return replace(status, plan=plan.remove_plan())
+
+
+def record_failure(
+    status: BundleStatus, reason: BundleReason, message: str, retry: Retry, now: datetime
+) -> BundleStatus:
+    """The status where no plan could be made; it is retried up to the spec's limit."""
+    failures = (status.plan.failures or 0) + 1
+    due = None
+    if failures <= retry.limit:
+        due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
+    plan = replace(
+        status.plan,
+        outcome=PlanOutcome.FAILED,
+        reason=reason,
+        message=message,
+        failures=failures,
+        next_retry_at=due,
+    )
+    return replace(status, plan=plan)
+
+
+def set_message(status: BundleStatus, message: str | None) -> BundleStatus:
+    """The status with the message why the plan isn't made yet; None removes it."""
+    if message == status.plan.message:
+        return status
+    return replace(status, plan=replace(status.plan, message=message))
+
+
+def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
+    """The names of the Jobs whose Secrets are still needed."""
+    plan, attempted = status.plan, status.attempted
+    found = [plan.approved.job, status.baseline.job, status.deployed.plan_job]
+    if plan.outcome != PlanOutcome.FAILED:
+        found.append(plan.job)
+    if status.preview.outcome == PlanOutcome.RUNNING:
+        found.append(status.preview.job)
+    if status.drift.check.outcome == PlanOutcome.RUNNING:
+        found.append(status.drift.check.job)
+    found.append(status.drift.found_job)
+    if attempted.outcome == Outcome.RUNNING:
+        found += [attempted.job, attempted.plan_job]
+    return tuple(found)
+
+
+def has_ended_since(status: BundleStatus, then: datetime) -> bool:
+    """Whether a plan or a planned attempt has ended since ``then``."""
+    plan, preview, attempted = status.plan, status.preview, status.attempted
+    ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
+    if attempted.plan_job is not None:
+        ends.append(attempted.finished_at)
+    return any(end >= then for end in map(parse_time, ends) if end is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """The result of a plan Job."""
+
+    plan: Plan
+    missing_namespace: str | None
+    """The release's namespace, where it doesn't exist."""
+    seal: str | None = None
+    """The seal of the Secret with the operations; None for a preview."""
+    approved: Plan | None = None
+    """The plan that was approved last; None where none was, or it can't be read."""
+    baseline: Plan | None = None
+    """The plan of the baseline; None likewise."""
+
+
+def unbound_reasons(plan: Plan) -> tuple[str, ...]:
+    """Why a deploy may write something else than was planned and shown, as sentences.
+
+    werf renders once more when it applies, so that equal hashes of earlier renders aren't enough.
+    """
+    found = []
+    if plan.render is None:
+        found.append("two renders of the chart differed")
+    if plan.image is None:
+        found.append("the digest of werf's image isn't known, so another werf may deploy")
+    found += plan.drawn
+    found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
+    if (more := plan.hidden - len(plan.hidden_names)) > 0:
+        found.append(f"{more} more objects are hidden from the diff (werf.io/sensitive)")
+    return tuple(found)
+
+
+def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str, Any]]:
+    """A plan's operations, and the fields of its record that are derived from them."""
+    operations = effects(made.plan, made.missing_namespace)
+    named = risky(operations, made.baseline.operations if made.baseline else ())
+    unbound = unbound_reasons(made.plan)
+    fields = {
+        "outcome": PlanOutcome.PLANNED,
+        "reason": None,
+        "message": None,
+        "revision": made.plan.revision,
+        "operations": len(operations),
+        "counts": OperationCounts.parse(counts(operations)),
+        "risky": tuple(str(one) for one in named[:MAX_RISKY]),
+        "risky_operations": len(named),
+        "bound": not unbound,
+        "unbound": unbound[:MAX_UNBOUND],
+        "hidden": made.plan.hidden or None,
+        "image": made.plan.image,
+    }
+    return operations, fields
+
+
+def record_result(
+    status: BundleStatus, made: PlanResult, spec: BundleSpec, now: datetime
+) -> BundleStatus:
+    """The status with a plan that was made; an approval of the same deploy carries over."""
+    before = status.plan
+    operations, fields = summarize_result(made)
+    plan = replace(
+        before,
+        **fields,
+        failures=None,
+        next_retry_at=None,
+        made_at=format_time(now),
+        expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
+        id=_unused_id(_id_of(before, made.plan, operations), status),
+        seal=made.seal,
+    )
+    if not _is_covered(status, made, operations):
+        plan = replace(plan, message=_why_uncovered(before, made))
+    else:
+        plan = replace(
+            plan,
+            decision=PlanDecision.APPROVED,
+            by=before.approved.by,
+            at=before.approved.at,
+        )
+    return replace(status, plan=plan)
+
+
+def _why_uncovered(before: PlanStatus, made: PlanResult) -> str | None:
+    """Why an approval that was given doesn't carry over to the plan; None without one."""
+    approved = made.approved
+    if approved is None:
+        return None
+    if approved.render == made.plan.render:
+        same = before.approved.image == made.plan.image
+        what = "other operations" if same else "another image of werf"
+        return f"the approval of plan {before.approved.id} was of {what}"
+    return (
+        f"the approval of plan {before.approved.id} was of other contents, which a chart gives "
+        "that prints the release's revision or branches on .Release.IsInstall"
+    )
+
+
+def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operation]) -> bool:
+    """Whether all operations were approved, or follow from an attempt with the approval."""
+    approved = made.approved
+    if approved is None or approved.render != made.plan.render:
+        return False
+    given = status.plan.approved
+    if given.image != made.plan.image or (given.bound and unbound_reasons(made.plan)):
+        return False  # another werf would deploy, or more than was approved
+    operations = approved.operations
+    if made.missing_namespace is not None:
+        whole = effects(approved, made.missing_namespace)
+        if _id_of(status.plan, approved, whole) == status.plan.approved.id:
+            operations = whole
+    if _is_tried(status) and _is_approved_before(status):
+        return covers(operations, found)
+    return set(found) <= set(operations)
+
+
+def _is_approved_before(status: BundleStatus) -> bool:
+    """Whether the approval is older than the last attempt, so that the attempt used it."""
+    started, at = parse_time(status.attempted.started_at), parse_time(status.plan.approved.at)
+    return started is not None and at is not None and at <= started
+
+
+def _unused_id(plan_id_: str, status: BundleStatus) -> str:
+    """The ID, or another one where that of an earlier plan was deployed successfully.
+
+    Plans are equal again where a release was uninstalled by hand, or where nothing is to be done.
+    The annotation that approved the earlier one is mostly still there.
+    """
+    deployed = {one.plan for one in status.past if one.outcome == Outcome.SUCCEEDED}
+    return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
+
+
+def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) -> str:
+    return plan_id(
+        digest=status.digest or "",
+        values_hash=status.values_hash,
+        job={"hash": status.job_hash},
+        revision=plan.revision,
+        operations=operations,
+        render=plan.render,
+        rejections=status.rejections or 0,
+    )
+
+
+PREVIEW_KEPT: Final = 24 * 3600
+"""Seconds that a preview, or the reason why there is none, and its Job are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRequest:
+    """A user's request for the plan of a version."""
+
+    token: str
+    """The value of plan-at."""
+    version: str
+    """The value of plan-version."""
+
+
+def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
+    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
+    token = annotations.get(ANN_PLAN_AT)
+    is_new = token != status.last_handled_plan and ANN_PLAN_VERSION not in annotations
+    return token if is_new else None
+
+
+def requested_preview(
+    annotations: Mapping[str, str], status: BundleStatus
+) -> PreviewRequest | None:
+    """The request for the plan of another version; None where there is none, or it is handled."""
+    token, version = annotations.get(ANN_PLAN_AT), annotations.get(ANN_PLAN_VERSION)
+    if token is None or version is None or token == status.last_handled_plan:
+        return None
+    return PreviewRequest(token, version)
+
+
+def next_preview(status: BundleStatus) -> int:
+    """The number of the next preview."""
+    return (status.preview.number or 0) + 1
+
+
+def record_preview(
+    status: BundleStatus,
+    request: PreviewRequest,
+    found: Candidate,
+    *,
+    values_hash: str | None,
+    job: str,
+    now: datetime,
+) -> BundleStatus:
+    """The status with a preview recorded; its Job is created afterwards."""
+    preview = PreviewPlan(
+        number=next_preview(status),
+        job=job,
+        outcome=PlanOutcome.RUNNING,
+        requested_version=request.version[:VERSION_LENGTH],
+        version=found.version,
+        digest=found.digest,
+        values_hash=values_hash,
+        started_at=format_time(now),
+    )
+    return replace(status, preview=preview, last_handled_plan=request.token)
+
+
+def refuse_preview(
+    status: BundleStatus, request: PreviewRequest, reason: str, message: str, now: datetime
+) -> BundleStatus:
+    """The status where what was requested can't be planned; no Job is created."""
+    preview = PreviewPlan(
+        number=next_preview(status),
+        requested_version=request.version[:VERSION_LENGTH],
+        started_at=format_time(now),
+    )
+    status = replace(status, preview=preview, last_handled_plan=request.token)
+    return record_preview_failure(status, reason, message, now)
+
+
+def record_preview_failure(
+    status: BundleStatus, reason: str, message: str, now: datetime
+) -> BundleStatus:
+    """The status where the preview couldn't be made. It isn't retried automatically."""
+    preview = replace(
+        status.preview,
+        outcome=PlanOutcome.FAILED,
+        reason=reason,
+        message=message,
+        expires_at=_preview_end(now),
+    )
+    return replace(status, preview=preview)
+
+
+def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime) -> BundleStatus:
+    """The status with the operations that the preview's Job found.
+
+    One render tells why the plan of a deploy would be unbound, but never that it would be bound.
+    """
+    _, fields = summarize_result(what)
+    fields["bound"] = False if fields["unbound"] else None
+    preview = replace(
+        status.preview, **fields, made_at=format_time(now), expires_at=_preview_end(now)
+    )
+    return replace(status, preview=preview)
+
+
+def _preview_end(now: datetime) -> str:
+    return format_time(now + timedelta(seconds=PREVIEW_KEPT))
+
+
+def set_preview_message(status: BundleStatus, message: str | None) -> BundleStatus:
+    """The status with the message why the preview isn't made yet; None removes it."""
+    if message == status.preview.message:
+        return status
+    return replace(status, preview=replace(status.preview, message=message))
+
+
+def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
+    """The status without an expired preview; its number is kept, so that it isn't used again."""
+    end = parse_time(status.preview.expires_at)
+    if end is None or now < end:
+        return status
+    return replace(status, preview=PreviewPlan(number=status.preview.number))

@@ -1,0 +1,350 @@
+"""Roles and bindings with the permissions that a service account lacks by a status. Pure.
+
+Whoever may write a status could forge one, and a chart decides what its deploy needs: so only verbs
+and names of the usual form are taken, and a person reads the result before it is applied.
+
+The permissions that a deploy's service account needs, by its plan's operations. Pure.
+
+The API server answers one verb on one resource in one namespace at a time, so a plan's objects are
+reduced to their kinds in each namespace, a limited number of them. werf's other needs, and the
+verbs, are in docs/facts/werf.md, "What the Job's service account needs".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.plan.operations import Operation
+from copyrator.settings.limits import PERMISSION_KINDS
+
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+"""What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
+LOCK: Final = "werf-synchronization"
+"""The ConfigMap with which werf locks a release."""
+_READ: Final = ("get", "list", "watch")
+_NAMELESS: Final = ("list", "watch", "create")
+"""Verbs of requests that name no object."""
+_TEXT: Final = 8192
+"""Characters of werf's output that are searched for missing permissions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account of a Bundle's Jobs."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, spec: BundleSpec) -> ServiceAccount:
+        """The account of a Bundle's Jobs."""
+        return cls(spec.namespace, spec.service_account)
+
+    @property
+    def user(self) -> str:
+        """Its user name at the API server."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its groups at the API server."""
+        every = "system:serviceaccounts"
+        return every, f"{every}:{self.namespace}", "system:authenticated"
+
+
+class ServedKind(Protocol):
+    """The part of kube.resources.Resource that is used here."""
+
+    @property
+    def group(self) -> str:
+        """Empty for the core API."""
+        ...
+
+    @property
+    def plural(self) -> str:
+        """As in URLs and in RBAC."""
+        ...
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether its objects are in namespaces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KindIn:
+    """A kind of a plan's objects in one namespace."""
+
+    namespace: str
+    """As in a plan: empty for the release's own, and for objects that are in no namespace."""
+    group: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredPermission:
+    """Permissions on one resource in one namespace."""
+
+    namespace: str
+    """Empty: of objects in no namespace, or in all namespaces."""
+    group: str
+    resource: str
+    """With a subresource, as in RBAC: ``pods/log``."""
+    verbs: tuple[str, ...]
+    name: str = ""
+    """The name of the only object that is needed; empty: any object."""
+
+    @property
+    def key(self) -> str:
+        """As in RBAC and kubectl: ``pods/log``, ``deployments.apps``."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def attributes(self, verb: str) -> dict[str, str]:
+        """The resourceAttributes of an access review of one of its verbs."""
+        resource, _, subresource = self.resource.partition("/")
+        found = {
+            "verb": verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": self.namespace,
+            "name": "" if verb in _NAMELESS else self.name,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionFindings:
+    """The result of the access reviews of a plan."""
+
+    missing: tuple[RequiredPermission, ...] = ()
+    """With the verbs that were denied."""
+    unreviewed: int = 0
+    """Kinds, counted in each namespace, that weren't reviewed."""
+
+
+def kinds_of(operations: Iterable[Operation]) -> tuple[tuple[KindIn, ...], int]:
+    """The kinds of a plan's objects in each namespace, and how many more there are than reviewed.
+
+    Those in the release's own namespace come first.
+    """
+    found = {KindIn(one.namespace, one.group, one.kind) for one in operations}
+    kinds = sorted(found)
+    return tuple(kinds[:PERMISSION_KINDS]), max(len(kinds) - PERMISSION_KINDS, 0)
+
+
+def required_permissions(
+    release_namespace: str,
+    kinds: Mapping[KindIn, ServedKind],
+    *,
+    is_namespace_missing: bool = False,
+    denied: Iterable[RequiredPermission] = (),
+) -> tuple[RequiredPermission, ...]:
+    """The permissions that a deploy needs, with one entry for each resource in a namespace.
+
+    Args:
+        release_namespace: the release's.
+        kinds: the kinds of the plan's objects, as the API server serves them.
+        is_namespace_missing: whether werf has to create the release's namespace.
+        denied: missing permissions that werf reported, where it failed before its plan.
+    """
+    found: dict[tuple[str, str, str], RequiredPermission] = {}
+    for need in (
+        *_for_every_release(release_namespace, is_namespace_missing),
+        *_for_objects(release_namespace, kinds),
+    ):
+        key = need.namespace, need.group, need.resource
+        found[key] = _merge_permissions(found[key], need) if key in found else need
+    for need in denied:
+        whole = replace(need, verbs=need.verbs if "/" in need.resource else VERBS)
+        found.setdefault((need.namespace, need.group, need.resource), whole)
+    return tuple(found.values())
+
+
+def _merge_permissions(one: RequiredPermission, other: RequiredPermission) -> RequiredPermission:
+    verbs = tuple(verb for verb in VERBS if verb in one.verbs or verb in other.verbs)
+    return replace(one, verbs=verbs, name="")
+
+
+def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[RequiredPermission]:
+    """What every deploy needs: the release's lock and storage, and tracking."""
+    yield RequiredPermission(namespace, "", "configmaps", VERBS[:6], LOCK)
+    yield RequiredPermission(
+        namespace, "", "secrets", ("get", "list", "create", "update", "delete")
+    )
+    yield RequiredPermission(namespace, "", "namespaces", ("get",), namespace)
+    yield RequiredPermission(namespace, "", "events", ("list", "watch"))
+    yield RequiredPermission(namespace, "", "pods", _READ)
+    yield RequiredPermission(namespace, "", "pods/log", _READ)
+    if is_namespace_missing:
+        yield RequiredPermission("", "", "namespaces", ("create", "patch"))
+
+
+def _for_objects(
+    release_namespace: str, kinds: Mapping[KindIn, ServedKind]
+) -> Iterator[RequiredPermission]:
+    for one, served in kinds.items():
+        namespace = (one.namespace or release_namespace) if served.namespaced else ""
+        yield RequiredPermission(namespace, served.group, served.plural, VERBS)
+        if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
+            yield RequiredPermission(namespace, "apps", "replicasets", _READ)
+
+
+def record_findings(plan: PlanStatus, findings: PermissionFindings) -> PlanStatus:
+    """The plan's record with the result of its access reviews."""
+    return replace(
+        plan,
+        missing=list_missing(findings.missing),
+        missing_permissions=sum(len(one.verbs) for one in findings.missing),
+        unreviewed=findings.unreviewed or None,
+    )
+
+
+def list_missing(missing: Iterable[RequiredPermission]) -> tuple[MissingPermission, ...]:
+    """Missing permissions as a status lists them, sorted and limited in number."""
+    order = sorted(missing, key=lambda one: (one.namespace, one.group, one.resource))
+    return tuple(
+        MissingPermission(verbs=one.verbs, resource=one.key, namespace=one.namespace or None)
+        for one in order[:MAX_MISSING]
+    )
+
+
+_NAMESPACE: Final = "[a-z0-9][a-z0-9-]{0,62}"
+_REFUSED: Final = re.compile(
+    rf'is forbidden: User "system:serviceaccount:({_NAMESPACE}):([a-z0-9][a-z0-9.-]{{0,252}})" '
+    rf'cannot ({"|".join(VERBS)}) resource "([a-z0-9-]{{1,63}}(?:/[a-z]{{1,63}})?)" '
+    r'in API group "((?:[a-z0-9][a-z0-9.-]{0,252})?)" '
+    rf'(?:in the namespace "({_NAMESPACE})"|at the cluster scope)'
+)
+"""The API server's message, which werf quotes (forbiddenMessage in k8s.io/apiserver)."""
+
+
+def read_refused(text: str, account: ServiceAccount) -> tuple[RequiredPermission, ...]:
+    """The permissions of this account that werf's output names as missing.
+
+    A chart may print such a text as well, so the result is only shown, and never granted
+    automatically.
+    """
+    found: dict[tuple[str, str, str], RequiredPermission] = {}
+    for namespace, name, verb, resource, group, where in _REFUSED.findall(text[:_TEXT]):
+        if ServiceAccount(namespace, name) != account:
+            continue
+        need = RequiredPermission(where, group, resource, (verb,))
+        key = where, group, resource
+        found[key] = _merge_permissions(found[key], need) if key in found else need
+    if len(found) > 1:  # where it may not create its lock, werf tries to create the namespace
+        found.pop(("", "", "namespaces"), None)
+    return tuple(found.values())[:MAX_MISSING]
+
+
+def sentence(account: ServiceAccount, missing: Iterable[MissingPermission]) -> str:
+    """A sentence with missing permissions: ``… cannot create, patch deployments.apps in app``."""
+    return f"the service account {account} cannot {'; '.join(map(format_permission, missing))}"
+
+
+def format_permission(one: MissingPermission) -> str:
+    """A missing permission as text: ``create, patch deployments.apps in app``."""
+    where = f"in {one.namespace}" if one.namespace else "in all namespaces"
+    return f"{', '.join(one.verbs)} {one.resource} {where}"
+
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+_RESOURCE: Final = re.compile(
+    r"([a-z0-9][a-z0-9-]{0,62}(?:/[a-z]{1,63})?)(?:\.([a-z0-9][a-z0-9.-]{0,252}))?"
+)
+_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_HASH: Final = 8
+
+Manifest = dict[str, Any]
+
+
+def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
+    """The permissions that the next deploy lacks, by its plan and by the last deploy if it failed.
+
+    Empty once a deploy of the plan has succeeded. Entries in another form than the operator's are
+    left out.
+    """
+    plan, attempted = status.plan, status.attempted
+    is_spent = plan.job is not None and plan.job == attempted.plan_job
+    found = plan.missing
+    if plan.job is None or (is_spent and attempted.outcome != Outcome.RUNNING):
+        found = (*found, *attempted.missing)
+    if is_spent and attempted.outcome == Outcome.SUCCEEDED:
+        found = ()
+    return tuple(dict.fromkeys(one for one in found if _is_valid(one)))
+
+
+def grants(
+    account: ServiceAccount, bundle: str, missing: Iterable[MissingPermission]
+) -> list[Manifest]:
+    """A Role and a RoleBinding for each namespace; a ClusterRole and its binding for all of them.
+
+    Their names have a hash of the rules: applied, they replace nothing that was granted before.
+    """
+    spaces: dict[str, list[MissingPermission]] = {}
+    for one in missing:
+        if _is_valid(one):
+            spaces.setdefault(one.namespace or "", []).append(one)
+    return [
+        manifest
+        for namespace in sorted(spaces)
+        for manifest in _pair(account, bundle, namespace, _rules(spaces[namespace]))
+    ]
+
+
+def _pair(
+    account: ServiceAccount, bundle: str, namespace: str, rules: list[Manifest]
+) -> tuple[Manifest, Manifest]:
+    scope = "" if namespace else "Cluster"
+    whose = () if namespace else (account.namespace,)
+    name = "-".join((*whose, bundle, account.name[:63], hash_of(rules)[:_HASH]))
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    head = {"apiVersion": f"{_RBAC}/v1"}
+    role = head | {"kind": f"{scope}Role", "metadata": metadata, "rules": rules}
+    binding = head | {
+        "kind": f"{scope}RoleBinding",
+        "metadata": dict(metadata),
+        "roleRef": {"apiGroup": _RBAC, "kind": f"{scope}Role", "name": name},
+        "subjects": [
+            {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
+        ],
+    }
+    return role, binding
+
+
+def _rules(missing: Iterable[MissingPermission]) -> list[Manifest]:
+    """One rule for all resources of a group with the same verbs."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for one in missing:
+        resource, group = split(str(one.resource))
+        verbs.setdefault((group, resource), set()).update(one.verbs)
+    rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, resource), wanted in sorted(verbs.items()):
+        ordered = tuple(verb for verb in VERBS if verb in wanted)
+        rules.setdefault((group, ordered), []).append(resource)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(ordered)}
+        for (group, ordered), resources in rules.items()
+    ]
+
+
+def split(key: str) -> tuple[str, str]:
+    """Resource and group of ``deployments.apps`` and ``pods/log``."""
+    resource, _, group = key.partition(".")
+    return resource, group
+
+
+def _is_valid(one: MissingPermission) -> bool:
+    place = one.namespace is None or _NAMESPACE_NAME.fullmatch(one.namespace)
+    known = bool(one.verbs) and set(one.verbs) <= set(VERBS)
+    return bool(place and known and _RESOURCE.fullmatch(str(one.resource)))

@@ -1,0 +1,575 @@
+"""The shell scripts of the Jobs that plan, and that deploy for gated Bundles. Pure.
+
+All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply writes) and end where
+werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
+deploy of what was approved, also run ``werf bundle plan`` and read its graph (see ``plan_graph``).
+They use sh, grep, sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them, and no
+pipe but two, whose results are compared: sh ignores a failure before a pipe.
+
+They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
+author having set no variable that sh, its tools or the loader read, but LANG and TZ: ``gated``
+withholds others.
+
+The block in which a plan Job prints its plan, last in its log. Pure.
+
+    copyrator-plan-begin NONCE COUNT SHA256 RENDER HIDDEN
+    revision REVISION
+    OPERATION
+    …
+    hidden KIND/NAME
+    …
+    copyrator-plan-end NONCE COUNT HIDDEN
+
+COUNT is the number of operations, which are sorted; SHA256 is that of the line ``RENDER HIDDEN``
+and the lines between the first and the last; RENDER is the salted hash of what an apply writes, or
+``none``; HIDDEN is the number of objects of which the chart hides contents from the diff, the first
+MAX_HIDDEN of them listed. A chart may print anything before it, blocks too: only the last block is
+read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
+still prints before the script does, so a log is only read where the container ended with 0.
+
+The part of a script that reads the graph of werf's plan, strictly. Pure.
+
+Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
+known form, and each edge must connect nodes that have lines of their own: if an object's name makes
+an operation look like an edge, or like two lines, its type and kind are still read, or the script
+fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final
+
+from copyrator.api.syntax import shown
+from copyrator.bundles.deploy.pod import RENDER_DIR, literal
+from copyrator.bundles.plan.operations import (
+    OBJECT,
+    REVISION,
+    Operation,
+    OperationType,
+    Plan,
+    read_operation,
+    read_revision,
+)
+from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
+
+_TYPES: Final = "|".join(OperationType)
+_NODE: Final = "".join(
+    (
+        '"(',
+        f"({_TYPES}|track-absence|track-presence|track-readiness)/[0-9]+/[0-9]+/{OBJECT}",
+        f"|(create|update|delete)-release/[0-9]+/[0-9]+/[a-z0-9-]+:[a-z0-9.-]+:{REVISION}",
+        "|noop/[0-9]+/[0-9]+/stage/[A-Za-z0-9/:_.-]+",
+        ')"',
+    )
+)
+_ATTRIBUTES: Final = r" \[  weight=[0-9]+ \];"
+_KNOWN: Final = "|".join(
+    (
+        "",
+        r"strict digraph \{",
+        '\trankdir="LR";',
+        f"\t{_NODE}{_ATTRIBUTES}",
+        f"\t{_NODE} -> {_NODE}{_ATTRIBUTES}",
+        r"\}",
+    )
+)
+
+
+READ_GRAPH: Final = f"""\
+[ -s "$graph" ] || failed 'werf wrote no graph of its plan'
+grep -E -v -n '^({_KNOWN})$' "$graph" >"$work.unknown"
+case $? in
+0)
+  line=$(sed -n -e 's/[^ -~]/?/g' -e 's/^\\(.\\{{200\\}}\\).*/\\1/' -e 1p "$work.unknown")
+  failed "the graph of werf's plan has an unknown line or operation: $line"
+  ;;
+1) ;;
+*) broken ;;
+esac
+frame=$(sed -n -e 1p -e '$p' "$graph") || broken
+[ "$frame" = 'strict digraph {{
+}}' ] || failed "the graph of werf's plan isn't whole"
+sed -n 's/^\t"\\([^"]*\\)" \\[.*/\\1/p' "$graph" >"$work.named" || broken
+sed -n 's/^\t"\\([^"]*\\)" -> ".*/\\1/p' "$graph" >"$work.from" || broken
+sed -n 's/^\t"[^"]*" -> "\\([^"]*\\)" .*/\\1/p' "$graph" >"$work.to" || broken
+sort -u "$work.named" >"$work.nodes" || broken
+sort -u "$work.named" "$work.from" "$work.to" >"$work.ends" || broken
+nodes=$(sha256sum <"$work.nodes") || broken
+ends=$(sha256sum <"$work.ends") || broken
+[ "$nodes" = "$ends" ] || failed "the graph of werf's plan has an edge of an unknown node"
+sed -n -E 's#^create-release/[0-9]+/[0-9]+/[^:]*:[^:]*:([0-9]+)$#revision \\1#p' \\
+  "$work.nodes" >"$work.revision" || broken
+revisions=$(wc -l <"$work.revision") || broken
+[ "$revisions" -eq 1 ] || failed "werf's plan has no revision of the release, or several"
+sed -n -E 's#^({_TYPES})/[0-9]+/[0-9]+/#\\1 #p' "$work.nodes" >"$work.found" || broken
+sort -u "$work.found" >"$work.sorted" || broken
+count=$(wc -l <"$work.sorted") || broken
+count=$((count))
+[ "$count" -le {PLAN_OPERATIONS} ] ||
+  failed "the plan has $count operations; at most {PLAN_OPERATIONS} are accepted"
+sed '' "$work.revision" "$work.sorted" >"$work.list" || broken
+size=$(wc -c <"$work.list") || broken
+[ "$size" -le {PLAN_BYTES} ] ||
+  failed "the plan's operations have $size bytes; at most {PLAN_BYTES} are accepted"
+"""
+"""From ``$graph`` to ``$work.list``: the revision, then the operations, sorted; ``$count`` of them.
+
+It calls ``failed MESSAGE``, or ``broken`` where a tool fails.
+"""
+
+
+BEGIN: Final = "copyrator-plan-begin"
+END: Final = "copyrator-plan-end"
+FRAME_LINES: Final = 3
+"""Lines of a block that are neither operations nor hidden objects."""
+MAX_HIDDEN: Final = 20
+"""Hidden objects that a block lists."""
+HIDDEN_LENGTH: Final = 330
+"""Characters of such a line."""
+MAX_LINES: Final = PLAN_OPERATIONS + MAX_HIDDEN + FRAME_LINES
+MAX_TEXT: Final = PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
+"""Characters of the largest block; no more of a log is parsed."""
+_NUMBER: Final = "(0|[1-9][0-9]{0,5})"
+_BEGIN: Final = re.compile(
+    rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} ([0-9a-f]{{64}}) (none|[0-9a-f]{{64}}) {_NUMBER}"
+)
+_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER}")
+_HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFault:
+    """Why a log has no plan. The message quotes at most one line of the list, shortened."""
+
+    message: str
+
+
+def block_lines(last_line: str, nonce: str) -> int | BlockFault:
+    """How many lines from the end of a log have to be read for its block.
+
+    Args:
+        last_line: of the log, read by itself: others may be of any length.
+        nonce: the Job's.
+    """
+    found = _END.fullmatch(last_line.rstrip("\n"))
+    if found is None:
+        return BlockFault("its log doesn't end with a plan")
+    if found[1] != nonce:
+        return BlockFault("its log ends with a plan that has another Job's nonce")
+    if int(found[2]) > PLAN_OPERATIONS:
+        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
+    return int(found[2]) + min(int(found[3]), MAX_HIDDEN) + FRAME_LINES
+
+
+def read_block(log: str, nonce: str) -> Plan | BlockFault:
+    """Parse the last block of a log, or of a log's tail.
+
+    Args:
+        log: of the planning container, which ended with 0.
+        nonce: the Job's: 32 hexadecimal digits.
+    """
+    text = "\n" + log[-MAX_TEXT:]
+    start = text.rfind(f"\n{BEGIN}")
+    if start < 0:
+        return BlockFault("its log has no plan at its end")
+    begin, *lines = text[start + 1 :].split("\n", MAX_LINES)
+    found = _BEGIN.fullmatch(begin)
+    if found is None:
+        return BlockFault("the first line of its last plan can't be read")
+    if found[1] != nonce:
+        return BlockFault("the last plan in its log has another Job's nonce")
+    if int(found[2]) > PLAN_OPERATIONS:
+        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
+    return _read_lines(lines, found)
+
+
+def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
+    """Parse the lines after the first one, with what that says of them."""
+    count, hidden = int(begin[2]), int(begin[5])
+    size = 1 + count + min(hidden, MAX_HIDDEN)
+    if lines[size : size + 1] != [f"{END} {begin[1]} {count} {hidden}"]:
+        return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
+    text = "".join(f"{line}\n" for line in (f"{begin[4]} {hidden}", *lines[:size]))
+    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[3]:
+        return BlockFault("its plan isn't what was printed: the hash of the lines is another")
+    render = begin[4] if begin[4] != "none" else None
+    return _plan(lines[: count + 1], lines[count + 1 : size], render, hidden)
+
+
+def _plan(
+    listed: list[str], hidden: list[str], render: str | None, hidden_objects: int
+) -> Plan | BlockFault:
+    first, *lines = listed
+    revision = read_revision(first)
+    if revision is None:
+        return BlockFault(f"its plan begins with {shown(first)} instead of the release's revision")
+    for sorted_lines in (lines, hidden):
+        if any(before >= after for before, after in pairwise(sorted_lines)):
+            return BlockFault("its plan isn't sorted, or names something twice")
+    operations: list[Operation] = []
+    for line in lines:
+        operation = read_operation(line)
+        if operation is None:
+            return BlockFault(f"its plan has {shown(line)}, which is no operation on an object")
+        operations.append(operation)
+    names: list[str] = []
+    for line in hidden:
+        found = _HIDDEN.fullmatch(line)
+        if found is None or len(line) > HIDDEN_LENGTH:
+            return BlockFault(f"its plan has {shown(line)}, which is no hidden object")
+        names.append(found[1])
+    return Plan(revision, tuple(operations), render, hidden_objects, tuple(names))
+
+
+class PlanExit(IntEnum):
+    """Exit codes of the scripts, which werf doesn't use; texts in a log could be a chart's."""
+
+    CHANGED = 10
+    """PlanChanged: values, contents or operations aren't those that were planned or approved."""
+    FAILED = 11
+    """PlanFailed: werf's plan or render failed, or it can't be read."""
+    NOT_VENDORED = 12
+    """DependenciesNotVendored: werf downloaded dependencies of the chart."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A file of a Secret that a script accepts by its hash.
+
+    The script copies it and checks the copy, which werf then reads: the kubelet may update the
+    mounted file at any time. It does so again before it applies.
+    """
+
+    path: str
+    """Where it is mounted."""
+    salt: str
+    """The path of the Secret's random salt, of at least 16 bytes, without which the hash would let
+    readers of the Job test guesses of a Secret's content."""
+    copy: str
+    """Where the script copies it to."""
+    sha256: str
+    """Of the salt followed by the file: 64 hexadecimal digits."""
+
+
+SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
+"""Name of the copy whose content becomes WERF_SECRET_KEY."""
+
+
+NONCE_AT: Final = 6
+"""Index of the nonce in ``plan_command``."""
+
+
+def plan_command(
+    nonce: str,
+    salt: SealedFile,
+    values: Iterable[SealedFile],
+    *,
+    renders: int = 2,
+    directory: str = RENDER_DIR,
+) -> tuple[str, ...]:
+    """The command of a container that prints its plan as a block (see ``plan_block``).
+
+    It ends with 0 with and without changes, else with one of ``PlanExit`` or 128 + a signal.
+
+    Args:
+        nonce: 32 random hexadecimal digits of this Job.
+        salt: of the hash of renders, the same in all Jobs of the Bundle.
+        values: all values files; werf's variables name their copies.
+        renders: 2 to find whether the chart renders differently each time; 1 if that is known,
+            or doesn't matter.
+        directory: in memory; no part of a render is stored elsewhere.
+    """
+    first = ("plan", directory, salt.copy, nonce, str(renders))
+    return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
+
+
+def deploy_command(
+    approved: SealedFile,
+    salt: SealedFile,
+    values: Iterable[SealedFile],
+    flags: Sequence[str] = (),
+    *,
+    directory: str = RENDER_DIR,
+) -> tuple[str, ...]:
+    """The command of a container that deploys if the plan and the render made now were approved.
+
+    It ends as werf does, or with one of ``PlanExit`` or 128 + a signal before anything is applied.
+    werf's plan, which has contents, isn't printed; of a failed one the last error is.
+
+    Args:
+        approved: ``Plan.text`` of what was approved; render and revision must be equal.
+        salt: of the hash of renders.
+        values: all values files; werf's variables name their copies.
+        flags: of ``werf bundle apply``.
+        directory: in memory.
+    """
+    script = _DEPLOY + _apply(flags)
+    first = ("deploy", directory, salt.copy, approved.copy)
+    return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
+
+
+def checked_deploy_command(
+    values: Iterable[SealedFile], flags: Sequence[str] = (), *, directory: str = RENDER_DIR
+) -> tuple[str, ...]:
+    """The command of a container that deploys if werf downloads no dependencies of the chart.
+
+    It ends as werf does, or with one of ``PlanExit`` or 128 + a signal before anything is applied.
+    """
+    script = _CHECKED_DEPLOY + _apply(flags)
+    return "sh", "-c", literal(script), "deploy", directory, "", *_arguments(values)
+
+
+def _apply(flags: Sequence[str]) -> str:
+    return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
+
+
+def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
+    return tuple(part for one in files for part in (one.path, one.salt, one.copy, one.sha256))
+
+
+_BEGINNING: Final = f"""\
+set -u
+LC_ALL=C
+export LC_ALL
+exec 2>&1
+trap 'exit 143' TERM
+trap 'exit 130' INT
+failed() {{
+  printf 'Error: %s\\n' "$1"
+  exit {PlanExit.FAILED:d}
+}}
+changed() {{
+  printf 'Error: PlanChanged: %s\\n' "$1"
+  exit {PlanExit.CHANGED:d}
+}}
+broken() {{
+  failed 'the plan could not be read: a tool failed, see the line above'
+}}
+unseal() {{
+  while [ "$#" -gt 0 ]; do
+    sed '' "$1" >"$3"
+    sum=$({{ sed '' "$2" && sed '' "$3"; }} | sha256sum)
+    [ "${{sum%% *}}" = "$4" ] || changed "$1 isn't what was planned with"
+    case $3 in
+    */{SECRET_KEY})
+      WERF_SECRET_KEY=$(sed '' "$3")
+      export WERF_SECRET_KEY
+      ;;
+    esac
+    shift 4
+  done
+}}
+last_error() {{
+  sed -n '/^Error: /p' "$1" >"$work.errors" || broken
+  sed -n -e '/error calling /bshow' -e '/execution error at (/bshow' -e '$p' -e 'd' \\
+    -e ':show' -e 'p' -e 'q' "$work.errors" || broken
+}}
+require_space() {{
+  printf 'x\\n' 2>/dev/null >"$memory/probe" || failed "$1 needs more memory than there is for it"
+  : >"$memory/probe"
+}}
+render_chart() {{
+  code=0
+  WERF_VALIDATE=1 werf bundle render >"$memory/render" 2>"$memory/messages" || code=$?
+  for one in "$HOME"/.werf/local_cache/helm_chart_dependencies/* \\
+    "$HOME"/.werf/local_cache/helm_chart_dependencies/.[!.]*; do
+    [ -e "$one" ] || [ -h "$one" ] || continue
+    printf 'Error: DependenciesNotVendored: werf downloaded dependencies of the chart\\n'
+    exit {PlanExit.NOT_VENDORED:d}
+  done
+}}
+require_render() {{
+  if [ "$code" -ne 0 ]; then
+    printf 'werf bundle render ended with exit code %s\\n' "$code"
+    last_error "$memory/messages"
+    exit "$1"
+  fi
+  require_space 'the render of the chart'
+}}
+hash_render() {{
+  : >"$work.hashed" || broken
+  sum=$({{ sed '' "$salt" && sed -n '/^---$/,$p' "$memory/render" && echo >"$work.hashed"; }} |
+    sha256sum) || broken
+  [ -s "$work.hashed" ] || broken
+  rendered=${{sum%% *}}
+}}
+plan_deploy() {{
+  code=0
+  WERF_SHOW_INSIGNIFICANT_DIFFS=1 WERF_SHOW_VERBOSE_DIFFS=1 WERF_SHOW_VERBOSE_CRD_DIFFS=1 \\
+    WERF_DEPLOY_GRAPH_PATH="$graph" \\
+    werf bundle plan --exit-code >"$memory/diff" 2>&1 || code=$?
+}}
+require_plan() {{
+  case $code in
+  0 | 2 | 3) require_space "the diff of werf's plan" ;;
+  *)
+    printf 'werf bundle plan ended with exit code %s\\n' "$code"
+    last_error "$memory/diff"
+    exit {PlanExit.FAILED:d}
+    ;;
+  esac
+}}
+work=$TMPDIR/plan
+graph=$work.dot
+memory=$1
+salt=$2
+: >"$graph" || broken
+"""
+"""On a signal sh ends when werf has ended, before its next command.
+
+The last line ``Error: …`` is werf's, or the first one of a template: what follows may be its text.
+
+What werf writes to a full directory may be cut off without an error of its own: ``require_space``
+finds that, as nothing of it is free then.
+"""
+
+_READ_HIDDEN: Final = f"""\
+: >"$work.hidden" || broken
+grep -q -F 'werf.io/sensitive' "$memory/render"
+case $? in
+0)
+  grep -E '^(---|[A-Za-z][A-Za-z0-9]*:.*|  name: .*)$|werf\\.io/sensitive' "$memory/render" \\
+    >"$memory/marks" || broken
+  printf '%s\\n' --- >>"$memory/marks" || broken
+  require_space 'the render of the chart'
+  version='' kind='' name='' part='' is_hidden=no
+  while IFS= read -r line; do
+    case $line in
+    ---)
+      [ "$version $kind" != 'v1 Secret' ] || is_hidden=no
+      [ "$is_hidden" = no ] || printf 'hidden %s/%s\\n' "${{kind:-?}}" "${{name:-?}}" || broken
+      version='' kind='' name='' part='' is_hidden=no
+      continue
+      ;;
+    *werf.io/sensitive*) is_hidden=yes ;;
+    esac
+    case $line in
+    'apiVersion: '*) version=${{line#*: }} part='' ;;
+    'kind: '*) kind=${{line#*: }} part='' ;;
+    metadata:) part=metadata ;;
+    '  name: '*) [ "$part" != metadata ] || name=${{line#*: }} ;;
+    ' '*) ;;
+    *) part='' ;;
+    esac
+  done <"$memory/marks" >"$memory/hidden" || broken
+  : >"$memory/marks"
+  sed -e 's/^\\(.\\{{{HIDDEN_LENGTH}\\}}\\).*/\\1/' -e 's:[^A-Za-z0-9 ./\\:_-]:?:g' \\
+    "$memory/hidden" >"$work.named" || broken
+  sed -e 's:/:|:' -e 's:/:?:g' -e 's:|:/:' -e 's: :|:' -e 's: :?:g' -e 's:|: :' \\
+    "$work.named" >"$work.found" || broken
+  sort -u "$work.found" >"$work.hidden" || broken
+  ;;
+1) ;;
+*) broken ;;
+esac
+hidden=$(wc -l <"$work.hidden") || broken
+hidden=$((hidden))
+"""
+"""Find the documents that have ``werf.io/sensitive`` anywhere and aren't v1 Secrets.
+
+werf prints documents anew with sorted keys, so that only a top-level key begins a line.
+"""
+
+_PLAN: Final = (
+    _BEGINNING
+    + """\
+nonce=$3
+twice=$4
+shift 4
+unseal "$@"
+render_chart
+"""
+    + f"require_render {PlanExit.FAILED:d}\n"
+    + """\
+hash_render
+if [ "$twice" -gt 1 ]; then
+  first=$rendered
+  render_chart
+"""
+    + f"  require_render {PlanExit.FAILED:d}\n"
+    + """\
+  hash_render
+  [ "$rendered" = "$first" ] || rendered=none
+fi
+"""
+    + _READ_HIDDEN
+    + """\
+: >"$memory/render"
+plan_deploy
+require_plan
+"""
+    + READ_GRAPH
+    + f"""\
+sed 's/<hidden [0-9]* sensitive [a-z]*, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
+sed -n '1,{MAX_HIDDEN}p' "$work.hidden" >"$work.first" || broken
+sed '' "$work.list" "$work.first" >"$work.block" || broken
+printf '%s %s\\n' "$rendered" "$hidden" >"$work.bound" || broken
+sed '' "$work.bound" "$work.block" >"$work.hashed" || broken
+sum=$(sha256sum <"$work.hashed") || broken
+printf '\\n%s %s %s %s %s %s\\n' {BEGIN} "$nonce" "$count" "${{sum%% *}}" "$rendered" "$hidden" ||
+  broken
+sed '' "$work.block" || broken
+printf '%s %s %s %s\\n' {END} "$nonce" "$count" "$hidden" || broken
+"""
+)
+
+_DEPLOY: Final = (
+    _BEGINNING
+    + """\
+approved=$3
+shift 3
+unseal "$@"
+render_chart
+"""
+    + f"require_render {PlanExit.FAILED:d}\n"
+    + """\
+hash_render
+: >"$memory/render"
+plan_deploy
+require_plan
+"""
+    + READ_GRAPH
+    + """\
+unseal "$@"
+grep -q -F -x 'render none' "$approved"
+case $? in
+0) rendered=none ;;
+1) ;;
+*) broken ;;
+esac
+printf 'render %s\\n' "$rendered" >"$work.render" || broken
+sed '' "$work.list" "$work.render" >"$work.now" || broken
+sort -u "$approved" >"$work.approved" || broken
+sort -u "$approved" "$work.now" >"$work.both" || broken
+before=$(sha256sum <"$work.approved") || broken
+both=$(sha256sum <"$work.both") || broken
+if [ "$before" != "$both" ]; then
+  grep -F -x -v -f "$approved" "$work.now" >"$work.more"
+  more=$(wc -l <"$work.more")
+  line=$(sed -n 1p "$work.more")
+  case $line in
+  'render '*) changed 'nothing was applied: the contents are not those that were planned' ;;
+  *) changed "nothing was applied: $((more)) of what would be done wasn't approved, first: $line" ;;
+  esac
+fi
+"""
+)
+
+_CHECKED_DEPLOY: Final = (
+    _BEGINNING
+    + """\
+shift 2
+unseal "$@"
+render_chart
+require_render "$code"
+: >"$memory/render"
+unseal "$@"
+"""
+)

@@ -1,0 +1,347 @@
+"""Records of what plans were made of besides the chart, and what changed since the deployed one.
+
+A record is written before the plan's Job is created, from the values that the Job gets. It is kept
+in a Secret with a signature by the operator's hash key, as whoever may write Secrets in the
+Bundle's namespace could replace it to hide a change from who approves.
+
+Writes and deletes the Secrets of plan Jobs and of planned deploys (policy.jobs.seal).
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.pod import owner_reference
+from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
+from copyrator.bundles.plan import input_hashes, seal
+from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, SourceHash
+from copyrator.bundles.plan.operations import Plan, read_plan
+from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
+from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
+from copyrator.kube.resources import SECRETS
+from copyrator.settings import limits
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+from copyrator.workqueue.timeslice import TimeSlice
+
+log = logging.getLogger(__name__)
+
+
+class Seals:
+    """The Secrets of all Bundles.
+
+    Salts and nonces are derived with the operator's hash key from the Job's name, which is
+    unique: so they are the same after a restart, and aren't stored.
+    """
+
+    def __init__(self, context: Context, references: ReferenceReader) -> None:
+        self._context = context
+        self._references = references
+
+    def derived(self, entry: BundleEntry, job: str, purpose: str) -> str:
+        """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
+        keyed = self._context.hasher()
+        keyed.update(f"{purpose}\0{entry.uid}\0{job}".encode())
+        return keyed.hexdigest()[:32]
+
+    async def values(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: str,
+        also: TakeFiles | None = None,
+        *,
+        compares_renders: bool = True,
+    ) -> tuple[str | None, SealedValues]:
+        """Write copies of a Bundle's values for a Job; returns the values' hash and the copies.
+
+        ``also`` is called with the files of each source.
+
+        ``compares_renders``: the Job also gets the salt of the hash of renders, which is the same
+        in all Jobs of the Bundle, so that hashes can be compared and contents can't be guessed.
+
+        Raises:
+            MissingReferenceError: a source doesn't exist, or the values are too large.
+            ApiError: a Secret can't be written.
+        """
+        salt = self.derived(entry, job, "salt")
+        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
+        hashes: list[list[tuple[str, str]]] = []
+        pause = TimeSlice()
+
+        async def take(source: ValuesSource, files: Mapping[str, bytes]) -> None:
+            name = seal.values_secret(job, len(hashes))
+            sealed, encoded = [], {}
+            for key in sorted(files):
+                sealed.append((key, seal.seal_of(salt, files[key])))
+                encoded[key] = base64.b64encode(files[key]).decode()
+                await pause.pause()
+            hashes.append(sealed)
+            await self._create(entry, name, labels, encoded)
+            if also is not None:
+                await also(source, files)
+
+        found, _ = await self._references.values(entry, spec, take)
+        data, render_salt = {seal.SALT: _encoded(salt)}, None
+        if compares_renders:
+            shared = self.derived(entry, "", "render")
+            data[seal.RENDER_SALT] = _encoded(shared)
+            render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
+        if hashes or compares_renders:
+            await self._create(entry, seal.salt_secret(job), labels, data)
+        sources, secret_key = len(hashes), None
+        if spec.secret_key is not None:
+            ((key, one),) = hashes.pop()  # it is read last
+            secret_key = seal.sealed_secret_key(len(hashes), key, one)
+        flat = [(i, key, one) for i, source in enumerate(hashes) for key, one in source]
+        files = tuple(
+            seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
+        )
+        return found, SealedValues(job, sources, files, secret_key, render_salt)
+
+    async def store(
+        self, entry: BundleEntry, name: str, job: str, kind: SealKind, data: Mapping[str, str]
+    ) -> None:
+        """Store texts in a Secret of a Job; one that is there already is kept.
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        labels = SealLabels(entry.key.name, job, kind)
+        encoded = {key: _encoded(text) for key, text in data.items()}
+        await self._create(entry, name, labels, encoded)
+
+    async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
+        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
+        salt = self.derived(entry, job, "salt")
+        data = {seal.SALT: _encoded(salt), seal.OPERATIONS: _encoded(text)}
+        labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
+        await self._create(entry, seal.operations_secret(job), labels, data)
+        return seal.seal_of(salt, text.encode())
+
+    async def operations(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan; None where there is none, it was changed, or it can't be read."""
+        try:
+            return await self.read_operations(entry, kept)
+        except Forbidden:
+            return None
+
+    async def read_operations(
+        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
+    ) -> Plan | None:
+        """The stored plan; None where there is none, or it was changed.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        if kept.job is None:
+            return None
+        name = seal.operations_secret(kept.job)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
+        except (NotFound, ValueError):
+            return None
+        if seal.seal_of(self.derived(entry, kept.job, "salt"), content) != kept.seal:
+            return None
+        return read_plan(content.decode())
+
+    async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
+        """Delete the copies of values that were written for a Job."""
+        if job:
+            await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
+
+    async def remove_job(self, entry: BundleEntry, job: str) -> None:
+        """Delete all Secrets of a Job."""
+        await self._remove(entry, seal.of_job(entry.key.name, job))
+
+    async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
+        """Delete the Secrets of all the Bundle's Jobs except these."""
+        await self._remove(entry, seal.others(entry.key.name, (job for job in kept if job)))
+
+    async def _remove(self, entry: BundleEntry, selector: str) -> None:
+        """Delete Secrets; on an error they are deleted with the Bundle, their owner."""
+        path = SECRETS.path(entry.key.namespace)
+        try:
+            await self._context.client.request("DELETE", path, params={"labelSelector": selector})
+        except (NotFound, Forbidden) as error:
+            log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
+
+    async def _create(
+        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+    ) -> None:
+        key = entry.key
+        body = seal.secret(owner_reference(key.name, entry.uid), key.namespace, name, labels, data)
+        try:
+            await self._context.client.create(SECRETS, key.namespace, body)
+        except AlreadyExists:  # by this operator; if not, the Job's hash check fails
+            log.debug("%s: Secret %s exists already", key, name)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+_INPUTS: Final = "inputs"
+_SIGNATURE: Final = "signature"
+_PURPOSE: Final = "inputs"
+
+
+class _UnknownError(Exception):
+    """A record can't be used; the message says why."""
+
+
+@dataclass(slots=True)
+class InputsReader:
+    """Computes the record of a plan while its values are read, one source at a time."""
+
+    key: bytes
+    namespace: str
+    isolated: Isolated
+    env: Mapping[str, str]
+    _sources: list[SourceHash] = field(default_factory=list)
+    _files: int = 0
+    _keys: int = 0
+    _bytes: int = 0
+    _brackets: int = 0
+
+    async def add(self, source: ValuesSource, files: Mapping[str, bytes]) -> None:
+        """Add the next source of the Bundle's values."""
+        pause = TimeSlice()
+        hashes: dict[str, str] = {}
+        for name in sorted(files):
+            hashes[name] = input_hashes.keyed(self.key, name.encode(), files[name])
+            await pause.pause()
+        name = f"{source.kind} {source.name}"
+        if again := sum(one.name.partition(" (")[0] == name for one in self._sources):
+            name += f" ({again + 1})"  # it is named twice, perhaps as spec.secretKey
+        whole = input_hashes.keyed(
+            self.key, *(part.encode() for pair in hashes.items() for part in pair)
+        )
+        self._files += len(files)
+        if self._files > limits.PLAN_INPUT_FILES:
+            self._sources.append(SourceHash(name, whole))
+            return
+        keys: Mapping[str, Hashes | None] = {}
+        if source.kind is ValuesKind.CONFIG_MAP:
+            keys = await self._key_hashes(files)
+        found = {one: FileHash(hash_, keys.get(one)) for one, hash_ in hashes.items()}
+        self._sources.append(SourceHash(name, whole, found))
+
+    async def _key_hashes(self, files: Mapping[str, bytes]) -> Mapping[str, Hashes | None]:
+        """The hashes of the files' top-level keys, as far as the limits go."""
+        parsed = {}
+        brackets = 0
+        for name in sorted(files):
+            number = files[name].count(b"[") + files[name].count(b"{")
+            if (
+                self._bytes + len(files[name]) > limits.PLAN_INPUT_BYTES
+                or self._brackets + number > limits.PLAN_INPUT_BRACKETS
+            ):
+                continue
+            self._bytes += len(files[name])
+            self._brackets += number
+            brackets += number
+            parsed[name] = files[name]
+        is_small = (
+            sum(map(len, parsed.values())) <= limits.BUNDLE_REDACTION_INLINE_BYTES
+            and brackets <= limits.BUNDLE_REDACTION_INLINE_BRACKETS
+        )
+        if is_small:
+            found = input_hashes.key_hashes_of(self.key, parsed)
+        else:
+            try:
+                found = await self.isolated.call(
+                    input_hashes.key_hashes_of, self.namespace, self.key, parsed
+                )
+            except IsolatedError:
+                return {}
+        self._keys += sum(len(one or ()) for one in found.values())
+        return found if self._keys <= limits.PLAN_INPUT_KEYS else {}
+
+    def result(self) -> Inputs:
+        """The record of all sources and the variables."""
+        env = {
+            name: input_hashes.keyed(self.key, name.encode(), value.encode())
+            for name, value in self.env.items()
+        }
+        return Inputs(tuple(self._sources), env)
+
+
+class PlanInputs:
+    """The records of all Bundles' plans."""
+
+    def __init__(self, context: Context, seals: Seals, isolated: Isolated) -> None:
+        self._context = context
+        self._seals = seals
+        self._isolated = isolated
+
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> InputsReader:
+        """Begin the record of a plan whose Job is made of this spec."""
+        key = self._seals.derived(entry, "", _PURPOSE).encode()
+        return InputsReader(key, entry.key.namespace, self._isolated, spec.env)
+
+    async def store(self, entry: BundleEntry, job: str, reader: InputsReader) -> None:
+        """Store the record of a plan before its Job is created.
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        text = reader.result().to_text()
+        data = {_INPUTS: text, _SIGNATURE: self._signature(entry, job, text)}
+        await self._seals.store(entry, seal.inputs_secret(job), job, SealKind.INPUTS, data)
+
+    async def changed(
+        self, entry: BundleEntry, status: BundleStatus
+    ) -> tuple[tuple[str, ...], str]:
+        """What changed since the deployed plan, and why that isn't known; both empty before it.
+
+        Raises:
+            ApiError: a record can't be read now.
+        """
+        there = status.deployed
+        if there.digest is None:
+            return (), ""
+        try:
+            if there.plan_job is None:
+                raise _UnknownError(
+                    "what is deployed was deployed without a plan, or by an operator that didn't "
+                    "record its values"
+                )
+            before = await self._read(entry, there.plan_job)
+            now = await self._read(entry, status.plan.job or "")
+        except _UnknownError as error:
+            return (), f"what changed isn't known: {error}"
+        return input_hashes.changed(before, now), ""
+
+    async def _read(self, entry: BundleEntry, job: str) -> Inputs:
+        name = seal.inputs_secret(job)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+        except NotFound:
+            raise _UnknownError(f"Secret {name} was deleted") from None
+        except Forbidden as error:
+            raise _UnknownError(f"Secret {name} can't be read: {error.message}") from None
+        try:
+            data = {key: base64.b64decode(one) for key, one in (body.get("data") or {}).items()}
+            text, signature = data[_INPUTS].decode(), data[_SIGNATURE]
+        except (KeyError, ValueError):
+            text, signature = "", b""
+        if not hmac.compare_digest(signature, self._signature(entry, job, text).encode()):
+            raise _UnknownError(
+                f"Secret {name} isn't what the operator wrote, or its hash key has changed"
+            )
+        return input_hashes.read_inputs(text)
+
+    def _signature(self, entry: BundleEntry, job: str, text: str) -> str:
+        key = self._seals.derived(entry, job, f"{_PURPOSE} signature").encode()
+        return input_hashes.keyed(key, text.encode())

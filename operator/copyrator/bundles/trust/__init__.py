@@ -1,0 +1,1 @@
+"""Which signatures a bundle must have, and whether it has them."""

@@ -1,0 +1,342 @@
+"""Builds the requirements for signatures from ``spec.verify``, the signature policy and keys.
+
+The operator's signature policy: requirements for all Bundles, in addition to their specs.
+
+The ConfigMap ``copyrator-signature-policy`` in the operator's namespace, key ``policy.yaml``::
+
+    default: Deny
+    entries:
+      - repositories: ["registry.example.com/team/*"]
+        anyOf:
+          - cosign: {keysFrom: {kind: ConfigMap, name: release-keys}}
+
+All entries whose globs match a repository have to be satisfied; where none matches, ``default``
+decides (``Allow`` where it is absent).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    CosignIdentitySpec,
+    CosignKeysSpec,
+    LocalObjectRef,
+    NotationSpec,
+    VerifyEntry,
+)
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.globs import Globs, is_wild, read_globs
+from copyrator.api.verify import read_entries
+from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
+from copyrator.bundles.gates.signature import Asked
+from copyrator.oci.reference import DOCKER_HUB_NAMES
+from copyrator.settings.limits import (
+    SIGNATURE_KEYS,
+    SIGNATURE_POLICY_BYTES,
+    SIGNATURE_POLICY_ENTRIES,
+    SIGNATURE_ROOT_BYTES,
+)
+from copyrator.signatures.model import (
+    CosignIdentity,
+    CosignKeys,
+    Entry,
+    NotationTrust,
+    SignatureRequirement,
+    TrustError,
+)
+
+CONFIG_MAP: Final = "copyrator-signature-policy"
+POLICY_KEY: Final = "policy.yaml"
+_HUB: Final = "docker.io"
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
+_WEB_PORTS: Final = (443, 80)
+
+
+class Default(StrEnum):
+    """The decision about repositories that no entry names."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """The requirements for some repositories."""
+
+    name: str
+    """``entry 2 of the signature policy``."""
+    repositories: Globs
+    any_of: tuple[VerifyEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignaturePolicy:
+    """The whole policy."""
+
+    entries: tuple[PolicyEntry, ...] = ()
+    default: Default = Default.ALLOW
+    fault: str | None = None
+    """Why it can't be used: then nothing new is deployed."""
+
+    def matching(self, spec: BundleSpec) -> tuple[PolicyEntry, ...]:
+        """The entries that a Bundle has to satisfy."""
+        names = names_of(spec.registry, spec.repo)
+        return tuple(entry for entry in self.entries if any(map(entry.repositories.matches, names)))
+
+    def concerns(self, spec: BundleSpec) -> bool:
+        """Whether it has requirements for a Bundle, denies its repository, or can't be used."""
+        whole = self.fault is not None or self.default is Default.DENY
+        return whole or bool(self.matching(spec))
+
+    def blocked(self, spec: BundleSpec) -> Verdict | None:
+        """The verdict on all versions, where the policy can't be used or denies them; else None."""
+        if self.fault is not None:
+            text = f"the operator's signature policy can't be used: {self.fault}"
+            return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
+        if self.default is Default.DENY and not self.matching(spec):
+            text = (
+                f"the operator's signature policy has no entry for {spec.reference}, and denies "
+                "what it doesn't name; add one to the ConfigMap"
+            )
+            return Refused(BundleReason.NOT_IN_POLICY, f"{text} {CONFIG_MAP}")
+        return None
+
+
+NO_POLICY: Final = SignaturePolicy()
+REQUIRED: Final = "doesn't exist, and the operator's settings require it"
+"""The fault of an absent ConfigMap where ``require_signature_policy`` is set."""
+
+
+def policy_in(body: Mapping[str, Any]) -> SignaturePolicy:
+    """Parse the ConfigMap.
+
+    Raises:
+        SpecError: it has no policy, or not a valid one.
+    """
+    data = body.get("data")
+    written = data.get(POLICY_KEY) if isinstance(data, Mapping) else None
+    if not isinstance(written, str):
+        raise SpecError(POLICY_KEY, "is missing from its data")
+    if len(written) > SIGNATURE_POLICY_BYTES:
+        raise SpecError(POLICY_KEY, f"has over {SIGNATURE_POLICY_BYTES:,} characters")
+    try:
+        raw = yaml.safe_load(written)
+    except Exception as error:  # PyYAML's errors, and a ValueError for scalars such as 2001-13-45
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where is not None else ""
+        raise SpecError(POLICY_KEY, f"isn't valid YAML{line}") from None
+    return read_policy(raw)
+
+
+def read_policy(raw: Any) -> SignaturePolicy:
+    """Parse the YAML's value.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    policy = Fields(raw, POLICY_KEY)
+    if unknown := sorted(map(str, policy.raw.keys() - {"default", "entries"})):
+        policy.fail(unknown[0], "is unknown; a policy has default and entries")
+    items = policy.items("entries")
+    if len(items) > SIGNATURE_POLICY_ENTRIES:
+        policy.fail("entries", f"must have at most {SIGNATURE_POLICY_ENTRIES} items")
+    entries = tuple(
+        _entry(Fields(item, f"{POLICY_KEY}.entries[{i}]"), i + 1) for i, item in enumerate(items)
+    )
+    return SignaturePolicy(entries, policy.choice("default", Default, Default.ALLOW))
+
+
+def _entry(entry: Fields, number: int) -> PolicyEntry:
+    if unknown := sorted(map(str, entry.raw.keys() - {"repositories", "anyOf"})):
+        raise SpecError(entry.at(unknown[0]), "is unknown; an entry has repositories and anyOf")
+    globs = read_globs(entry, "repositories", _pattern)
+    if not globs:
+        entry.fail("repositories", "is required, for example registry.example.com/team/*")
+    patterns = tuple(map(_normal_pattern, globs.patterns))
+    return PolicyEntry(
+        f"entry {number} of the signature policy", Globs(patterns), read_entries(entry)
+    )
+
+
+def _pattern(value: str) -> str | None:
+    if "://" in value or any(map(str.isspace, value)):
+        return "must be a glob for host/path without a scheme"
+    return None
+
+
+def names_of(registry: str, repo: str) -> tuple[str, ...]:
+    """``host:port/path``; for the ports of HTTP and HTTPS ``host/path`` and both of them.
+
+    These count as one registry, because most redirect from one to the other. Equal for all
+    spellings of a repository: in upper case, or with leading zeros in the port.
+    """
+    found = _PORT.search(registry)
+    host = registry[: found.start()] if found else registry
+    host = _host(host)
+    if host == _HUB and "/" not in repo:
+        repo = f"library/{repo}"
+    port = int(found[1]) if found else _WEB_PORTS[0]
+    if port not in _WEB_PORTS:
+        return (f"{host}:{port}/{repo}",)
+    return (f"{host}/{repo}", *(f"{host}:{one}/{repo}" for one in _WEB_PORTS))
+
+
+def _host(name: str) -> str:
+    host = name.lower()
+    return _HUB if host in DOCKER_HUB_NAMES else host
+
+
+def _normal_pattern(pattern: str) -> str:
+    """A glob that matches what ``names_of`` returns."""
+    host, slash, path = pattern.partition("/")
+    found = _PORT.search(host)
+    port = f":{int(found[1])}" if found else ""
+    host = _host(host[: found.start()] if found else host)
+    library = "library/" if host == _HUB and path and "/" not in path and not is_wild(path) else ""
+    return f"{host}{port}{slash}{library}{path}"
+
+
+Contents = Mapping[LocalObjectRef, Mapping[str, bytes] | None]
+"""Files of objects; None for an object that doesn't exist."""
+
+T = TypeVar("T")
+
+SPEC: Final = "spec.verify"
+
+
+def read_requirement(
+    name: str, namespace: str, entries: Sequence[VerifyEntry], contents: Contents
+) -> tuple[SignatureRequirement, tuple[str, ...]]:
+    """The requirement with its usable entries, and the faults of others as sentences.
+
+    Call it in a thread: it loads cryptography and parses keys.
+    """
+    usable: list[Entry] = []
+    faults: list[str] = []
+    keys = 0
+    for entry in entries:
+        try:
+            found = _read(entry, namespace, contents)
+        except TrustError as error:
+            faults.append(str(error))
+            continue
+        keys += len(found.keys) if isinstance(found, CosignKeys) else 0
+        if keys > SIGNATURE_KEYS:
+            faults.append(f"{name} has {keys} public keys; at most {SIGNATURE_KEYS} are used")
+            break
+        usable.append(found)
+    return SignatureRequirement(name, tuple(usable)), tuple(faults)
+
+
+def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
+    match entry:
+        case CosignKeysSpec(ref):
+            name = f"the cosign keys of {_describe_ref(ref, namespace)}"
+            from copyrator.signatures.keys import read_keys  # noqa: PLC0415
+
+            files = _files(ref, namespace, contents)
+            return CosignKeys(name, _check_content(ref, namespace, lambda: read_keys(files)))
+        case CosignIdentitySpec(issuer, pattern, ref):
+            from copyrator.signatures.keyless import check_trusted_root  # noqa: PLC0415
+
+            root = _whole(ref, namespace, contents)
+            _check_content(ref, namespace, lambda: check_trusted_root(ref.name, root))
+            return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, root)
+        case NotationSpec():
+            from copyrator.signatures.notation import read_subjects  # noqa: PLC0415
+
+            signers = entry.ca_from or entry.signing_authority_from
+            assert signers is not None
+            read_subjects(entry.subjects)
+            return NotationTrust(
+                f"the notation certificates of {_describe_ref(signers, namespace)}",
+                _roots(entry.ca_from, namespace, contents),
+                entry.subjects,
+                _roots(entry.tsa_from, namespace, contents),
+                _roots(entry.signing_authority_from, namespace, contents),
+            )
+
+
+def _files(ref: LocalObjectRef, namespace: str, contents: Contents) -> Mapping[str, bytes]:
+    files = contents.get(ref)
+    if files is None:
+        raise TrustError(f"{_describe_ref(ref, namespace)} doesn't exist: create it")
+    if not files:
+        raise TrustError(f"{_describe_ref(ref, namespace)} is empty: add the keys or certificates")
+    return files
+
+
+def _whole(ref: LocalObjectRef, namespace: str, contents: Contents) -> bytes:
+    """All files of an object, in the order of their names."""
+    files = _files(ref, namespace, contents)
+    size = sum(map(len, files.values()))
+    if size > SIGNATURE_ROOT_BYTES:
+        most = f"{SIGNATURE_ROOT_BYTES:,} bytes"
+        raise TrustError(
+            f"{_describe_ref(ref, namespace)} has {size:,} bytes; at most {most} are read"
+        )
+    return b"\n".join(files[name] for name in sorted(files))
+
+
+def _roots(ref: LocalObjectRef | None, namespace: str, contents: Contents) -> bytes:
+    """Certificates of roots; empty where no object is named."""
+    if ref is None:
+        return b""
+    from copyrator.signatures.notation import read_roots  # noqa: PLC0415
+
+    roots = _whole(ref, namespace, contents)
+    _check_content(ref, namespace, lambda: read_roots(ref.name, roots))
+    return roots
+
+
+def _check_content(ref: LocalObjectRef, namespace: str, check: Callable[[], T]) -> T:
+    try:
+        return check()
+    except TrustError as error:
+        raise TrustError(f"{_describe_ref(ref, namespace)}: {error}") from None
+
+
+def _describe_ref(ref: LocalObjectRef, namespace: str) -> str:
+    return f"{ref.kind} {namespace}/{ref.name}"
+
+
+def combine_requirements(
+    requirements: Iterable[SignatureRequirement],
+    faults: Sequence[str] = (),
+    blocked: Verdict | None = None,
+) -> Asked:
+    """The requirements for a Bundle's signatures, with the hash that identifies them."""
+    wanted = tuple(requirements)
+    if not wanted and blocked is None:
+        return Asked()
+    key = hash_of([_canonical(one) for one in wanted], list(faults), repr(blocked))
+    return Asked(key, wanted, tuple(faults), blocked)
+
+
+def _canonical(requirement: SignatureRequirement) -> list[Any]:
+    return [requirement.name, [_canonical_entry(entry) for entry in requirement.entries]]
+
+
+def _canonical_entry(entry: Entry) -> list[Any]:
+    match entry:
+        case CosignKeys(name, keys):
+            return [name, sorted([file, _hash(key)] for file, key in keys.items())]
+        case CosignIdentity(name, issuer, pattern, root):
+            return [name, issuer, pattern, _hash(root)]
+        case NotationTrust(name, ca, subjects, tsa, authorities):
+            return [name, _hash(ca), list(subjects), _hash(tsa), _hash(authorities)]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,178 @@
+"""How a poll changes the status, and whether by the status no poll is due after a restart.
+
+Takes over Bundles of the original werf operator: its deploy is recorded, without a Job.
+
+The original compared config digests, which for a SemVer tag don't change with the templates. So an
+equal digest proves that it deployed this version, not that it deployed this exact content: such a
+baseline isn't `verified` (docs/adoption.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import (
+    Attempted,
+    Available,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    LastError,
+    Outcome,
+    Rejected,
+    VersionRef,
+)
+from copyrator.api.conditions import ready_reason
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.plan.drift import is_broken_off
+
+
+def is_inherited(status: BundleStatus) -> bool:
+    """Whether the original deployed something that our fields don't record yet."""
+    known = bool(status.deploy.version and status.deploy.digest)
+    return known and status.deployed == Deployed() and status.attempted == Attempted()
+
+
+def config_digest(manifest: Mapping[str, Any]) -> str | None:
+    """The digest by which the original identified a manifest; an index has none."""
+    config = manifest.get("config")
+    digest = config.get("digest") if isinstance(config, Mapping) else None
+    return digest if isinstance(digest, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverBaseline:
+    """The present state of the tag that the original deployed, in the registry."""
+
+    digest: str | None
+    """Manifest digest; None where the tag was deleted or has another manifest."""
+    values_hash: str | None
+    """Of the present values, as ``spec_hash`` is of the present spec: former ones aren't known."""
+    spec_hash: str
+    generation: int
+
+
+def take_over(
+    status: BundleStatus, baseline: TakeoverBaseline, spec: BundleSpec, now: datetime
+) -> BundleStatus:
+    """The status with the original's deploy in our fields.
+
+    Without a digest only its version is known: that prevents downgrades, but a deploy is made.
+    """
+    version = status.deploy.version
+    where = Deployed(version=version, namespace=spec.project_namespace, verified=False)
+    if baseline.digest is None:
+        return replace(status, deployed=where)
+    deployed = replace(
+        where,
+        digest=baseline.digest,
+        reference=spec.reference,
+        values_hash=baseline.values_hash,
+        spec_hash=baseline.spec_hash,
+        generation=baseline.generation,
+        time=format_time(now),
+    )
+    found = VersionRef(digest=baseline.digest, version=version)
+    return replace(status, deployed=deployed, deploy=found, target=found)
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVersion:
+    """The inputs of a resolution whose change requires a poll at once, not at the next slot."""
+
+    generation: int
+    spec_hash: str
+    values_hash: str | None
+    request: str
+    """Token of a request that hasn't been handled yet."""
+    login: str
+    """Fingerprint of the credential, in memory only."""
+    signers: str = ""
+    """Hash of the requirements for signatures; empty: none are required."""
+    skipped: tuple[str, ...] = ()
+    """Digests that aren't chosen."""
+
+
+def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
+    """After a restart: whether the desired version has been resolved and handled.
+
+    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything at
+    once.
+    """
+    last = status.attempted if status.attempted.attempt else status.deployed
+    if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
+        return False  # deployed by its digest, as the registry had no match: there may be one now
+    settled = {
+        BundleReason.DEPLOYED,
+        BundleReason.QUARANTINED,
+        BundleReason.WOULD_DOWNGRADE,
+        BundleReason.NO_MATCHING_VERSION,
+        status.attempted.reason,
+    }
+    return (
+        status.observed_generation == desired.generation
+        and ready_reason(status.conditions) in settled
+        and not desired.request
+        and last.values_hash == desired.values_hash
+        and last.spec_hash == desired.spec_hash
+        and (status.verification.policy or "") == desired.signers
+    )
+
+
+def record_available(
+    status: BundleStatus, available: Available, next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status with the registry's resolution; an unchanged one keeps its time.
+
+    ``available`` has a tag and its digest; its time is ignored.
+    """
+    version, digest = available.version, available.digest
+    return replace(
+        status,
+        ready=1,
+        available=_keep_time(available, status.available, now),
+        target=VersionRef(digest=digest, version=version),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def record_unavailable(
+    status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status where the registry has nothing for the Bundle; its target stays."""
+    return replace(
+        status,
+        ready=1,
+        available=_keep_time(Available(rejected=rejected), status.available, now),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def _keep_time(available: Available, known: Available, now: datetime) -> Available:
+    same = (available.version, available.digest) == (known.version, known.digest)
+    return replace(available, time=known.time if same and known.time else format_time(now))
+
+
+def record_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
+    """The status with an error; an equal one keeps its first time: no change at every poll."""
+    known = status.last_error
+    if (known.reason, known.message) == (reason, message):
+        return status
+    error = LastError(reason=reason, message=message, time=format_time(now))
+    return replace(status, last_error=error)
+
+
+def retry_at(status: BundleStatus) -> datetime | None:
+    """When the failed attempt is retried; None where none failed or none follows."""
+    failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    failed = failed and not is_broken_off(status)
+    return parse_time(status.attempted.next_retry_at) if failed else None
+
+
+def kept_ready(status: BundleStatus) -> int:
+    """The value of ``ready`` where the credentials weren't checked."""
+    return 1 if status.ready is None else status.ready

@@ -1,0 +1,367 @@
+"""The criteria of a Bundle's selection from a tag list; Bundles with equal ones share it.
+
+Selects a tag for a range from a stream of tags, in constant memory, with reasons.
+
+A repository may have thousands of tags, most of them werf's own stages. Only the best match and
+the highest rejected tags are kept, so that the status can list why these weren't chosen.
+
+Tags as versions: which tags are versions, and their order.
+
+SemVer 2.0 decides. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer; ``packaging`` (PEP 440)
+parses it, but they are used only in a repository without any SemVer tag (candidates.py), so the
+alias ``1.2`` beside ``1.2.9``, or a date, is never chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from packaging.version import InvalidVersion, Version
+
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import MAX_REJECTED, BundleStatus, Outcome, Rejected
+from copyrator.api.semver_key import Key, floor, read_semver, release
+from copyrator.api.tagfilter import compile_filter
+from copyrator.api.version_range import TAG, ExactTag, VersionRange, parse_version
+from copyrator.api.version_span import Fit
+
+_DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
+"""Two numbers at least. A date (``20240115``), a port or a hash isn't a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionTag:
+    """A tag that is a version."""
+
+    tag: str
+    key: Key
+    """Its sort key among SemVer versions; ranges are evaluated on it."""
+    is_semver: bool
+    order: tuple[Any, ...]
+    """Sorts candidates of the same kind, equal versions too: see ``_order``."""
+
+
+def read_tag(tag: str) -> VersionTag | None:
+    """A tag as a version; None where it isn't one, or isn't a valid tag."""
+    if not TAG.fullmatch(tag):
+        return None
+    key = read_semver(tag)
+    if key is not None:
+        return VersionTag(tag, key, True, _order(tag, key))
+    if not _DOTTED.fullmatch(tag):
+        return None
+    try:
+        version = Version(tag)
+    except InvalidVersion:
+        return None
+    where = floor if version.is_prerelease else release
+    return VersionTag(tag, where(*version.release[:3]), False, _order(tag, version))
+
+
+def _order(tag: str, version: Any) -> tuple[Any, ...]:
+    """Higher versions last. Of equal ones the plain tag is last, then the one without build.
+
+    Build metadata and a ``v`` have no precedence, but the choice among tags that differ in nothing
+    else must not depend on the order in which a registry lists them.
+    """
+    return version, "_" not in tag, tag[0] not in "vV", tag
+
+
+def is_lower(one: VersionTag, other: VersionTag) -> bool:
+    """Whether ``one`` is a lower version; equal versions aren't, whatever their build."""
+    if one.is_semver == other.is_semver:
+        return bool(one.order[0] < other.order[0])
+    return one.key < other.key
+
+
+class Rejection(StrEnum):
+    """Why a tag was rejected: stable values of ``status.available.rejected``."""
+
+    OUT_OF_RANGE = "OutOfRange"
+    PRE_RELEASE = "PreRelease"
+    FILTERED = "Filtered"
+    """The tag doesn't match ``spec.tagFilter``."""
+    QUARANTINED = "Quarantined"
+    LOWER_THAN_DEPLOYED = "LowerThanDeployed"
+    NOT_A_VERSION = "NotAVersion"
+    """Such tags are counted, but not listed."""
+
+
+class Selection(StrEnum):
+    """The result of a selection."""
+
+    CHOSEN = "Chosen"
+    NO_MATCH = "NoMatch"
+    WOULD_DOWNGRADE = "WouldDowngrade"
+    """The best match is below what is deployed: a deleted tag, or an incomplete list."""
+    QUARANTINED = "Quarantined"
+    """The best match failed too often. Its digest is still resolved: a push of the tag ends the
+    quarantine. A lower version is never chosen instead.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The outcome of a complete list."""
+
+    verdict: Selection
+    tag: str | None = None
+    """The tag to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
+    best: str | None = None
+    """The best match, whatever the verdict."""
+    rejected: tuple[Rejected, ...] = ()
+    """The highest tags that were rejected, highest first."""
+    counts: Mapping[Rejection, int] = field(default_factory=dict)
+    """How many tags were rejected, by reason."""
+    keeps: bool = False
+    """The deployed tag fits the spec, whether or not it is still in the list."""
+    fitting: tuple[str, ...] = ()
+    """Tags that fit and aren't below the deployed one, highest first; at most ``depth``."""
+
+
+@dataclass(slots=True)
+class _Ranking:
+    """Candidates of one kind: the best match, and the highest that were rejected."""
+
+    matched: int = 0
+    """How many matched the tag filter."""
+    best: VersionTag | None = None
+    rejected: list[tuple[VersionTag, Rejection]] = field(default_factory=list)
+    """Highest first; at most MAX_REJECTED."""
+    counts: Counter[Rejection] = field(default_factory=Counter)
+    fitting: list[tuple[tuple[Any, ...], VersionTag]] = field(default_factory=list)
+    """The best matches with their order, highest first."""
+
+    def admit(self, order: tuple[Any, ...], candidate: VersionTag, depth: int) -> None:
+        """Keep the candidate if it is among the ``depth`` highest."""
+        kept = self.fitting
+        if len(kept) >= depth and (not kept or order <= kept[-1][0]):
+            return
+        if any(one.tag == candidate.tag for _, one in kept):  # pages may overlap
+            return
+        kept.append((order, candidate))
+        kept.sort(key=lambda one: one[0], reverse=True)
+        del kept[depth:]
+
+    def reject(self, candidate: VersionTag, reason: Rejection) -> None:
+        self.counts[reason] += 1
+        kept = self.rejected
+        if len(kept) == MAX_REJECTED and candidate.order <= kept[-1][0].order:
+            return
+        if any(one.tag == candidate.tag for one, _ in kept):  # pages may overlap
+            return
+        kept.append((candidate, reason))
+        kept.sort(key=lambda one: one[0].order, reverse=True)
+        del kept[MAX_REJECTED:]
+
+    def above(self, best: VersionTag | None) -> list[tuple[VersionTag, Rejection]]:
+        """The rejected tags that are higher than the best match: a user might expect those."""
+        return [one for one in self.rejected if best is None or is_lower(best, one[0])]
+
+
+@dataclass(slots=True)
+class TagSelection:
+    """One selection from a tag list: add every tag, then take the result.
+
+    The result is valid only for a complete list: drop the selection after an error.
+    """
+
+    range: VersionRange
+    matches: Callable[[str], bool] | None = None
+    """``TagFilter.matches`` of ``spec.tagFilter``."""
+    prerelease: bool = False
+    """``spec.prerelease``."""
+    quarantined: Collection[str] = ()
+    """Tags that failed too often."""
+    deployed: str | None = None
+    """The deployed tag: the lower bound, as long as it fits the spec; a spec that it doesn't fit
+    requests another version, which may be lower. None where the spec now names another repository.
+    """
+    depth: int = 0
+    """How many tags that fit are named in the choice, for gates to judge."""
+    _semver: _Ranking = field(default_factory=_Ranking)
+    _dotted: _Ranking = field(default_factory=_Ranking)
+    _junk: int = 0
+
+    def add(self, tag: str) -> None:
+        """Process the next tag of the list."""
+        self.consider(read_tag(tag))
+
+    def consider(self, candidate: VersionTag | None) -> None:
+        """The same for a tag that ``read_tag`` has read: many selections can share one list."""
+        if candidate is None:
+            self._junk += 1
+            return
+        ranking = self._semver if candidate.is_semver else self._dotted
+        reason = self._objection(candidate)
+        ranking.matched += reason is not Rejection.FILTERED
+        if reason is not None:
+            ranking.reject(candidate, reason)
+            return
+        order = self._order(candidate)
+        ranking.admit(order, candidate, self.depth)
+        if ranking.best is None or order > self._order(ranking.best):
+            ranking.best = candidate
+
+    def result(self) -> Choice:
+        """The choice among all that were added."""
+        floor = self._floor()
+        ranking, other = self._semver, self._dotted
+        if not ranking.matched and other.matched and not (floor and floor.is_semver):
+            ranking, other = other, ranking
+        counts = ranking.counts + Counter(
+            {
+                Rejection.FILTERED: other.counts[Rejection.FILTERED],
+                Rejection.NOT_A_VERSION: self._junk + other.matched,
+            }
+        )
+        best = ranking.best
+        verdict = self._verdict(best, floor)
+        rejected = ranking.above(best)
+        if best and verdict in _BEST_REJECTED:
+            reason = _BEST_REJECTED[verdict]
+            counts[reason] += 1
+            rejected = [*rejected[: MAX_REJECTED - 1], (best, reason)]
+        usable = verdict in (Selection.CHOSEN, Selection.QUARANTINED)
+        return Choice(
+            verdict=verdict,
+            tag=best.tag if best and usable else None,
+            best=best.tag if best else None,
+            rejected=tuple(Rejected(version=one.tag, reason=why) for one, why in rejected),
+            counts=dict(counts),
+            keeps=floor is not None,
+            fitting=tuple(
+                one.tag
+                for _, one in ranking.fitting
+                if usable and (floor is None or not is_lower(one, floor))
+            ),
+        )
+
+    def _objection(self, candidate: VersionTag) -> Rejection | None:
+        if self.matches is not None and not self.matches(candidate.tag):
+            return Rejection.FILTERED
+        return _UNFIT[self.range.fit(candidate.key, prerelease=self.prerelease)]
+
+    def _order(self, candidate: VersionTag) -> tuple[Any, ...]:
+        """The sort key. Of equal versions the deployed one is highest: a new build isn't chosen."""
+        version, *rest = candidate.order
+        return version, candidate.tag == self.deployed, *rest
+
+    def _floor(self) -> VersionTag | None:
+        deployed = read_tag(self.deployed) if self.deployed else None
+        return deployed if deployed and self._objection(deployed) is None else None
+
+    def _verdict(self, best: VersionTag | None, floor: VersionTag | None) -> Selection:
+        if best is None:
+            return Selection.NO_MATCH
+        if floor is not None and is_lower(best, floor):
+            return Selection.WOULD_DOWNGRADE
+        return Selection.QUARANTINED if best.tag in self.quarantined else Selection.CHOSEN
+
+
+_UNFIT: Final = {
+    Fit.IN_RANGE: None,
+    Fit.PRE_RELEASE: Rejection.PRE_RELEASE,
+    Fit.OUT_OF_RANGE: Rejection.OUT_OF_RANGE,
+}
+_BEST_REJECTED: Final = {
+    Selection.WOULD_DOWNGRADE: Rejection.LOWER_THAN_DEPLOYED,
+    Selection.QUARANTINED: Rejection.QUARANTINED,
+}
+
+
+def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
+    """Why nothing was chosen, as a sentence for the condition.
+
+    Names tags and no counts: those change with every push of a tag that isn't a version.
+    """
+    if choice.verdict is Selection.WOULD_DOWNGRADE:
+        return (
+            f"The best match of {version} is {choice.best}, which is lower than the deployed "
+            f"{deployed}; its tag may have been deleted. To downgrade, set spec.version to the "
+            "desired version"
+        )
+    over = [f"{one.version} ({one.reason})" for one in choice.rejected]
+    text = f"No tag matches {version}"
+    if over:
+        text += "; rejected: " + ", ".join(over)
+    if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):
+        text += "; spec.prerelease: true admits pre-releases"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """A range with everything that restricts it."""
+
+    range: VersionRange
+    tag_filter: str | None = None
+    prerelease: bool = False
+    quarantined: str | None = None
+    """A tag that failed too often."""
+    deployed: str | None = None
+    """The deployed tag, of the same repository."""
+    depth: int = 0
+    """How many tags that fit are named in the choice."""
+
+    def selection(self) -> TagSelection:
+        """A new selection with these criteria; every tag of a list has to be added to it."""
+        return TagSelection(
+            self.range,
+            matches=compile_filter(self.tag_filter).matches if self.tag_filter else None,
+            prerelease=self.prerelease,
+            quarantined=() if self.quarantined is None else (self.quarantined,),
+            deployed=self.deployed,
+            depth=self.depth,
+        )
+
+
+def criteria_of(
+    spec: BundleSpec, wanted: VersionRange, status: BundleStatus, depth: int = 0
+) -> Criteria:
+    """The Bundle's present criteria."""
+    return Criteria(
+        range=wanted,
+        tag_filter=spec.tag_filter,
+        prerelease=spec.prerelease,
+        quarantined=_quarantined(status, spec.retry),
+        deployed=deployed_tag(status, spec.reference),
+        depth=depth,
+    )
+
+
+def deployed_tag(status: BundleStatus, reference: str) -> str | None:
+    """The deployed tag, if it came from this repository: tags of another one don't compare.
+
+    Deploys without a recorded repository (the original operator's) count as from this one: else a
+    lower version could be deployed automatically.
+    """
+    there = status.deployed
+    return there.version if there.reference in (None, reference) else None
+
+
+def _quarantined(status: BundleStatus, retry: Retry) -> str | None:
+    attempted = status.attempted
+    failed = attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit
+    return attempted.version if failed else None
+
+
+def admits(spec: BundleSpec, tag: str) -> bool:
+    """Whether the spec names this tag, or its range, filter and pre-releases admit it."""
+    version = parse_version(spec.version)
+    if isinstance(version, ExactTag):
+        return version.tag == tag
+    selection = criteria_of(spec, version, BundleStatus()).selection()
+    selection.add(tag)
+    return selection.result().verdict is Selection.CHOSEN
+
+
+def is_below(tag: str, other: str) -> bool:
+    """Whether both are versions, and the first is the lower one."""
+    one, two = read_tag(tag), read_tag(other)
+    return one is not None and two is not None and is_lower(one, two)

@@ -1,0 +1,367 @@
+"""Requests to registries, shared by all Bundles with the same query.
+
+A reconcile never waits for a registry: it queues a query, returns, and is requeued when the
+answer arrives. So a registry that stalls delays only its own Bundles and blocks no worker.
+
+Selects from tag lists of any length without blocking the event loop.
+
+Limits on requests to registries: for each namespace, and for each host within it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.chart.reader import ChartReader
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.trust.verdicts import KEEP_VERDICTS, SignatureQuery, SignatureVerifier
+from copyrator.bundles.version.answer import config_digest
+from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_tag
+from copyrator.oci.auth import Credential
+from copyrator.oci.errors import RegistryError, RegistryUnreachable
+from copyrator.oci.reference import Repository
+from copyrator.settings import limits
+from copyrator.signatures.model import Judgement
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.isolated import Isolated
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class PollLimiter:
+    """Permits for requests in flight: of a namespace to one host, and of a namespace to all."""
+
+    def __init__(self) -> None:
+        self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
+        self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
+
+    def try_acquire(self, tenant_and_host: tuple[str, str]) -> bool:
+        """Take a permit if one is free; `release` has to follow."""
+        if not self._hosts.try_acquire(" ".join(tenant_and_host)):
+            return False
+        if self._all.try_acquire(tenant_and_host[0]):
+            return True
+        self._hosts.release(" ".join(tenant_and_host))
+        return False
+
+    async def acquire(self, tenant_and_host: tuple[str, str]) -> None:
+        """Wait for a permit; `release` has to follow."""
+        await self._hosts.acquire(" ".join(tenant_and_host))
+        try:
+            await self._all.acquire(tenant_and_host[0])
+        except asyncio.CancelledError:
+            self._hosts.release(" ".join(tenant_and_host))
+            raise
+
+    def release(self, tenant_and_host: tuple[str, str]) -> None:
+        """Return a permit."""
+        self._all.release(tenant_and_host[0])
+        self._hosts.release(" ".join(tenant_and_host))
+
+
+BATCH: Final = 100
+"""Tags that are processed before other tasks may run: about 10 ms with the slowest filter."""
+
+
+async def add_all(tags: Sequence[str], selections: Collection[TagSelection]) -> None:
+    """Add a page of tags to all selections; each tag is parsed once; a batch is in memory."""
+    pause = TimeSlice().pause
+    for start in range(0, len(tags), BATCH):
+        candidates = [read_tag(tag) for tag in tags[start : start + BATCH]]
+        await pause()
+        for selection in selections:
+            for candidate in candidates:
+                selection.consider(candidate)
+            await pause()
+
+
+KEEP: Final = 3600.0
+"""Seconds before an answer is dropped."""
+KEPT_CHARTS: Final = 500
+"""Digests whose charts' facts are kept, some 20 KB each at most: they never change."""
+GATHER: Final = 0.1
+"""Seconds that the request of a tag list is delayed, so that more Bundles share it."""
+
+_NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
+"""The choices of an answer about a tag; never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagQuery:
+    """The digest of this tag, with this credential."""
+
+    repository: Repository
+    tag: str
+    credential: Credential | None = None
+    with_config: bool = False
+    """Read the manifest too, for the digest of its config. Docker Hub counts that as a pull."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagListQuery:
+    """The tags of this repository, with this credential."""
+
+    repository: Repository
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChartQuery:
+    """What the chart of this digest can do; read with this credential."""
+
+    repository: Repository
+    digest: str
+    credential: Credential | None = None
+
+
+Query = TagQuery | TagListQuery | SignatureQuery | ChartQuery
+
+
+@dataclass(frozen=True, slots=True)
+class PollAnswer:
+    """A digest, choices, a judgement, a chart or an error, as of the request (in seconds)."""
+
+    asked_at: float
+    digest: str | None = None
+    config: str | None = None
+    choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
+    judgement: Judgement | None = None
+    chart: ChartFacts | None = None
+    error: RegistryError | None = None
+
+
+@dataclass(slots=True)
+class _Pending:
+    asked_at: float
+    waiting: set[BundleKey] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    """The namespaces that wait for a permit; the first permit is used."""
+    sent: bool = False
+
+
+class RegistryPoller:
+    """Sends each query once; calls ``answered`` for every Bundle that waits for its answer."""
+
+    def __init__(
+        self,
+        context: Context,
+        answered: Callable[[BundleKey], None],
+        isolated: Isolated,
+    ) -> None:
+        self._oci = context.oci
+        self._isolated = isolated
+        self._signatures = SignatureVerifier(
+            context.oci, isolated, context.monotonic, context.clock
+        )
+        self._charts = ChartReader(context.oci, isolated, context.timing.chart_timeout)
+        self._known_charts: dict[ChartQuery, PollAnswer] = {}
+        """The charts that were read, the least recently used first."""
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._answered = answered
+        self._monotonic = context.monotonic
+        self._answers: dict[Query, PollAnswer] = {}
+        self._pending: dict[Query, _Pending] = {}
+        self._criteria: dict[TagListQuery, dict[Criteria, float]] = {}
+        """The criteria for each list, and the monotonic seconds of their last use."""
+        self._permits = PollLimiter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep_at = 0.0
+        context.memories.on_drop(lambda key, _: self._leave(key))
+
+    def _leave(self, key: BundleKey) -> None:
+        """A Bundle was deleted: it doesn't wait for answers any more."""
+        for pending in self._pending.values():
+            pending.waiting.discard(key)
+
+    def ask(self, key: BundleKey, query: TagQuery, not_before: float) -> PollAnswer | None:
+        """The answer to a request sent at ``not_before`` or later; None while there is none.
+
+        After None ``answered(key)`` is called when the answer arrives; call this again then.
+        """
+        answer = self._answers.get(query)
+        if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, query)
+        return None
+
+    def judgement(
+        self, key: BundleKey, query: SignatureQuery, not_before: float
+    ) -> PollAnswer | None:
+        """The same for signatures.
+
+        A trusted digest is trusted until the verdict's end (a certificate's, for example); the
+        signatures of others are read again.
+        """
+        answer = self._answers.get(query)
+        found = answer.judgement if answer is not None else None
+        holds = found is not None and found.is_trusted
+        ended = found is not None and found.until is not None and self._clock() >= found.until
+        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
+            return answer
+        self._join(key, query)
+        return None
+
+    def chart(self, key: BundleKey, query: ChartQuery, not_before: float) -> PollAnswer | None:
+        """The same for a chart; one that was judged isn't read again."""
+        if (known := self.known_chart(query)) is not None:
+            return known
+        answer = self._answers.get(query)
+        if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, query)
+        return None
+
+    def known_chart(self, query: ChartQuery) -> PollAnswer | None:
+        """A chart that was judged; None where it wasn't."""
+        if (known := self._known_charts.pop(query, None)) is not None:
+            self._known_charts[query] = known
+        return known
+
+    def choose(
+        self, key: BundleKey, listing: TagListQuery, criteria: Criteria, not_before: float
+    ) -> PollAnswer | None:
+        """The same for a choice from a whole tag list.
+
+        A list is read once for all criteria in use, and isn't kept: criteria that are added while
+        its pages are read wait for the next list.
+        """
+        self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
+        answer = self._answers.get(listing)
+        fresh = answer is not None and answer.asked_at >= not_before
+        if answer is not None and fresh and (answer.error or criteria in answer.choices):
+            return answer
+        self._join(key, listing)
+        return None
+
+    def _join(self, key: BundleKey, query: Query) -> None:
+        pending = self._pending.get(query)
+        if pending is None:
+            pending = self._pending[query] = _Pending(self._monotonic())
+        pending.waiting.add(key)
+        namespace = key.namespace
+        if pending.sent or namespace in pending.namespaces:
+            return
+        pending.namespaces.add(namespace)
+        tenant_and_host = (namespace, query.repository.registry)
+        has_permit = pending.sent = self._permits.try_acquire(tenant_and_host)
+        task = asyncio.create_task(
+            self._ask(query, pending, tenant_and_host, has_permit=has_permit)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Cancel requests in flight."""
+        await cancel_all(self._tasks)
+        await self._isolated.close()
+
+    async def _ask(
+        self,
+        query: Query,
+        pending: _Pending,
+        tenant_and_host: tuple[str, str],
+        *,
+        has_permit: bool,
+    ) -> None:
+        """Send a request when the namespace has a permit, unless another namespace has sent it."""
+        if not has_permit:
+            await self._permits.acquire(tenant_and_host)
+        try:
+            if has_permit or not pending.sent:
+                pending.sent = True
+                pending.asked_at = self._monotonic()
+                await self._send(query, pending, tenant_and_host[0])
+        finally:
+            self._permits.release(tenant_and_host)
+
+    async def _send(self, query: Query, pending: _Pending, namespace: str) -> None:
+        try:
+            answer = await self._answer(query, pending, namespace)
+        except RegistryError as error:
+            answer = PollAnswer(pending.asked_at, error=error)
+        except Exception as error:
+            # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
+            text = f"polling {query.repository} failed: {type(error).__name__}"
+            answer = PollAnswer(pending.asked_at, error=RegistryUnreachable(text))
+        if not isinstance(query, SignatureQuery | ChartQuery):
+            self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
+        del self._pending[query]
+        self._sweep()
+        if isinstance(query, ChartQuery) and answer.error is None:
+            self._answers.pop(query, None)
+            self._known_charts[query] = answer
+            while len(self._known_charts) > KEPT_CHARTS:
+                del self._known_charts[next(iter(self._known_charts))]
+        else:
+            self._answers[query] = answer
+        for key in pending.waiting:
+            self._answered(key)
+
+    async def _answer(self, query: Query, pending: _Pending, namespace: str) -> PollAnswer:
+        if isinstance(query, TagListQuery):
+            await asyncio.sleep(GATHER)
+            pending.asked_at = self._monotonic()
+            return PollAnswer(pending.asked_at, choices=await self._read(query))
+        repository, credential = query.repository, query.credential
+        if isinstance(query, SignatureQuery):
+            judged = await self._signatures.judge(query, namespace)
+            self._metrics.signature_checks.labels(
+                "Trusted" if judged.is_trusted else "NotTrusted"
+            ).inc()
+            return PollAnswer(pending.asked_at, judgement=judged)
+        if isinstance(query, ChartQuery):
+            chart = await self._charts.read(repository, query.digest, credential, namespace)
+            return PollAnswer(pending.asked_at, chart=chart)
+        if query.with_config:
+            digest, manifest = await self._oci.manifest(repository, query.tag, credential)
+            return PollAnswer(pending.asked_at, digest, config_digest(manifest))
+        digest = await self._oci.digest(repository, query.tag, credential)
+        return PollAnswer(pending.asked_at, digest)
+
+    async def _read(self, listing: TagListQuery) -> dict[Criteria, Choice]:
+        """Add every tag of a list to all selections; a partial list raises, without a choice."""
+        selections: dict[Criteria, TagSelection] | None = None
+
+        async def consider(tags: list[str]) -> None:
+            nonlocal selections
+            if selections is None:
+                selections = self._selections(listing)
+            await add_all(tags, selections.values())
+
+        await self._oci.tags(listing.repository, listing.credential, consider)
+        if selections is None:
+            selections = self._selections(listing)
+        return {criteria: selection.result() for criteria, selection in selections.items()}
+
+    def _selections(self, listing: TagListQuery) -> dict[Criteria, TagSelection]:
+        return {criteria: criteria.selection() for criteria in self._criteria.get(listing, ())}
+
+    def _sweep(self) -> None:
+        """Drop old answers, at most once a minute."""
+        now = self._monotonic()
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + 60.0
+        old = [
+            query
+            for query, answer in self._answers.items()
+            if answer.asked_at < now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
+        ]
+        for query in old:
+            del self._answers[query]
+        for listing, wanted in list(self._criteria.items()):
+            fresh = {one: last for one, last in wanted.items() if last >= now - KEEP}
+            if fresh:
+                self._criteria[listing] = fresh
+            else:
+                del self._criteria[listing]
+
+
+def _is_trusted(answer: PollAnswer) -> bool:
+    return answer.judgement is not None and answer.judgement.is_trusted

@@ -1,0 +1,526 @@
+"""A Bundle's resolution, from answers of registries that Bundles share.
+
+An exact tag is one query. A range is two: the tag list, from which all Bundles of the repository
+choose, then the digest of the chosen tag. With version gates the digests of further tags are
+requested until one passes.
+
+Evaluates the version gates for a registry's versions, the deployed and the planned one.
+
+What the chart of a Bundle's digest can do, for those who make and judge its plans.
+
+One Bundle's queries to its registry.
+
+The result of polling a registry for a Bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
+from copyrator.api.drift import DriftMode
+from copyrator.api.plan_status import PlanStatus
+from copyrator.api.version_range import ExactTag, VersionRange, parse_version
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy import state
+from copyrator.bundles.gates import age, promotion, signature, vendored
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.gate import (
+    MAX_CANDIDATES,
+    NO_SOURCES,
+    Candidate,
+    Facts,
+    GateResult,
+    Gates,
+    Held,
+    Occasion,
+    Passed,
+    Refused,
+    Sources,
+    Verdict,
+    Waiting,
+)
+from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
+from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.trust.verdicts import SignatureQuery
+from copyrator.bundles.version.answer import is_inherited
+from copyrator.bundles.version.candidates import (
+    Choice,
+    Criteria,
+    Selection,
+    criteria_of,
+    deployed_tag,
+    explain,
+)
+from copyrator.bundles.version.polls import (
+    ChartQuery,
+    PollAnswer,
+    RegistryPoller,
+    TagListQuery,
+    TagQuery,
+)
+from copyrator.oci.errors import RegistryError, TagNotFound
+from copyrator.oci.reference import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """The registry has nothing that fits the spec: the condition's reason and message."""
+
+    reason: BundleReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A tag and its digest, or why there is none: an error, or ``unresolved``."""
+
+    tag: str = ""
+    """With ``unresolved`` the deployed tag, where it can be deployed again; else empty."""
+    digest: str = ""
+    rejected: tuple[Rejected, ...] = ()
+    """The tags that a range rejected."""
+    unresolved: Unresolved | None = None
+    inherited: bool = False
+    """The tag is what the original operator deployed; without digest where it changed since."""
+    error: RegistryError | None = None
+    results: tuple[GateResult, ...] = ()
+    """The version gates' verdicts on this version."""
+    held: Held | None = None
+    """The newest version that they hold back."""
+    deployed: Verification | None = None
+    """Whether the signatures of what is deployed are trusted; None where none are required."""
+    chosen: Verification | None = None
+    """The same of this version."""
+    plan_refused: bool = False
+    """The version of the waiting plan is no longer trusted, or no longer promoted."""
+    correctable: tuple[GateResult, ...] = ()
+    """The verdict on the chart of what is deployed, where a correction of drift would deploy it."""
+    seen: tuple[Candidate, ...] = ()
+    """The versions that were evaluated, with the digests that their tags have now."""
+    soaked: frozenset[str] = frozenset()
+    """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""
+
+
+class PendingError(Exception):
+    """An answer of the registry is pending; the Bundle is requeued when it arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryReader:
+    """Queries for one Bundle; answers are to requests sent at ``since`` (monotonic) or later.
+
+    Raises:
+        PendingError: by each method, while the answer is pending.
+    """
+
+    entry: BundleEntry
+    spec: BundleSpec
+    access: Access
+    polls: RegistryPoller
+    since: float
+
+    def tag(self, reference: str, *, with_config: bool = False) -> PollAnswer:
+        """The digest of a tag or digest."""
+        query = TagQuery(self._repository, reference, self.access.credential, with_config)
+        return _require_answer(self.polls.ask(self.entry.key, query, self.since))
+
+    def choice(self, criteria: Criteria) -> PollAnswer:
+        """A choice from the repository's tags."""
+        listing = TagListQuery(self._repository, self.access.credential)
+        return _require_answer(self.polls.choose(self.entry.key, listing, criteria, self.since))
+
+    def signatures(self, digest: str, asked: Asked) -> PollAnswer:
+        """Whether the signatures of a digest satisfy the requirements."""
+        query = SignatureQuery(self._repository, digest, asked, self.access.credential)
+        return _require_answer(self.polls.judgement(self.entry.key, query, self.since))
+
+    def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
+        """What the chart of a digest can do: its facts, or the error of reading it.
+
+        ``known_only``: the registry isn't asked.
+        """
+        query = ChartQuery(self._repository, digest, self.access.credential)
+        if known_only:
+            return _require_answer(self.polls.known_chart(query))
+        return _require_answer(self.polls.chart(self.entry.key, query, self.since))
+
+    @property
+    def _repository(self) -> Repository:
+        spec = self.spec
+        return Repository(
+            spec.registry, spec.repo, spec.insecure, not spec.skip_tls_verify, self.access.ca
+        )
+
+
+def _require_answer(answer: PollAnswer | None) -> PollAnswer:
+    if answer is None:
+        raise PendingError
+    return answer
+
+
+ERROR_SECONDS: Final = 30.0
+"""Seconds after which a chart that couldn't be read is requested again."""
+
+
+class ChartFinder:
+    """The charts of all Bundles; those that the gate `vendored` judged are known."""
+
+    def __init__(
+        self, context: Context, references: ReferenceReader, polls: RegistryPoller
+    ) -> None:
+        self._context = context
+        self._references = references
+        self._polls = polls
+
+    async def of(
+        self, entry: BundleEntry, spec: BundleSpec, digest: str
+    ) -> ChartFacts | RegistryError | None:
+        """The facts of a digest's chart, at once where it was judged before.
+
+        None while it is being read, as after a restart: the Bundle is requeued when it is there.
+        It isn't requested while updates of the Bundle are disabled. An error of the registry isn't
+        kept: after ERROR_SECONDS the chart is requested again.
+
+        Raises:
+            ApiError: the Secret of ``spec.auth`` or the CA can't be read now.
+        """
+        try:
+            access = await self._references.access(entry, spec)
+        except MissingReferenceError as error:
+            return ChartFacts(unreadable=str(error))
+        since = self._context.monotonic() - ERROR_SECONDS
+        try:
+            queries = RegistryReader(entry, spec, access, self._polls, since)
+            answer = queries.chart(digest, known_only=entry.is_paused)
+        except PendingError:
+            return None
+        return answer.chart or answer.error
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Evaluates the version gates of one Bundle.
+
+    Raises:
+        PendingError: by each method, while signatures or charts aren't known yet.
+    """
+
+    queries: RegistryReader
+    gates: Gates
+    now: datetime
+    asked: Asked = NOTHING_ASKED
+    sources: Sources = NO_SOURCES
+    values_hash: str | None = None
+    """The hash of the values that would be deployed."""
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the Bundle has a version gate."""
+        return self.gates.judge_versions(self._spec)
+
+    def judge(self, candidate: Candidate) -> tuple[tuple[GateResult, ...], Held | None]:
+        """The version gates' verdicts on a candidate, and Held where one of them objects."""
+        facts = self._facts(candidate)
+        results = gates.judge(self.gates.version, self._spec, candidate, facts, self.now)
+        return results, gates.hold_back(candidate, results)
+
+    def rechecked(self, found: Resolution) -> Resolution:
+        """The resolution with the present verdicts on what is deployed and on the waiting plan."""
+        if self._spec.promote_from:
+            found = self._with_promotion(replace(found, soaked=self.sources.digests))
+        found = self._with_trust(found) if self.asked else found
+        return self._with_vendored(found) if self._asks_vendored else found
+
+    def _facts(self, candidate: Candidate) -> Facts:
+        status = self._entry.status
+        return Facts(
+            status,
+            self._occasion(candidate),
+            signature=self._signature(candidate.digest) if self.asked else None,
+            vendored=self.vendored(candidate.digest) if self._asks_vendored else None,
+            first_seen=age.first_seen(status, candidate),
+            sources=self.sources,
+        )
+
+    def _occasion(self, candidate: Candidate) -> Occasion:
+        """The occasion on which it would be deployed."""
+        entry = self._entry
+        wanted = state.DesiredDeploy(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=entry.request,
+        )
+        return state.occasion_of(entry.status, wanted)
+
+    def _signature(self, digest: str) -> Verdict:
+        """The verdict on a digest's signatures."""
+        if self.asked.blocked is not None:
+            return self.asked.blocked
+        answer = self.queries.signatures(digest, self.asked)
+        if answer.judgement is None:
+            return signature.unavailable(answer.error.message if answer.error else "")
+        return signature.verdict(self.asked, digest, answer.judgement)
+
+    def vendored(self, digest: str) -> Verdict:
+        """The verdict on the dependencies in the chart of a digest."""
+        answer = self.queries.chart(digest)
+        if answer.chart is not None:
+            return vendored.verdict(digest, answer.chart)
+        return vendored.unavailable(answer.error.message if answer.error else "")
+
+    @property
+    def _asks_vendored(self) -> bool:
+        version = self.gates.version
+        return any(gate.name == vendored.NAME and gate.concerns(self._spec) for gate in version)
+
+    def _with_vendored(self, found: Resolution) -> Resolution:
+        """The resolution with the verdicts on the charts of the waiting plan and a correction."""
+        there, plan = self._entry.status.deployed, plan_record.awaited_plan(self._entry.status)
+        if self._spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
+            verdict = self.vendored(there.digest)
+            found = replace(found, correctable=(GateResult(vendored.NAME, verdict),))
+        if not plan.digest or plan.digest == found.digest or found.error is not None:
+            return found
+        match self.vendored(plan.digest):
+            case Waiting() as waiting:
+                return _held_plan(found, plan, GateResult(vendored.NAME, waiting))
+            case Refused():
+                return replace(found, plan_refused=True)
+        return found
+
+    def _with_promotion(self, found: Resolution) -> Resolution:
+        """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
+        plan = plan_record.awaited_plan(self._entry.status)
+        candidate = Candidate(plan.version or "", plan.digest or "")
+        if not candidate.digest or candidate.digest == found.digest or found.error is not None:
+            return found
+        if self._occasion(candidate) not in promotion.GATE.occasions:
+            return found
+        verdict = promotion.GATE.judge(self._spec, candidate, self._facts(candidate), self.now)
+        return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
+
+    def _with_trust(self, found: Resolution) -> Resolution:
+        """The resolution with the verdicts on the signatures of the deployed and planned versions.
+
+        They are judged by the present requirements.
+        """
+        status = self._entry.status
+        there, plan = status.deployed, plan_record.awaited_plan(status)
+        verdicts = {
+            digest: self._signature(digest)
+            for digest in (there.digest, found.digest, plan.digest)
+            if digest
+        }
+        if there.digest and there.reference != self._spec.reference:
+            verdicts[there.digest] = signature.unavailable(
+                f"it was deployed from {there.reference}, which the spec no longer names"
+            )
+        records = {
+            digest: signature.verification(self.asked, digest, verdict)
+            for digest, verdict in verdicts.items()
+        }
+        found = replace(
+            found, deployed=records.get(there.digest or ""), chosen=records.get(found.digest)
+        )
+        match verdicts.get(plan.digest or ""):
+            case Waiting() as waiting if plan.digest != found.digest:
+                return _held_plan(found, plan, GateResult(signature.NAME, waiting))
+            case Refused():
+                return replace(found, plan_refused=True)
+        return found
+
+    @property
+    def _entry(self) -> BundleEntry:
+        return self.queries.entry
+
+    @property
+    def _spec(self) -> BundleSpec:
+        return self.queries.spec
+
+
+def _held_plan(found: Resolution, plan: PlanStatus, result: GateResult) -> Resolution:
+    """The resolution where nothing may be deployed, as the waiting plan can't be judged now."""
+    candidate = Candidate(plan.version or "", plan.digest or "")
+    return replace(found, tag="", digest="", held=Held(candidate, (result,)))
+
+
+_GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """One Bundle's resolution."""
+
+    queries: RegistryReader
+    judge: Judge
+
+    def resolve(self) -> Resolution | None:
+        """The resolution; None while an answer is pending."""
+        try:
+            if is_inherited(self._entry.status):
+                return self._inherited()
+            return self.judge.rechecked(self._resolve())
+        except PendingError:
+            return None
+
+    def _resolve(self) -> Resolution:
+        version = parse_version(self._spec.version)
+        if isinstance(version, ExactTag):
+            return self._tag(version.tag)
+        return self._range(version)
+
+    def _tag(self, tag: str) -> Resolution:
+        answer = self.queries.tag(tag)
+        if isinstance(answer.error, TagNotFound):
+            unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
+            return self._nothing(unresolved, (), self._keeps(tag))
+        if answer.error is None and self.judge.is_gated:
+            return self._first_passing((tag,), (), self._keeps(tag))
+        return Resolution(tag, answer.digest or "", error=answer.error)
+
+    def _keeps(self, tag: str) -> bool:
+        """Whether it is the deployed tag. Parses the status, which most polls don't need."""
+        return deployed_tag(self._entry.status, self._spec.reference) == tag
+
+    def _range(self, version: VersionRange) -> Resolution:
+        depth = MAX_CANDIDATES if self.judge.is_gated else 0
+        criteria = criteria_of(self._spec, version, self._entry.status, depth)
+        found = self.queries.choice(criteria)
+        if found.error is not None:
+            return Resolution(error=found.error)
+        choice = found.choices[criteria]
+        if choice.tag is None:
+            return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
+        if self.judge.is_gated:
+            tags = (*choice.fitting, *self._remembered(choice.fitting))
+            return self._first_passing(tags, choice.rejected, choice.keeps)
+        answer = self.queries.tag(choice.tag)
+        return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags of remembered candidates below these, the highest first.
+
+        Needed where more tags match than a choice lists: a remembered one may be beyond them.
+        """
+        if len(tags) < MAX_CANDIDATES:
+            return ()
+        return age.lower_tags(self._entry.status, self._spec, tags)
+
+    def _first_passing(
+        self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
+    ) -> Resolution:
+        """The first of these tags, the highest first, that passes the version gates.
+
+        Former digests of a tag are evaluated too. Where none passes, the result is what is
+        deployed, as long as it fits the spec and passes itself.
+        """
+        held_back: list[Held] = []
+        seen: list[Candidate] = []
+        for tag in tags:
+            answer = self.queries.tag(tag)
+            if isinstance(answer.error, TagNotFound):  # deleted since the list was read
+                continue
+            if answer.error is not None:
+                return Resolution(error=answer.error)
+            seen.append(Candidate(tag, answer.digest or ""))
+            if (found := self._passing(seen[-1], held_back)) is not None:
+                held = held_back[0] if held_back else None
+                rejected = _add_held(rejected, held_back)
+                return replace(found, rejected=rejected, held=held, seen=tuple(seen))
+        if not held_back:
+            text = f"all tags that match {self._spec.version} were deleted while they were read"
+            return self._nothing(
+                Unresolved(BundleReason.NO_MATCHING_VERSION, text), rejected, keeps
+            )
+        found = self._deployed_again(held_back[0], _add_held(rejected, held_back), keeps=keeps)
+        return replace(found, seen=tuple(seen))
+
+    def _passing(self, named: Candidate, held_back: list[Held]) -> Resolution | None:
+        """The newest digest of a tag that passes the gates; None where none does.
+
+        Args:
+            named: the tag's present digest; a former one must still be in the registry.
+            held_back: digests that don't pass are appended to it.
+        """
+        for one in (named, *age.older_digests(self._entry.status, named)):
+            results, held = self.judge.judge(one)
+            if held is not None:
+                held_back.append(held)
+                continue
+            answer = None if one == named else self.queries.tag(one.digest)
+            if answer is None or answer.error is None:
+                return Resolution(one.version, one.digest, results=results)
+            if not isinstance(answer.error, TagNotFound):
+                return Resolution(error=answer.error)
+        return None
+
+    def _deployed_again(
+        self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
+    ) -> Resolution:
+        there = self._entry.status.deployed
+        if not keeps or there.digest is None or there.version is None:
+            return Resolution(rejected=rejected, held=newest)
+        answer = self.queries.tag(there.digest)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error)
+        results, held = self.judge.judge(Candidate(there.version, there.digest))
+        if held is not None or answer.error is not None:
+            return Resolution(rejected=rejected, held=newest)
+        return Resolution(there.version, there.digest, rejected, results=results, held=newest)
+
+    def _nothing(
+        self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
+    ) -> Resolution:
+        """The resolution without a match; where ``keeps``, with what is deployed, by its digest."""
+        there = self._entry.status.deployed
+        if not keeps or there.digest is None:
+            return Resolution(rejected=rejected, unresolved=unresolved)
+        answer = self.queries.tag(there.digest)
+        if isinstance(answer.error, TagNotFound):
+            unresolved = replace(unresolved, message=unresolved.message + _GONE)
+            return Resolution(rejected=rejected, unresolved=unresolved)
+        return Resolution(
+            there.version or "", there.digest, rejected, unresolved, error=answer.error
+        )
+
+    def _explain(self, choice: Choice) -> Unresolved:
+        reason = BundleReason.NO_MATCHING_VERSION
+        if choice.verdict is Selection.WOULD_DOWNGRADE:
+            reason = BundleReason.WOULD_DOWNGRADE
+        deployed = self._entry.status.deployed.version
+        return Unresolved(reason, explain(choice, self._spec.version, deployed))
+
+    def _inherited(self) -> Resolution:
+        there = self._entry.status.deploy
+        answer = self.queries.tag(there.version or "", with_config=True)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error)
+        same = answer.config is not None and answer.config == there.digest
+        digest = answer.digest if same else None
+        return Resolution(there.version or "", digest or "", inherited=True)
+
+    @property
+    def _entry(self) -> BundleEntry:
+        return self.queries.entry
+
+    @property
+    def _spec(self) -> BundleSpec:
+        return self.queries.spec
+
+
+def _add_held(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
+    """The rejected tags together with those that a gate holds back."""
+    ours = {one.candidate.version: one.objection.reason for one in reversed(held_back)}
+    listed = (Rejected(version=tag, reason=reason) for tag, reason in reversed(ours.items()))
+    return (*listed, *rejected)[:MAX_REJECTED]
