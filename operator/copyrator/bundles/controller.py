@@ -41,12 +41,10 @@ from copyrator.bundles.health.condition import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.deploy_plans import Plans
-from copyrator.bundles.plan.drift_checks import Drifts
-from copyrator.bundles.plan.drift_judge import DriftJudge
 from copyrator.bundles.plan.jobs import PlanJobs
+from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PermissionReviewer, PlanPermissions
-from copyrator.bundles.plan.previews import Previews
+from copyrator.bundles.plan.previews import PreviewResolver
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.sealed import PlanInputs, Seals
 from copyrator.bundles.reconciler import BundleReconciler
@@ -182,8 +180,16 @@ class BundleController:
             freezes=freezes,
             charts=charts,
         )
-        judge = DriftJudge(context, seals)
-        planning = context, self._plan_jobs, plan_queue, writer
+        plans = PlanMachine(
+            context,
+            self._plan_jobs,
+            plan_queue,
+            writer,
+            seals=seals,
+            permissions=permissions,
+            inputs=inputs,
+            previews=PreviewResolver(context, references, trust, polls),
+        )
         self._reconciler = BundleReconciler(
             context=context,
             jobs=jobs,
@@ -202,13 +208,7 @@ class BundleController:
                 writer,
                 polls,
                 runs,
-                plans=Plans(
-                    *planning, seals=seals, permissions=permissions, judge=judge, inputs=inputs
-                ),
-                drifts=Drifts(*planning, seals=seals, judge=judge),
-                previews=Previews(
-                    *planning, seals=seals, references=references, trust=trust, polls=polls
-                ),
+                plans=plans,
                 trust=trust,
                 freezes=freezes,
             ),

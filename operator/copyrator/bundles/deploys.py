@@ -36,9 +36,7 @@ from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.deploy_plans import Plans
-from copyrator.bundles.plan.drift_checks import Drifts
-from copyrator.bundles.plan.previews import Previews
+from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.trust.store import TrustStore
@@ -67,9 +65,7 @@ class Deploys:
         polls: RegistryPoller,
         runs: Runs,
         *,
-        plans: Plans,
-        previews: Previews,
-        drifts: Drifts,
+        plans: PlanMachine,
         trust: TrustStore,
         freezes: FreezeWatcher,
     ) -> None:
@@ -80,8 +76,6 @@ class Deploys:
         self._accounts = ServiceAccountChecker(context)
         self._runs = runs
         self._plans = plans
-        self._previews = previews
-        self._drifts = drifts
         self._trust = trust
         self._freezes = freezes
 
@@ -101,8 +95,8 @@ class Deploys:
             self._context.schedule.repeat(entry.key)  # that time has passed during this reconcile
 
     async def _visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        entry = await self._previews.visit(entry, spec)
-        observed = await self._plans.observe(entry, spec)
+        entry = await self._plans.visit_preview(entry, spec)
+        observed = await self._plans.observe_plan(entry, spec)
         if entry.is_paused:
             await self._pause(entry, spec, observed or entry.status)
             return
@@ -115,7 +109,7 @@ class Deploys:
             return
         is_drift_due = False
         if observed is None or observed == entry.status:
-            entry = await self._drifts.visit(entry, spec, values_hash)
+            entry = await self._plans.visit_check(entry, spec, values_hash)
             observed = entry.status if observed else None
         else:
             is_drift_due = entry.is_checking or entry.drift_at is not None
@@ -271,11 +265,11 @@ class Deploys:
         """Begin a plan where the approval gate or a user requires one; True where it has begun."""
         entry, spec = case.entry, case.spec
         if case.target is None or not (case.must_plan or entry.plan_request is not None):
-            self._plans.unneeded(entry.key)
+            self._plans.skip_plan(entry.key)
             return False
         if await self._is_account_missing(case, status):
             return True
-        if not await self._plans.begin(entry, spec, status, case.target, verdict):
+        if not await self._plans.begin_plan(entry, spec, status, case.target, verdict):
             return False
         self._context.schedule.requeue_at(entry.key, self._context.memory(entry.key).poll.next_poll)
         return True

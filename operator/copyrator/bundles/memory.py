@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.plan.record import PlanPurpose
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.bundles.version.rhythm import PollSlot
 
@@ -71,16 +72,22 @@ class DeployMemory:
 
 @dataclass(slots=True)
 class PlanMemory:
-    """The plan of the next deploy."""
+    """The newest plan of one purpose."""
 
-    plan_begun: int | None = None
+    begun: int | None = None
     """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
-    plan_counted: int | None = None
+    counted: int | None = None
     """The plan whose outcome was counted in the metrics."""
-    values_of: str | None = None
-    """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
     """Whether this process has deleted Secrets that a former one may have left."""
+
+
+@dataclass(slots=True)
+class DeployPlanMemory(PlanMemory):
+    """The plan of the next deploy."""
+
+    values_of: str | None = None
+    """The failed plan's Job whose values are deleted once its outcome is in the status."""
     readings: dict[str, LogReading] = field(default_factory=dict)
     """Reads of the results of all the Bundle's plan Jobs, by their names."""
     review: Review | None = None
@@ -92,27 +99,21 @@ class PlanMemory:
 
 
 @dataclass(slots=True)
-class PreviewMemory:
+class PreviewMemory(PlanMemory):
     """The plan of a version that a user names."""
 
-    preview_begun: int | None = None
-    """The preview whose Job this process has created or seen."""
-    preview_asked: str = ""
-    """The token of the preview request for which the registry is polled."""
-    preview_since: float = 0.0
+    asked: str = ""
+    """The token of the request for which the registry is polled."""
+    since: float = 0.0
     """Monotonic seconds of the oldest answer that is accepted for it."""
 
 
 @dataclass(slots=True)
-class CheckMemory:
+class CheckMemory(PlanMemory):
     """The checks for drift."""
 
-    begun: int | None = None
-    """The check whose Job this process has created or seen: if it doesn't exist, it is lost."""
     correctable: str | None = None
     """The Job that found the drift whose correction was decided on."""
-    is_tidied: bool = False
-    """Whether this process has deleted Secrets that a former one may have left."""
     missed_until: datetime | None = None
     """While a check waits in the queue: the time up to which missed checks are counted."""
 
@@ -156,7 +157,7 @@ class BundleMemory:
 
     poll: PollMemory
     deploy: DeployMemory = field(default_factory=DeployMemory)
-    plan: PlanMemory = field(default_factory=PlanMemory)
+    plan: DeployPlanMemory = field(default_factory=DeployPlanMemory)
     preview: PreviewMemory = field(default_factory=PreviewMemory)
     check: CheckMemory = field(default_factory=CheckMemory)
     inputs: InputsMemory = field(default_factory=InputsMemory)
@@ -169,6 +170,12 @@ class BundleMemory:
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
     recheck_at: datetime | None = None
     """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
+
+    def plan_of(self, purpose: PlanPurpose) -> PlanMemory:
+        """The slot of the plans of this purpose."""
+        if purpose is PlanPurpose.CHECK:
+            return self.check
+        return self.preview if purpose is PlanPurpose.PREVIEW else self.plan
 
 
 class Memories(dict[BundleKey, BundleMemory]):

@@ -35,7 +35,7 @@ from copyrator.bundles.plan.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.plan.record import PlanResult
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
 from copyrator.bundles.version.resolve import Resolution
 
 LINES = (
@@ -188,7 +188,9 @@ class Simulation:
 
     def plan_fails(self, reason: BundleReason) -> None:
         spec = self.read()
-        self.status = plan_record.record_failure(self.status, reason, "no", spec.retry, self.now)
+        self.status = plan_record.record_failure(
+            self.status, PlanPurpose.DEPLOY, PlanFault("no", reason), spec.retry, self.now
+        )
         self.visit()
 
     def deploy_ends(self, outcome: tuple[Outcome, BundleReason]) -> None:
@@ -232,7 +234,7 @@ class Simulation:
             job = f"plan-{(entry.status.plan.number or 0) + 1}"
             is_requested = entry.request is not None
             status = plan_record.record_plan(
-                status, case.target, job, self.now, is_requested=is_requested
+                status, PlanPurpose.DEPLOY, case.target, job, self.now, is_requested=is_requested
             )
             if entry.plan_request is not None:
                 status = replace(status, last_handled_plan=entry.plan_request)

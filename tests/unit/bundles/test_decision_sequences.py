@@ -25,6 +25,7 @@ from copyrator.bundles.gates import approval
 from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.record import PlanPurpose
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")
@@ -156,11 +157,15 @@ class World:
             yield "the deploy fails", replace(self, status=failed)
         if not plan_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
             number = (status.plan.number or 0) + 1
-            begun = plan_record.record_plan(status, target, f"plan-{number}", NOW)
+            begun = plan_record.record_plan(
+                status, PlanPurpose.DEPLOY, target, f"plan-{number}", NOW
+            )
             yield "begins a plan", replace(self, status=begun)
             return
         yield "observes", replace(self, status=status)
-        refreshed = plan_record.record_plan(status, target, f"plan-{status.plan.number}-again", NOW)
+        refreshed = plan_record.record_plan(
+            status, PlanPurpose.DEPLOY, target, f"plan-{status.plan.number}-again", NOW
+        )
         if (status.plan.number or 0) < 3:
             yield "plans again, as an editor asks", replace(self, status=refreshed)
         if attempted.outcome != Outcome.RUNNING and approval.passes(
@@ -195,7 +200,7 @@ DEPTH = 8 if LONG else 6
 def test_a_rejected_plan_is_never_deployed_unless_somebody_who_may_decides_so(
     mode: ApprovalMode,
 ) -> None:
-    begun = plan_record.record_plan(BundleStatus(), TARGET, "plan-1", NOW)
+    begun = plan_record.record_plan(BundleStatus(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
     worlds: dict[Any, tuple[World, tuple[str, ...]]] = {}
     for act, world in World(mode, begun).operator():
         assert world is not None

@@ -27,7 +27,6 @@ from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.correction import drifted_condition
 from copyrator.bundles.plan.drift import (
     AT_ONCE,
-    CheckedPlan,
     DriftFindings,
     compare_with_baseline,
     due_at,
@@ -35,6 +34,7 @@ from copyrator.bundles.plan.drift import (
     slots_between,
 )
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -273,7 +273,12 @@ def test_who_is_checked(asked: BundleSpec, based: bool, wanted: datetime | None)
     assert due_at(what, asked, "s", UID) == wanted
 
 
-PLAN = CheckedPlan(Plan(3, ops(EDITED)), None)
+def check_fails(what: BundleStatus) -> BundleStatus:
+    what = plan_record.record_failure(what, PlanPurpose.CHECK, PlanFault("no"), Retry(), NOW)
+    return drift_record.set_unknown(what, "PlanFailed", "no")
+
+
+PLAN = PlanResult(Plan(3, ops(EDITED)), None)
 
 
 @pytest.mark.parametrize(
@@ -288,9 +293,12 @@ def test_a_baseline_that_is_made_late_is_unproven(
     deployed: datetime, unproven: bool | None
 ) -> None:
     what = status(deployed=replace(THERE, time=format_time(deployed)), baseline=Baseline())
-    what = drift_record.record_check(what, TARGET, "check-2", NOW)
+    what = plan_record.record_plan(what, PlanPurpose.CHECK, TARGET, "check-2", NOW)
     what = drift_record.set_baseline(
-        drift_record.record_check_result(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR
+        drift_record.record_check_result(
+            what, replace(PLAN, seal="seal-2"), NOW + HOUR, bound=False
+        ),
+        NOW + HOUR,
     )
     assert what.baseline == Baseline(
         digest="sha256:b",
@@ -562,7 +570,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
     noted = drift_record.set_hindrance(status(), why)
     assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
     assert drift_record.set_hindrance(noted, None) == status()
-    failed = drift_record.record_check_failure(status(), "PlanFailed", "no")
+    failed = check_fails(status())
     assert drift_record.set_hindrance(failed, None) == failed
 
 
@@ -602,7 +610,7 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
 
 
 def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
-    what = drift_record.record_check(status(), TARGET, "check-2", NOW)
+    what = plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "check-2", NOW)
     running = DriftCheck(
         **MADE_OF,
         job="check-2",
@@ -612,15 +620,20 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         started_at=format_time(NOW),
     )
     assert what == status(drift=replace(FOUND, check=running))
-    assert drift_record.record_check(BundleStatus(), TARGET, "check-1", NOW).drift.check.number == 1
+    assert (
+        plan_record.record_plan(
+            BundleStatus(), PlanPurpose.CHECK, TARGET, "check-1", NOW
+        ).drift.check.number
+        == 1
+    )
 
-    waits = drift_record.set_check_message(what, "no node")
+    waits = plan_record.set_message(what, PlanPurpose.CHECK, "no node")
     assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
-    assert drift_record.set_check_message(waits, None) == what
+    assert plan_record.set_message(waits, PlanPurpose.CHECK, None) == what
 
     said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
     made = drift_record.record_check_result(
-        said, replace(PLAN, missing_namespace="prod"), "seal-2", NOW + HOUR
+        said, replace(PLAN, missing_namespace="prod", seal="seal-2"), NOW + HOUR, bound=False
     )
     planned = replace(
         running,
@@ -636,12 +649,13 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 
 
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
-    begun = plan_record.record_plan(status(), TARGET, "plan-1", NOW)
-    plan = plan_record.record_result(
-        begun, plan_record.PlanResult(PLAN.plan, None), spec(), NOW
-    ).plan
+    begun = plan_record.record_plan(status(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
+    plan = plan_record.record_result(begun, PlanResult(PLAN.plan, None), spec(), NOW).plan
     check = drift_record.record_check_result(
-        drift_record.record_check(status(), TARGET, "c", NOW), PLAN, None, NOW
+        plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "c", NOW),
+        PLAN,
+        NOW,
+        bound=False,
     )
     assert check.drift.check.id == plan.id
 
@@ -657,7 +671,7 @@ def test_a_baseline_ends_what_was_known_of_drift() -> None:
 
 
 def test_a_check_that_failed_tells_nothing() -> None:
-    after = drift_record.record_check_failure(status(drift=TWICE), "PlanFailed", "no")
+    after = check_fails(status(drift=TWICE))
     assert after.drift == replace(
         TWICE,
         check=replace(CHECK, outcome="Failed", reason="PlanFailed", message="no"),

@@ -15,6 +15,7 @@ from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates import approval
 from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.record import PlanPurpose
 
 
 def named(**annotations: str) -> dict[str, str]:
@@ -148,7 +149,7 @@ def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_app
     assert (after.plan.decision, after.plan.approved) == ("Rejected", ApprovedPlan())
     approving = named(approved_plan="id-1", approved_by="ann")
     assert plan_decision.record_decision(after, approving, LATER) is after
-    again = plan_record.record_plan(after, TARGET, "shop-plan-2", NOW).plan
+    again = plan_record.record_plan(after, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
     assert (again.approved, again.rejections) == (ApprovedPlan(), 1)
 
 
@@ -159,11 +160,11 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     status = with_plan(risky_operations=None, bound=True)
     assert approval.passes(status.plan, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
-    again = plan_record.record_plan(rejected, TARGET, "shop-plan-2", NOW).plan
+    again = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
     again = replace(again, outcome="Planned", id="id-2", bound=True)
     assert not approval.passes(again, Approval(mode))
     other = replace(TARGET, digest="sha256:c")
-    newer = plan_record.record_plan(rejected, other, "shop-plan-2", NOW).plan
+    newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).plan
     newer = replace(newer, outcome="Planned", id="id-2", bound=True)
     assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")

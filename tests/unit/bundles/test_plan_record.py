@@ -23,7 +23,7 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, HistoryEntry
+from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
 from copyrator.api.drift_status import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
@@ -41,11 +41,12 @@ from copyrator.api.times import format_time
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.decision import record_decision
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
     failed = with_plan(outcome="Failed", failures=2, number=7, approved=ApprovedPlan(id="x"))
-    again = plan_record.record_plan(failed, TARGET, "shop-plan-8", NOW).plan
+    again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).plan
     assert again == PlanStatus(
         **MADE_OF,
         job="shop-plan-8",
@@ -56,20 +57,25 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         approved=ApprovedPlan(id="x"),
     )
     tried = replace(failed, attempted=Attempted(attempt=3))
-    assert plan_record.record_plan(tried, TARGET, "shop-plan-8", NOW).plan == replace(
-        again, attempt=3
-    )
+    assert plan_record.record_plan(
+        tried, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW
+    ).plan == replace(again, attempt=3)
     other = plan_record.record_plan(
-        failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
+        failed, PlanPurpose.DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
     ).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
         status = replace(failed, plan=replace(failed.plan, **counted))
-        plan = plan_record.record_plan(status, target, "shop-plan-8", NOW).plan
+        plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, target, "shop-plan-8", NOW).plan
         assert {name: getattr(plan, name) for name in counted} == counted
-    assert plan_record.record_plan(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1
+    assert (
+        plan_record.record_plan(
+            BundleStatus(), PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW
+        ).plan.number
+        == 1
+    )
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(None, 30), (1, 60), (2, None)])
@@ -77,17 +83,19 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     before: int | None, seconds: int | None
 ) -> None:
     status = with_plan(outcome="Running", failures=before)
-    plan = plan_record.record_failure(status, BundleReason.PLAN_FAILED, "broken", RETRY, NOW).plan
+    plan = plan_record.record_failure(
+        status, PlanPurpose.DEPLOY, PlanFault("broken"), RETRY, NOW
+    ).plan
     due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
     assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.set_message(with_plan(), "blocked")
+    status = plan_record.set_message(with_plan(), PlanPurpose.DEPLOY, "blocked")
     assert status == with_plan(message="blocked")
-    assert plan_record.set_message(status, "blocked") is status
-    assert plan_record.set_message(status, None) == with_plan()
+    assert plan_record.set_message(status, PlanPurpose.DEPLOY, "blocked") is status
+    assert plan_record.set_message(status, PlanPurpose.DEPLOY, None) == with_plan()
 
 
 def test_a_plan_says_what_it_does() -> None:
@@ -299,15 +307,22 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
         spec_hash="s",
     )
     status = replace(with_plan(approved=approved), attempted=attempted)
-    plan = plan_record.record_plan(status, TARGET, "shop-plan-2", NOW, is_requested=requested).plan
+    plan = plan_record.record_plan(
+        status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=requested
+    ).plan
     assert plan.approved == (approved if holds else ApprovedPlan())
     if not requested:
-        assert plan_record.record_plan(status, TARGET, "shop-plan-2", NOW).plan == plan
+        assert (
+            plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
+            == plan
+        )
 
 
 def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
     status = with_plan(approved=ApprovedPlan(id="id-1"))
-    plan = plan_record.record_plan(status, TARGET, "shop-plan-2", NOW, is_requested=True).plan
+    plan = plan_record.record_plan(
+        status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=True
+    ).plan
     assert plan.approved == ApprovedPlan(id="id-1")
 
 

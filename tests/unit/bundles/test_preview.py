@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
 
+from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PreviewPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.record import PlanResult, PreviewRequest
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult, PreviewRequest
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")
@@ -40,9 +41,12 @@ def test_a_request_is_for_the_plan_or_for_a_preview(
     assert plan_record.requested_preview(named, BEFORE) == wanted
 
 
+FOUND = PlanTarget(version="1.2.0", digest="sha256:c", values_hash="v", spec_hash="", job_hash="")
+
+
 def begun(status: BundleStatus = BEFORE) -> BundleStatus:
-    found = Candidate("1.2.0", "sha256:c")
-    return plan_record.record_preview(status, REQUEST, found, values_hash="v", job="job", now=NOW)
+    status = plan_record.request_preview(status, REQUEST)
+    return plan_record.record_plan(status, PlanPurpose.PREVIEW, FOUND, "job", NOW)
 
 
 def test_a_preview_is_recorded_beside_the_plan() -> None:
@@ -67,7 +71,7 @@ def made(*operations: Any, **more: Any) -> PlanResult:
 
 
 def test_a_preview_says_what_it_does_for_a_day() -> None:
-    running = plan_record.set_preview_message(begun(), "blocked")
+    running = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
     what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
     status = plan_record.record_preview_result(running, what, NOW)
     found = status.preview
@@ -101,9 +105,8 @@ def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
-    status = plan_record.refuse_preview(
-        begun(), replace(REQUEST, version="x" * 300), "Reason", "no", NOW
-    )
+    asked = plan_record.request_preview(begun(), replace(REQUEST, version="x" * 300))
+    status = plan_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
     assert status.preview == PreviewPlan(
         number=2,
         outcome="Failed",
@@ -116,26 +119,23 @@ def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
     assert status.last_handled_plan == "now"
 
 
-def test_a_refusal_handles_its_request() -> None:
-    assert (
-        plan_record.refuse_preview(BEFORE, REQUEST, "Reason", "no", NOW).last_handled_plan == "now"
-    )
+def preview_fails(status: BundleStatus) -> BundleStatus:
+    return plan_record.record_failure(status, PlanPurpose.PREVIEW, PlanFault("no"), Retry(), NOW)
 
 
 def test_a_failed_preview_keeps_what_it_is_of() -> None:
-    failed = plan_record.record_preview_failure(begun(), "PlanFailed", "no", NOW).preview
+    failed = preview_fails(begun()).preview
     assert (failed.job, failed.version, failed.outcome) == ("job", "1.2.0", "Failed")
 
 
 def test_numbers_are_never_used_again() -> None:
-    ended = plan_record.remove_expired_preview(
-        plan_record.record_preview_failure(begun(), "x", "y", NOW), NOW + timedelta(days=2)
-    )
+    failed = preview_fails(begun())
+    ended = plan_record.remove_expired_preview(failed, NOW + timedelta(days=2))
     assert begun(ended).preview.number == 2
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.set_preview_message(begun(), "blocked")
+    status = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
     assert status.preview.message == "blocked"
-    assert plan_record.set_preview_message(status, "blocked") is status
-    assert plan_record.set_preview_message(status, None).preview.message is None
+    assert plan_record.set_message(status, PlanPurpose.PREVIEW, "blocked") is status
+    assert plan_record.set_message(status, PlanPurpose.PREVIEW, None).preview.message is None

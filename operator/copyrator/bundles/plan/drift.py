@@ -27,16 +27,8 @@ from copyrator.api.drift_status import (
 )
 from copyrator.api.plan_status import Baseline, PlanOutcome
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.plan.operations import (
-    Operation,
-    OperationType,
-    Plan,
-    effects,
-    plan_id,
-    read_operation,
-)
-from copyrator.bundles.plan.record import content_of
+from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
+from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one
@@ -232,50 +224,6 @@ def object_of(text: str) -> str:
     return text.partition(" ")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedPlan:
-    """The plan that the Job of a check made."""
-
-    plan: Plan
-    missing_namespace: str | None
-    """The name of the release's namespace where it doesn't exist, else None."""
-    bound: bool = False
-    """Whether a deploy can't write anything else than was planned."""
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """All operations of a deploy."""
-        return effects(self.plan, self.missing_namespace)
-
-
-def next_check_number(status: BundleStatus) -> int:
-    """The number of the next check."""
-    return (status.drift.check.number or 0) + 1
-
-
-def record_check(status: BundleStatus, target: PlanTarget, job: str, now: datetime) -> BundleStatus:
-    """The status with a new check recorded; its Job is created afterwards."""
-    check = DriftCheck(
-        job=job,
-        number=next_check_number(status),
-        outcome=PlanOutcome.RUNNING,
-        version=target.version,
-        digest=target.digest,
-        values_hash=target.values_hash,
-        spec_hash=target.spec_hash,
-        job_hash=target.job_hash,
-        attempt=status.attempted.attempt,
-        started_at=format_time(now),
-    )
-    return replace(status, drift=replace(status.drift, check=check))
-
-
-def set_check_message(status: BundleStatus, message: str | None) -> BundleStatus:
-    """The status with the message why the check's Job makes no progress; None removes it."""
-    check = replace(status.drift.check, message=message)
-    return replace(status, drift=replace(status.drift, check=check))
-
-
 def break_off_check(status: BundleStatus) -> BundleStatus:
     """The status without the running check; another one begins when it is due."""
     check = status.drift.check
@@ -295,12 +243,6 @@ def switch_off_drift(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     return status
 
 
-def record_check_failure(status: BundleStatus, reason: str, message: str) -> BundleStatus:
-    """The status where a check had no result; the next one is at the next check time."""
-    check = replace(status.drift.check, outcome=PlanOutcome.FAILED, reason=reason, message=message)
-    return set_unknown(replace(status, drift=replace(status.drift, check=check)), reason, message)
-
-
 def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
     """The status where the last check couldn't determine whether something drifted."""
     drift = replace(
@@ -317,13 +259,16 @@ def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus
 
 
 def record_check_result(
-    status: BundleStatus, found: CheckedPlan, seal: str | None, now: datetime
+    status: BundleStatus, found: PlanResult, now: datetime, *, bound: bool
 ) -> BundleStatus:
-    """The status with the plan of the check that has ended."""
-    check = status.drift.check
-    operations = found.operations
-    check = replace(
-        check,
+    """The status with the plan of the check that has ended.
+
+    ``bound``: whether a deploy can't write anything else than was planned.
+    """
+    check, plan, operations = status.drift.check, found.plan, found.operations
+    return with_record(
+        status,
+        PlanPurpose.CHECK,
         outcome=PlanOutcome.PLANNED,
         reason=None,
         message=None,
@@ -332,17 +277,16 @@ def record_check_result(
             digest=check.digest or "",
             values_hash=check.values_hash,
             job={"hash": check.job_hash},
-            revision=found.plan.revision,
+            revision=plan.revision,
             operations=operations,
-            render=found.plan.render,
+            render=plan.render,
         ),
-        revision=found.plan.revision,
+        revision=plan.revision,
         operations=len(operations),
-        bound=found.bound,
-        image=found.plan.image,
-        seal=seal,
+        bound=bound,
+        image=plan.image,
+        seal=found.seal,
     )
-    return replace(status, drift=replace(status.drift, check=check))
 
 
 def set_baseline(status: BundleStatus, now: datetime) -> BundleStatus:

@@ -17,15 +17,13 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
-from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import PlanStatus, PlanSummary
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.blocked import find_blocked
+from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.orders import plan_order
@@ -38,20 +36,13 @@ from copyrator.bundles.deploy.outcome import (
     remove_template_text,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.releases import is_namespace_missing
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
-from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.rights import (
-    RequiredPermission,
-    ServiceAccount,
-    list_missing,
-    read_refused,
-    sentence,
-)
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanRecord, needed_jobs, record_of
+from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.plan.sealed import PlanInputs, Seals
 from copyrator.bundles.schedule import Change
@@ -60,6 +51,8 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
+
+log = logging.getLogger(__name__)
 
 _LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""
@@ -86,16 +79,6 @@ class PlanSubject:
         if self.chart.unreadable is not None:
             return (f"the chart can't be judged: {self.chart.unreadable}",)
         return self.chart.unbound
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFault:
-    """Why a finished Job has no plan."""
-
-    message: str
-    reason: BundleReason = BundleReason.PLAN_FAILED
-    denied: tuple[RequiredPermission, ...] = ()
-    """The missing permissions because of which werf failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,17 +226,15 @@ def _cancel(memory: BundleMemory) -> None:
         reading.task.cancel()
 
 
-log = logging.getLogger(__name__)
-
-
-RecordedPlan = PlanSummary | DriftCheck
-
 PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
 """The message for a plan without a Job, where updates of the Bundle are disabled."""
 
 
-class RefusedError(Exception):
-    """A plan's Job can't be created; the message says why."""
+EDITED: Final = PlanFault(
+    "the values were edited before its Job was created; request it again",
+    BundleReason.PLAN_CHANGED,
+)
+"""The Job of a plan isn't created, as what it would be made of has changed since."""
 
 
 class PlanJobs:
@@ -279,64 +260,66 @@ class PlanJobs:
         self._reader = PlanReader(context, jobs, redaction)
 
     async def create(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        plan: RecordedPlan,
-        kind: JobKind = JobKind.PLAN,
-        *,
-        renders: int = 2,
-    ) -> bool:
-        """Create the Job of a recorded plan; False where the values have changed since.
+        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, *, renders: int
+    ) -> PlanFault | None:
+        """Create the Job of the recorded plan; else the result says why not.
 
-        ``renders``: how often it renders the chart; a plan that is to be bound needs two.
+        EDITED: the values have changed since, or a source of them is gone. Another fault: a change
+        of the spec or the cluster is needed.
+
+        Args:
+            entry: the Bundle, with the record in its status.
+            spec: its spec.
+            purpose: the plan's.
+            renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
-            RefusedError: the Job can't be created without a change of the spec or the cluster.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
+        plan = record_of(entry.status, purpose)
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-        job = plan.job or ""
+        job, inputs = plan.job or "", None
+        if purpose is PlanPurpose.DEPLOY:
+            inputs = self._inputs.begin(entry, order.spec)
         try:
             access = await self._references.access(entry, spec)
-            inputs = self._inputs.begin(entry, order.spec) if isinstance(plan, PlanStatus) else None
             also = inputs.add if inputs is not None else None
             values_hash, sealed = await self._seals.values(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
                 await self._inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
             log.debug("%s: not planned: %s", entry.key, error)
-            return False  # the next reconcile reports it
+            return EDITED  # the next reconcile reports it
         except ApiError as error:
             if error.transient or isinstance(error, Forbidden):
                 raise
             text = f"Job {job} isn't created: copies of its values can't be: {error.message}"
-            raise RefusedError(text) from None
+            return PlanFault(text)
         if values_hash != plan.values_hash:
-            return False
+            return EDITED
         order = replace(order, login=access.login, sealed=sealed)
+        nonce = self._nonce(entry, job)
+        body = build_plan_job(order, job, nonce, purpose.job_kind, renders=renders)
         try:
-            nonce = self._nonce(entry, job)
-            made = await self._jobs.create(build_plan_job(order, job, nonce, kind, renders=renders))
+            created = await self._jobs.create(body)
         except ApiError as error:
             if error.transient:
                 raise
-            text = f"the API server rejected Job {job}: {error.message}"
-            raise RefusedError(text) from None
-        if made is None:
+            return PlanFault(f"the API server rejected Job {job}: {error.message}")
+        if created is None:
             text = f"a Job {job} already exists and wasn't created for this Bundle; delete it"
-            raise RefusedError(text)
-        return True
+            return PlanFault(text)
+        return None
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derived(entry, job, "nonce")
 
-    async def find(self, entry: BundleEntry, plan: RecordedPlan) -> JobRecord | None:
+    async def find(self, entry: BundleEntry, plan: PlanRecord) -> JobRecord | None:
         """The Job of a recorded plan; None where it doesn't exist."""
         return await self._jobs.find(entry.key, entry.uid, plan.job or "")
 
     async def progress(
-        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, plan: RecordedPlan
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, plan: PlanRecord
     ) -> Plan | PlanFault | PlanDelay:
         """The result of a plan's Job, or why there is none yet.
 
@@ -391,12 +374,20 @@ class PlanJobs:
         namespace = spec.project_namespace
         return namespace if await is_namespace_missing(self._context.client, namespace) else None
 
+    async def missing_account(self, spec: BundleSpec) -> PlanFault | None:
+        """The fault of a missing service account; None where it isn't known to be missing."""
+        try:
+            text = await missing_account(self._context.client, spec)
+        except Forbidden:
+            return None
+        return PlanFault(text, BundleReason.SERVICE_ACCOUNT_MISSING) if text else None
+
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         status = entry.status
-        needed = {status.plan.job, status.preview.job, status.drift.check.job}
+        needed = {record_of(status, purpose).job for purpose in PlanPurpose}
         await self._jobs.end_plans(entry.key, entry.uid, but=needed)
-        await self._seals.remove_others(entry, plan_record.needed_jobs(status))
+        await self._seals.remove_others(entry, needed_jobs(status))
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:
         """Count a plan's outcome in the metrics."""

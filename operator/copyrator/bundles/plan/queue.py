@@ -19,6 +19,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.plan.record import PlanPurpose
 from copyrator.bundles.schedule import Change
 
 PENDING_AFTER: Final = 60.0
@@ -28,12 +29,15 @@ MAX_PENDING: Final = 2
 
 
 class Ticket(NamedTuple):
-    """A plan in the queue: a Bundle may have one of its next deploy, a preview, and a check."""
+    """A plan in the queue: a Bundle may have one of each purpose."""
 
     key: BundleKey
-    is_preview: bool = False
-    is_check: bool = False
-    """A check for drift: other plans have precedence, and checks get at most half of the slots."""
+    purpose: PlanPurpose
+
+    @property
+    def is_check(self) -> bool:
+        """Whether other plans have precedence, and it gets one of half of the slots."""
+        return self.purpose is PlanPurpose.CHECK
 
 
 class _Usage:
@@ -190,4 +194,4 @@ def _pending_at(job: JobRecord) -> datetime | None:
 
 
 def _tickets(key: BundleKey) -> tuple[Ticket, ...]:
-    return Ticket(key), Ticket(key, is_preview=True), Ticket(key, is_check=True)
+    return tuple(Ticket(key, purpose) for purpose in PlanPurpose)

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.drift_status import DriftCheck
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,
@@ -28,7 +30,8 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.deploy.identity import hash_of, job_name
+from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
 from copyrator.bundles.plan.operations import (
     Operation,
@@ -39,12 +42,56 @@ from copyrator.bundles.plan.operations import (
     plan_id,
     risky,
 )
+from copyrator.bundles.plan.rights import RequiredPermission
 from copyrator.bundles.version.candidates import admits, is_below
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.settings.limits import VERSION_LENGTH
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
+
+PlanRecord = PlanStatus | DriftCheck | PreviewPlan
+
+
+class PlanPurpose(Enum):
+    """What a plan is made for (docs/architecture.md, "Plans")."""
+
+    DEPLOY = JobKind.PLAN, ()
+    """The next deploy, which is compared with it."""
+    PREVIEW = JobKind.PLAN, ("preview",)
+    """To be shown: it is a plan of a version that a user names."""
+    CHECK = JobKind.DRIFT, ()
+    """To find drift: it is a plan of what is deployed."""
+
+    def __init__(self, job_kind: JobKind, parts: tuple[str, ...]) -> None:
+        self.job_kind = job_kind
+        self._parts = parts
+
+    def job_of(self, bundle: str, uid: str, number: int) -> str:
+        """The name of the Job of a Bundle's plan."""
+        return job_name(bundle, self.job_kind, uid, *self._parts, number)
+
+
+def record_of(status: BundleStatus, purpose: PlanPurpose) -> PlanRecord:
+    """The record of the newest plan of this purpose."""
+    if purpose is PlanPurpose.CHECK:
+        return status.drift.check
+    return status.preview if purpose is PlanPurpose.PREVIEW else status.plan
+
+
+def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
+    """The status with these fields of the record changed."""
+    record = replace(record_of(status, purpose), **fields)
+    if isinstance(record, DriftCheck):
+        return replace(status, drift=replace(status.drift, check=record))
+    if isinstance(record, PreviewPlan):
+        return replace(status, preview=record)
+    return replace(status, plan=record)
+
+
+def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
+    """The number of the next plan; it is never used twice in a Bundle's life."""
+    return (record_of(status, purpose).number or 0) + 1
 
 
 def is_current(status: BundleStatus, target: PlanTarget) -> bool:
@@ -169,31 +216,46 @@ def kept_candidate(
 
 
 def record_plan(
-    status: BundleStatus, target: PlanTarget, job: str, now: datetime, *, is_requested: bool = False
+    status: BundleStatus,
+    purpose: PlanPurpose,
+    target: PlanTarget,
+    job: str,
+    now: datetime,
+    *,
+    is_requested: bool = False,
 ) -> BundleStatus:
     """The status with a new plan recorded; its Job is created afterwards.
 
     ``is_requested``: a user requests a deploy, which an approval of an earlier one doesn't cover.
     """
     before = status.plan
+    record: dict[str, Any] = {
+        "job": job,
+        "number": next_number(status, purpose),
+        "outcome": PlanOutcome.RUNNING,
+        "version": target.version,
+        "digest": target.digest,
+        "values_hash": target.values_hash,
+        "started_at": format_time(now),
+    }
+    if purpose is PlanPurpose.PREVIEW:
+        requested = status.preview.requested_version
+        return replace(status, preview=PreviewPlan(**record, requested_version=requested))
+    record |= {
+        "spec_hash": target.spec_hash,
+        "job_hash": target.job_hash,
+        "attempt": status.attempted.attempt,
+    }
+    if purpose is PlanPurpose.CHECK:
+        return replace(status, drift=replace(status.drift, check=DriftCheck(**record)))
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
+    carries_over = same and _carries_over(status, is_requested)
     plan = replace(
         before.remove_plan(),
-        job=job,
-        number=(before.number or 0) + 1,
-        outcome=PlanOutcome.RUNNING,
+        **record,
         failures=before.failures if failed else None,
-        version=target.version,
-        digest=target.digest,
-        values_hash=target.values_hash,
-        spec_hash=target.spec_hash,
-        job_hash=target.job_hash,
-        attempt=status.attempted.attempt,
-        started_at=format_time(now),
-        approved=before.approved
-        if same and _carries_over(status, is_requested)
-        else ApprovedPlan(),
+        approved=before.approved if carries_over else ApprovedPlan(),
     )
     return replace(status, plan=plan)
 
@@ -225,30 +287,37 @@ def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
     return replace(status, plan=plan.remove_plan())
 
 
+@dataclass(frozen=True, slots=True)
+class PlanFault:
+    """Why there is no plan."""
+
+    message: str
+    reason: str = BundleReason.PLAN_FAILED
+    denied: tuple[RequiredPermission, ...] = ()
+    """The missing permissions because of which werf failed."""
+
+
 def record_failure(
-    status: BundleStatus, reason: BundleReason, message: str, retry: Retry, now: datetime
+    status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made; it is retried up to the spec's limit."""
-    failures = (status.plan.failures or 0) + 1
-    due = None
-    if failures <= retry.limit:
-        due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
-    plan = replace(
-        status.plan,
-        outcome=PlanOutcome.FAILED,
-        reason=reason,
-        message=message,
-        failures=failures,
-        next_retry_at=due,
-    )
-    return replace(status, plan=plan)
+    """The status where no plan could be made; one of a deploy is retried up to the spec's limit."""
+    fields: dict[str, Any] = {}
+    if purpose is PlanPurpose.DEPLOY:
+        failures, due = (status.plan.failures or 0) + 1, None
+        if failures <= retry.limit:
+            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
+        fields = {"failures": failures, "next_retry_at": due}
+    elif purpose is PlanPurpose.PREVIEW:
+        fields = {"expires_at": _preview_end(now)}
+    fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
+    return with_record(status, purpose, **fields)
 
 
-def set_message(status: BundleStatus, message: str | None) -> BundleStatus:
+def set_message(status: BundleStatus, purpose: PlanPurpose, message: str | None) -> BundleStatus:
     """The status with the message why the plan isn't made yet; None removes it."""
-    if message == status.plan.message:
+    if message == record_of(status, purpose).message:
         return status
-    return replace(status, plan=replace(status.plan, message=message))
+    return with_record(status, purpose, message=message)
 
 
 def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
@@ -290,6 +359,11 @@ class PlanResult:
     baseline: Plan | None = None
     """The plan of the baseline; None likewise."""
 
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All operations of a deploy."""
+        return effects(self.plan, self.missing_namespace)
+
 
 def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     """Why a deploy may write something else than was planned and shown, as sentences.
@@ -310,7 +384,7 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
 
 def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str, Any]]:
     """A plan's operations, and the fields of its record that are derived from them."""
-    operations = effects(made.plan, made.missing_namespace)
+    operations = made.operations
     named = risky(operations, made.baseline.operations if made.baseline else ())
     unbound = unbound_reasons(made.plan)
     fields = {
@@ -450,59 +524,20 @@ def requested_preview(
     return PreviewRequest(token, version)
 
 
-def next_preview(status: BundleStatus) -> int:
-    """The number of the next preview."""
-    return (status.preview.number or 0) + 1
-
-
-def record_preview(
-    status: BundleStatus,
-    request: PreviewRequest,
-    found: Candidate,
-    *,
-    values_hash: str | None,
-    job: str,
-    now: datetime,
-) -> BundleStatus:
-    """The status with a preview recorded; its Job is created afterwards."""
-    preview = PreviewPlan(
-        number=next_preview(status),
-        job=job,
-        outcome=PlanOutcome.RUNNING,
-        requested_version=request.version[:VERSION_LENGTH],
-        version=found.version,
-        digest=found.digest,
-        values_hash=values_hash,
-        started_at=format_time(now),
-    )
+def request_preview(status: BundleStatus, request: PreviewRequest) -> BundleStatus:
+    """The status with a handled request; its preview, or why there is none, is recorded next."""
+    requested = request.version[:VERSION_LENGTH]
+    preview = PreviewPlan(number=status.preview.number, requested_version=requested)
     return replace(status, preview=preview, last_handled_plan=request.token)
 
 
 def refuse_preview(
-    status: BundleStatus, request: PreviewRequest, reason: str, message: str, now: datetime
+    status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
     """The status where what was requested can't be planned; no Job is created."""
-    preview = PreviewPlan(
-        number=next_preview(status),
-        requested_version=request.version[:VERSION_LENGTH],
-        started_at=format_time(now),
-    )
-    status = replace(status, preview=preview, last_handled_plan=request.token)
-    return record_preview_failure(status, reason, message, now)
-
-
-def record_preview_failure(
-    status: BundleStatus, reason: str, message: str, now: datetime
-) -> BundleStatus:
-    """The status where the preview couldn't be made. It isn't retried automatically."""
-    preview = replace(
-        status.preview,
-        outcome=PlanOutcome.FAILED,
-        reason=reason,
-        message=message,
-        expires_at=_preview_end(now),
-    )
-    return replace(status, preview=preview)
+    number = next_number(status, PlanPurpose.PREVIEW)
+    status = with_record(status, PlanPurpose.PREVIEW, number=number, started_at=format_time(now))
+    return record_failure(status, PlanPurpose.PREVIEW, why, retry, now)
 
 
 def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime) -> BundleStatus:
@@ -512,21 +547,17 @@ def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime)
     """
     _, fields = summarize_result(what)
     fields["bound"] = False if fields["unbound"] else None
-    preview = replace(
-        status.preview, **fields, made_at=format_time(now), expires_at=_preview_end(now)
+    return with_record(
+        status,
+        PlanPurpose.PREVIEW,
+        **fields,
+        made_at=format_time(now),
+        expires_at=_preview_end(now),
     )
-    return replace(status, preview=preview)
 
 
 def _preview_end(now: datetime) -> str:
     return format_time(now + timedelta(seconds=PREVIEW_KEPT))
-
-
-def set_preview_message(status: BundleStatus, message: str | None) -> BundleStatus:
-    """The status with the message why the preview isn't made yet; None removes it."""
-    if message == status.preview.message:
-        return status
-    return replace(status, preview=replace(status.preview, message=message))
 
 
 def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
