@@ -1,16 +1,22 @@
-"""Parses a Bundle into BundleSpec."""
+"""Parses a Bundle into BundleSpec.
+
+Bounds on its size are checked first, so that parsing is a short step. The CRD has most of them; a
+Bundle may have been stored under an older one. It has no bounds for the status, and anybody who may
+write it may store whatever the API server accepts: lists and texts of a status larger than any of
+ours are truncated.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
 
 from copyrator.api import names, syntax
-from copyrator.api.bundle_job import read_env, read_job, read_werf_image
-from copyrator.api.bundle_refs import read_bundles
-from copyrator.api.bundle_sizes import check_sizes
 from copyrator.api.bundle_spec import (
     DEFAULT_APPROVAL_EXPIRES,
     DEFAULT_VERSION,
@@ -22,21 +28,258 @@ from copyrator.api.bundle_spec import (
     BundleDefaults,
     BundleDeletionPolicy,
     BundleSpec,
+    JobSpec,
     Retry,
     SecretKey,
     ValuesKind,
     ValuesSource,
 )
-from copyrator.api.drift import read_drift
-from copyrator.api.fields import Fields, InvalidSpec, SpecError
+from copyrator.api.drift import NO_DRIFT, read_drift
+from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import read_promote_from
-from copyrator.api.skip_digests import read_skip_digests
+from copyrator.api.names import RELEASE_METADATA_PREFIXES
+from copyrator.api.promotion import NO_PROMOTION, read_bundles, read_promote_from
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.api.windows import read_windows
+from copyrator.settings import limits
+
+_LISTS: Final = {("valuesFrom",): limits.BUNDLE_LIST, ("job", "tolerations"): limits.BUNDLE_LIST}
+_MAPS: Final = {
+    ("env",): limits.BUNDLE_ENV_NAMES,
+    ("job", "nodeSelector"): limits.BUNDLE_LIST,
+    ("job", "podLabels"): limits.BUNDLE_LIST,
+    ("job", "podAnnotations"): limits.BUNDLE_LIST,
+}
+_RAW: Final = ("resources", "securityContext", "tolerations")
+"""Fields that a Job takes unchanged."""
+
+
+_NAME: Final = 64
+"""Characters of a status's field: none of the operator's is longer."""
+
+
+def check_sizes(metadata: Fields, spec: Fields) -> None:
+    """Raise SpecError where a part of a Bundle is too large to be parsed."""
+    for path, most in (_LISTS | _MAPS).items():
+        owner = spec if len(path) == 1 else spec.sub(path[0])
+        found = owner.get(path[-1])
+        if isinstance(found, (list, Mapping)) and len(found) > most:
+            owner.fail(path[-1], f"has {len(found)} entries; at most {most} are allowed")
+    _check_texts(spec, "env", limits.BUNDLE_ENV_BYTES, limits.BUNDLE_ENV_VALUE)
+    job = spec.sub("job")
+    most = limits.BUNDLE_POD_ANNOTATIONS
+    _check_texts(job, "podAnnotations", most, most)
+    for name in _RAW:
+        if job.has(name) and len(msgspec.json.encode(job.get(name))) > limits.BUNDLE_JOB_FIELD:
+            job.fail(name, f"must have at most {limits.BUNDLE_JOB_FIELD:,} bytes")
+    for name in ("labels", "annotations"):
+        keys = metadata.sub(name).raw
+        if len(keys) <= limits.BUNDLE_METADATA:
+            continue
+        count = sum(key.startswith(RELEASE_METADATA_PREFIXES) for key in keys)
+        if count > limits.BUNDLE_METADATA:
+            metadata.fail(
+                name,
+                f"{count} of them are copied to the release's objects; at most "
+                f"{limits.BUNDLE_METADATA:,} "
+                "may begin with " + ", ".join(RELEASE_METADATA_PREFIXES),
+            )
+
+
+def _check_texts(owner: Fields, name: str, most: int, most_each: int) -> None:
+    found = owner.get(name)
+    if not isinstance(found, Mapping):
+        return
+    size = 0
+    for key, value in found.items():
+        own = len(key) + _bytes(value)
+        size += own
+        if own > most_each:
+            path = f"{owner.at(name)}[{key[:80]}]"
+            raise SpecError(path, f"has {own:,} bytes with its name, at most {most_each:,}")
+        if size > most:
+            owner.fail(name, f"must have at most {most:,} bytes in total, with the names")
+
+
+def _bytes(value: Any) -> int:
+    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 8
+
+
+def bound_status(raw: Any) -> dict[str, Any]:
+    """A status, truncated to what is read of it; an empty one where it is no map."""
+    if not isinstance(raw, dict):
+        return {}
+    packed = msgspec.json.encode(raw)
+    values = sum(map(packed.count, (b",", b"{", b"[")))  # or more, as texts have them, too
+    if len(packed) <= limits.BUNDLE_STATUS_BYTES and values <= limits.BUNDLE_STATUS_VALUES:
+        return raw
+    return _Cut().map(raw, 0)
+
+
+class _Cut:
+    """Truncates a status; what is beyond the totals is left out, that in lists first."""
+
+    def __init__(self) -> None:
+        self._texts = limits.BUNDLE_STATUS_TEXTS
+        self._values = limits.BUNDLE_STATUS_VALUES
+
+    def map(self, found: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        known = list(found.items())[: limits.BUNDLE_STATUS_FIELDS]
+        known.sort(key=lambda one: isinstance(one[1], list))
+        return {
+            self._name(name): self._part(value, depth + 1)
+            for name, value in known
+            if self._takes_another()
+        }
+
+    def _part(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, (list, dict)):
+            return value
+        if depth >= limits.BUNDLE_STATUS_DEPTH:
+            return None
+        if isinstance(value, dict):
+            return self.map(value, depth)
+        items = value[: limits.BUNDLE_STATUS_ITEMS]
+        return [self._part(one, depth + 1) for one in items if self._takes_another()]
+
+    def _name(self, name: str) -> str:
+        return name if len(name) <= _NAME else self._text(name)
+
+    def _text(self, text: str) -> str:
+        text = text[: min(limits.BUNDLE_STATUS_TEXT, self._texts)]
+        self._texts -= len(text)
+        return text
+
+    def _takes_another(self) -> bool:
+        self._values -= 1
+        return self._values >= 0
+
+
+_IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:/@]*")
+_TAG = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}")
+_MAX_TTL: Final = 7 * 24 * 3600
+
+
+def read_env(spec: Fields) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Variables as strings, and the names of those that the operator sets itself.
+
+    The latter are left out rather than refused, so that old manifests keep working; the condition
+    reports them.
+    """
+    fields = spec.sub("env")
+    env: dict[str, str] = {}
+    ignored: list[str] = []
+    for name, value in fields.raw.items():
+        check_text(name, fields.path, syntax.env_name)
+        if names.is_reserved_env(name):
+            ignored.append(name)
+        else:
+            env[name] = _env_value(value, f"{fields.path}[{name}]")
+    return env, tuple(sorted(ignored))
+
+
+def _env_value(value: Any, path: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if is_scalar(value):
+        return repr(value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        what = "a number that large; write it in quotes" if type(value) is int else json_type(value)
+        raise SpecError(path, f"must be a string, number or boolean, not {what}")
+    if "\0" in value:
+        raise SpecError(path, "must not contain a NUL character")
+    return value
+
+
+def read_werf_image(werf: Fields, defaults: BundleDefaults) -> str:
+    """The image of ``spec.werf``, with a tag or digest."""
+    image = werf.text("image", _image)
+    version = werf.text("version", _tag)
+    if image is not None and ("@" in image or ":" in image.rpartition("/")[2]):
+        if version is not None:
+            werf.fail("version", "must be removed: spec.werf.image already names a tag or digest")
+        return image
+    return sys.intern(f"{image or defaults.werf_image}:{version or defaults.werf_version}")
+
+
+def _image(value: str) -> str | None:
+    if len(value) <= 512 and _IMAGE.fullmatch(value) and "://" not in value:
+        return None
+    return f"{syntax.shown(value)} isn't a valid image; for example registry.werf.io/werf/werf"
+
+
+def _tag(value: str) -> str | None:
+    return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} isn't a valid image tag"
+
+
+@lru_cache(maxsize=4)
+def _plain_job(ttl: int) -> JobSpec:
+    """The JobSpec of most Bundles."""
+    return JobSpec(ttl_seconds_after_finished=ttl)
+
+
+def read_job(job: Fields, defaults: BundleDefaults) -> JobSpec:
+    """``spec.job``; one record is shared by all Bundles without it."""
+    if not job.raw:
+        return _plain_job(defaults.jobs_ttl)
+    tolerations = tuple(
+        Fields(item, f"{job.at('tolerations')}[{i}]").raw
+        for i, item in enumerate(job.items("tolerations"))
+    )
+    return JobSpec(
+        ttl_seconds_after_finished=job.number(
+            "ttlSecondsAfterFinished", defaults.jobs_ttl, least=0, most=_MAX_TTL
+        ),
+        resources=job.sub("resources").raw,
+        node_selector=job.text_map("nodeSelector", syntax.label_key, syntax.label_value),
+        tolerations=tolerations,
+        pod_labels=_pod_metadata(job, "podLabels", values_are_labels=True),
+        pod_annotations=_pod_metadata(job, "podAnnotations", values_are_labels=False),
+        security_context=job.sub("securityContext").raw,
+    )
+
+
+def _pod_metadata(job: Fields, name: str, *, values_are_labels: bool) -> dict[str, str]:
+    found = job.text_map(name, syntax.label_key, syntax.label_value if values_are_labels else None)
+    for key in found:
+        if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
+            raise SpecError(f"{job.at(name)}[{key}]", "is set by the operator; remove it")
+    return found
+
+
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_EACH: Final = 73
+"""Characters of a digest with a comma and a space."""
+
+
+def read_skip_digests(metadata: Fields) -> tuple[str, ...]:
+    """The digests, sorted, each once; empty where the annotation is absent.
+
+    Raises:
+        SpecError: it isn't a list of digests. It isn't ignored: what it names must not be deployed.
+    """
+    raw = metadata.sub("annotations").get(names.ANN_SKIP_DIGESTS)
+    if raw is None:
+        return ()
+    path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
+    most = limits.BUNDLE_SKIPPED_DIGESTS
+    text = check_text(raw, path)
+    parts = text.replace(",", " ").split(maxsplit=most) if len(text) <= most * _EACH else ()
+    if not 0 < len(parts) <= most:
+        raise SpecError(path, f"must have 1 to {most} digests, separated by commas")
+    for part in parts:
+        if not _DIGEST.fullmatch(part):
+            hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
+            raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
+    return tuple(sorted(set(parts)))
+
 
 _REGISTRY = re.compile(
     r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
@@ -106,13 +349,17 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
             "deletionPolicy", BundleDeletionPolicy, BundleDeletionPolicy.UNINSTALL
         ),
         approval=_read_approval(spec.sub("approval"), (namespace, target), defaults),
-        verify=read_verify(spec.sub("verify")),
+        verify=read_verify(spec.sub("verify")) if spec.has("verify") else None,
         min_age=spec.duration("minAge", 0.0),
-        promote_from=read_promote_from(spec, own),
+        promote_from=read_promote_from(spec.sub("promoteFrom"), own)
+        if spec.has("promoteFrom")
+        else NO_PROMOTION,
         skip_digests=read_skip_digests(metadata),
-        depends_on=read_bundles(spec, "dependsOn", own, most=MAX_DEPENDENCIES),
-        windows=read_windows(spec),
-        drift=read_drift(spec.sub("drift")),
+        depends_on=read_bundles(spec, "dependsOn", own, most=MAX_DEPENDENCIES)
+        if spec.has("dependsOn")
+        else (),
+        windows=read_windows(spec) if spec.has("windows") else (),
+        drift=read_drift(spec.sub("drift")) if spec.has("drift") else NO_DRIFT,
         health=spec.choice("health", HealthMode, HealthMode.OFF),
     )
 

@@ -56,7 +56,7 @@ NO_DRIFT: Final = Drift()
 
 
 def read_drift(drift: Fields) -> Drift:
-    """``spec.drift``; off where it is absent or empty.
+    """``spec.drift``; off where it is empty.
 
     Raises:
         SpecError: it isn't valid.

@@ -1,4 +1,4 @@
-"""``spec.promoteFrom``, and the annotations of the Bundles that it names."""
+"""``spec.promoteFrom``, its Bundles' annotations, and lists of Bundles in specs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from copyrator.api import names
-from copyrator.api.bundle_refs import read_bundles
+from copyrator.api import names, syntax
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.settings import limits
+
+
+def read_bundles(fields: Fields, name: str, own: BundleKey, *, most: int) -> tuple[BundleKey, ...]:
+    """The Bundles of a list, each once; a namespace that is left out is that of ``own``.
+
+    Raises:
+        SpecError: it isn't valid, or names ``own``.
+    """
+    items = fields.items(name)
+    if len(items) > most:
+        fields.fail(name, f"has {len(items)} items; at most {most} are allowed")
+    found: dict[BundleKey, None] = {}
+    for i, item in enumerate(items):
+        one = Fields(item, f"{fields.at(name)}[{i}]")
+        namespace = one.text("namespace", syntax.namespace) or own.namespace
+        key = BundleKey(namespace, one.required_text("name", syntax.object_name))
+        if key == own:
+            one.fail("name", "is this Bundle itself; remove the item")
+        found[key] = None
+    return tuple(found)
+
 
 DEFAULT_SOAK: Final = 24 * 3600.0
 MAX_SOURCES: Final = 20
@@ -40,15 +60,12 @@ NO_PROMOTION: Final = PromoteFrom()
 """Shared by all Bundles without ``spec.promoteFrom``."""
 
 
-def read_promote_from(spec: Fields, own: BundleKey) -> PromoteFrom:
+def read_promote_from(fields: Fields, own: BundleKey) -> PromoteFrom:
     """``spec.promoteFrom`` of the Bundle ``own``.
 
     Raises:
         SpecError: it isn't valid.
     """
-    if not spec.has("promoteFrom"):
-        return NO_PROMOTION
-    fields = spec.sub("promoteFrom")
     soak = fields.duration("soak", DEFAULT_SOAK)
     if not fields.items("bundles"):
         fields.fail("bundles", "is required: name at least one Bundle")

@@ -1,4 +1,4 @@
-"""A tolerant codec between status maps and dataclasses.
+"""A tolerant codec between status maps and dataclasses, and the patch between two such maps.
 
 A status may have been written by an older or newer operator, by the original, or by a user with
 ``--subresource=status``. So decoding takes the fields that it knows, keeps unknown ones in
@@ -13,6 +13,24 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch by RFC 7396 (JSON merge patch) that turns one JSON map into another.
+
+    Only what differs: ``None`` removes a field, a list is replaced whole. ``after`` contains no
+    None: the format can't set one.
+    """
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        known = before.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            if inner := merge_patch(known, value):
+                patch[name] = inner
+        elif known != value or type(known) is not type(value):
+            patch[name] = value
+    return patch
+
 
 R = TypeVar("R", bound="Record")
 _Decode = Callable[[Any, dict[str, str]], Any]

@@ -22,7 +22,7 @@ _MAX_TEXT: Final = 512
 
 
 def read_verify(verify: Fields) -> Verify | None:
-    """``spec.verify``; None where it is absent.
+    """``spec.verify``; None where it is empty.
 
     Raises:
         SpecError: it isn't valid.

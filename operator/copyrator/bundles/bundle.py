@@ -17,8 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_sizes import bound_status
+from copyrator.api.bundle import bound_status, parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,

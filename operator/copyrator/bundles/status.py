@@ -37,9 +37,9 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.merge_patch import merge_patch
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import hold_text
+from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.context import Context

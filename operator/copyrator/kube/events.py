@@ -21,7 +21,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
 from copyrator.kube.resources import EVENTS
 from copyrator.metrics import Metrics
-from copyrator.workqueue.fair_queue import FairQueue
+from copyrator.workqueue.fairness import FairQueue
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The tenant of the running task, and limits that tenants share fairly.
+"""The tenant of the running task, and limits and queues that tenants share fairly.
 
 Work is done for a tenant, which is a namespace, or for none: the operator itself and the rules of
 its own namespace, which are trusted. Those never wait for tenants.
@@ -6,12 +6,118 @@ its own namespace, which are trusted. Those never wait for tenants.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from typing import Generic, TypeVar
 
-from copyrator.workqueue.waiters import Waiters
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """Holds at most `size` items of all namespaces. For one event loop and one consumer."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._total = 0
+        self._lines: dict[str, deque[T]] = {}
+        """By namespace, in the order in which they are served; none is empty."""
+        self._filled = asyncio.Event()
+        self._done = asyncio.Event()
+        self._done.set()
+        self._taken = False
+
+    def __len__(self) -> int:
+        return self._total
+
+    def put(self, namespace: str, item: T) -> T | None:
+        """Add an item; return the one that is dropped for it when the queue is full.
+
+        That is the last one of the namespace with the most, which is the new one itself unless its
+        namespace would have fewer afterwards than another has.
+        """
+        given_up = None
+        if self._total >= self._size:
+            fullest = max(self._lines, key=lambda name: len(self._lines[name]))
+            if len(self._lines.get(namespace, ())) + 1 >= len(self._lines[fullest]):
+                return item
+            given_up = self._lines[fullest].pop()  # it has at least one more
+            self._total -= 1
+        self._lines.setdefault(namespace, deque()).append(item)
+        self._total += 1
+        self._filled.set()
+        self._done.clear()
+        return given_up
+
+    async def get(self) -> T:
+        """Wait for an item, and take the first of the next namespace; `done` must follow."""
+        while not self._lines:
+            self._filled.clear()
+            await self._filled.wait()
+        namespace = next(iter(self._lines))
+        line = self._lines.pop(namespace)
+        item = line.popleft()
+        if line:
+            self._lines[namespace] = line  # after all others
+        self._total -= 1
+        self._taken = True
+        return item
+
+    def done(self) -> None:
+        """The item that was taken is processed."""
+        self._taken = False
+        if not self._lines:
+            self._done.set()
+
+    async def join(self) -> None:
+        """Return when all items are processed."""
+        while self._lines or self._taken:
+            await self._done.wait()
+
+
+class Waiters:
+    """A queue of waiting tasks. For one event loop."""
+
+    def __init__(self) -> None:
+        self._turns: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def join(self) -> asyncio.Future[None]:
+        """Add the running task at the end; return its future, for which `wait` must be called."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        return turn
+
+    async def wait(self, turn: asyncio.Future[None], on_lost: Callable[[], object]) -> None:
+        """Wait until `call` wakes this task.
+
+        Args:
+            turn: the future that `join` returned.
+            on_lost: called if the task was woken, but is cancelled before it runs: it must give
+                what it was woken for, such as a free slot, to another task.
+        """
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                on_lost()
+            elif turn in self._turns:  # else `call` has removed it in the meantime
+                self._turns.remove(turn)
+            raise
+
+    def call(self) -> bool:
+        """Wake the first task that still waits; return False if none does."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return True
+        return False
+
 
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 

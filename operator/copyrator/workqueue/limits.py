@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from types import TracebackType
 
-from copyrator.workqueue.fairness import tenant
-from copyrator.workqueue.waiters import Waiters
+from copyrator.workqueue.fairness import Waiters, tenant
 
 START = 32
 """The limit at which an API server on two cores writes most (docs/adr/0011); where that is

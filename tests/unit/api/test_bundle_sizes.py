@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.long import LONG
 from tests.steps import assert_quick
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_sizes import bound_status
+from copyrator.api.bundle import bound_status, parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES

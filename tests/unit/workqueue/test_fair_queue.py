@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copyrator.workqueue.fair_queue import FairQueue
+from copyrator.workqueue.fairness import FairQueue
 
 
 async def served(queue: FairQueue[str]) -> list[str]:

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from copyrator.kube.errors import ApiError, NotLeading
-from copyrator.workqueue.waiters import Waiters
+from copyrator.workqueue.fairness import Waiters
 
 log = logging.getLogger(__name__)
 
