@@ -17,7 +17,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.rollout import RolloutState
 from copyrator.api.times import format_time
-from copyrator.settings.limits import OVERRIDDEN_HOSTS
+from copyrator.settings.limits import OVERRIDDEN_HOSTS, PASSED_OVER_SOURCES
 
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
@@ -185,6 +185,8 @@ class RuleFacts:
     """Everything wanted exists as of now."""
     overridden: Sequence[tuple[str, str, str]] = ()
     """Registries that several sources have: the source that isn't used, the one that is."""
+    passed_over: Sequence[tuple[str, str]] = ()
+    """Sources of which nothing is used, and why."""
     composed_of: str = ""
     """The sources of a template, with numbers: ``hub, private (3)``; empty where it isn't known."""
     certificates: Sequence[Certificate] | None = None
@@ -230,11 +232,7 @@ def build_rule_status(
         status["plan"] = facts.plan.to_dict()
     if facts.unconfirmed is not None:
         status["unconfirmed"] = facts.unconfirmed.to_dict()
-    if facts.overridden or before.get("overridden"):
-        status["overridden"] = [
-            dict(zip(("host", "source", "by"), one, strict=True))
-            for one in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
-        ]
+    status |= _composed(before, facts)
     if facts.composed_of:
         status["composedOf"] = facts.composed_of
     if certificates or before.get("certificates"):
@@ -251,6 +249,21 @@ def build_rule_status(
     return status
 
 
+def _composed(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
+    """What of a template's sources isn't used; empty lists where that was so only before."""
+    unused: dict[str, list[dict[str, str]]] = {
+        "overridden": [
+            {"host": host, "source": source, "by": by}
+            for host, source, by in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
+        ],
+        "passedOver": [
+            {"source": source, "reason": reason}
+            for source, reason in sorted(facts.passed_over)[:PASSED_OVER_SOURCES]
+        ],
+    }
+    return {name: found for name, found in unused.items() if found or before.get(name)}
+
+
 def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
     """The part about the rollout, if there is one."""
     if facts.rollout is not None and facts.steps:
@@ -261,7 +274,7 @@ def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *("unconfirmed", "overridden", "composedOf", "certificates", "rollout"),
+    *("unconfirmed", "overridden", "passedOver", "composedOf", "certificates", "rollout"),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

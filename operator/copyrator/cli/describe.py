@@ -187,6 +187,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     for lost in status.get("overridden") or ():
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield labelled("Not used", f"{lost.get('source')}: {used}")
+    for unused in status.get("passedOver") or ():
+        yield labelled("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
     for line in certificate_state.lines(status, now):
         yield labelled("Certificate", line)
     for line in state_lines(status, now):

@@ -171,6 +171,8 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
             yield f"From {binding.composition.to_string()}."
             for host, source, by in sorted(binding.composition.overridden):
                 yield f"{host}: the credentials of {by} are used, not those of {source}."
+            for source, why in sorted(binding.composition.passed_over):
+                yield f"{source} is passed over: {why}."
     if not spec.legacy and (reached := system_namespaces.warning(spec.targets)):
         yield f"Warning: {reached}"
 

@@ -52,6 +52,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         found = dataclasses.replace(
             found,
             overridden=tuple(composition.overridden),
+            passed_over=tuple(composition.passed_over),
             composed_of=composition.to_string(),
         )
     await write_status(context, state, rule, condition, found)

@@ -115,6 +115,9 @@ written."""
 OVERRIDDEN_HOSTS: Final = 20
 """Hosts in status.overridden."""
 
+PASSED_OVER_SOURCES: Final = 20
+"""Sources in status.passedOver."""
+
 # --- copies, sources, consent -------------------------------------------------------------------
 
 MAX_GLOBS: Final = 1_000

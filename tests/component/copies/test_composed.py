@@ -343,6 +343,18 @@ async def test_the_status_says_which_credentials_are_not_used(cluster, operator)
     await until(lambda: not cluster.found("copyrators", HOME, "r")["status"]["overridden"])
 
 
+async def test_the_status_names_a_placeholder_and_the_copies_are_made_without_it(cluster, operator):
+    stage(cluster)
+    pull(cluster, "soon")
+    make_rule(cluster, "r", registries(secret("hub"), selected()))
+    await until(lambda: reason(cluster, "r") == "Synced")
+    assert cluster.found("copyrators", HOME, "r")["status"]["passedOver"] == [
+        {"source": "private (infra/soon)", "reason": "has no credentials"}
+    ]
+    pull(cluster, "soon", one_io="b")
+    await until(lambda: cluster.found("copyrators", HOME, "r")["status"]["passedOver"] == [])
+
+
 async def test_the_status_says_what_the_copies_are_made_from(cluster, operator):
     stage(cluster)
     pull(cluster, "one", one_io="b")

@@ -195,9 +195,11 @@ def test_the_index_knows_the_sources_of_each_rule_until_it_has_others():
 def test_findings_of_a_reading_are_gathered_and_forgotten_with_it():
     composition = Composition([])
     composition.note(Findings({("a", "b", "c"): None}))
-    composition.note(Findings({("d", "e", "f"): None}))
+    composition.note(Findings({("d", "e", "f"): None}, {("g", "h"): None}))
     assert list(composition.overridden) == [("a", "b", "c"), ("d", "e", "f")]
+    assert list(composition.passed_over) == [("g", "h")]
     composition.renewed({})
+    assert composition.passed_over == {}
     assert (composition.overridden, composition.until, composition.rendered) == ({}, None, {})
 
 

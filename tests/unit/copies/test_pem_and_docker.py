@@ -206,10 +206,14 @@ def test_the_first_of_one_registry_wins_and_the_others_are_told():
         ("hunter2", "isn't JSON"),
         ("[" * 100_000, "isn't JSON"),
         ("[]", "has no map auths"),
-        ("{}", "has no map auths"),
+        ('"hunter2"', "has no map auths"),
+        ("5", "has no map auths"),
+        ('{"auths": "hunter2"}', "has no map auths"),
+        ('{"auths": []}', "has no map auths"),
+        ('{"hub.io": {"auth": "hunter2"}}', "has no map auths"),
+        ('{"auths": {"x": []}}', "isn't a map"),
         ('{"auths": ["hunter2"]}', "has no map auths"),
         ('{"auths": {"x": "hunter2"}}', "isn't a map"),
-        ('{"auths": null}', "has no map auths"),
     ],
 )
 def test_broken_credentials_are_named_without_a_value(text, said):
@@ -274,7 +278,11 @@ def test_a_host_is_shown_only_where_it_looks_like_one(host):
 
 @given(
     st.lists(
-        st.dictionaries(st.sampled_from(["a.io", "b.io", "c.io"]), st.text(max_size=5), max_size=3),
+        st.dictionaries(
+            st.sampled_from(["a.io", "b.io", "c.io"]),
+            st.sampled_from(["", "!1", "!2", "!3"]),
+            max_size=3,
+        ),
         max_size=5,
     )
 )
@@ -285,8 +293,250 @@ def test_every_registry_is_there_once_with_the_first_ones_credentials(configs):
     ]
     text, findings = render("{{ sources.b | merge_dockerconfig }}", "Secret", b=many)
     wanted: dict[str, str] = {}
+    configs = [{host: word for host, word in one.items() if word} for one in configs]
     for one in configs:
         wanted = {**one, **wanted}
     assert json.loads(text)["auths"] == {host: {"auth": word} for host, word in wanted.items()}
     lost = {host for one in configs for host, word in one.items() if wanted[host] != word}
     assert {host for host, _, _ in findings.overridden} == lost
+
+
+def config(name: str, text: str, *, key: str = ".dockerconfigjson", type_: str | None = None):
+    """A Secret with this text as its configuration."""
+    return {
+        **pull(name),
+        "type": type_ or f"kubernetes.io/{key.removeprefix('.')}",
+        "data": {key: b64(text)},
+    }
+
+
+def merged(*secrets):
+    text, findings = render("{{ sources.a | merge_dockerconfig }}", "Secret", a=list(secrets))
+    return json.loads(text)["auths"], findings
+
+
+REAL = {"auth": b64("robot:hunter2")}
+WITHOUT_CREDENTIALS = [
+    {},
+    None,
+    {"auth": ""},
+    {"auth": None},
+    {"auth": b64(":")},
+    {"auth": b64("robot:")},
+    {"auth": b64("robot")},
+    {"auth": " \n"},
+    {"auth": b64("robot:"), "username": "robot", "password": "stale"},
+    {"username": "", "password": ""},
+    {"username": "robot"},
+    {"username": "robot", "password": None},
+    {"email": "robot@example.com"},
+    {"identitytoken": ""},
+    {"registrytoken": ""},
+]
+
+
+@pytest.mark.parametrize("entry", WITHOUT_CREDENTIALS)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_entry_without_credentials_never_beats_a_real_one(entry, first):
+    """As Docker Desktop leaves it: its credentials are in a credential store."""
+    empty = config("empty", json.dumps({"auths": {"hub.io": entry}, "credsStore": "desktop"}))
+    real = config("real", json.dumps({"auths": {"hub.io": REAL}}))
+    auths, findings = merged(*((empty, real) if first else (real, empty)))
+    assert auths == {"hub.io": REAL}
+    assert not findings.overridden
+    assert list(findings.passed_over) == [("a (infra/empty)", "has no credentials")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        REAL,
+        {"auth": b64("robot:hunter2\n")},
+        {"username": "robot", "password": "hunter2"},
+        {"username": "robot", "password": "stale", "auth": b64("robot:hunter2")},
+        {"password": "token"},
+        {"auth": "not-base64"},
+        {"identitytoken": "t"},
+        {"auth": b64("00000000-0000-0000-0000-000000000000:"), "identitytoken": "t"},
+        {"registrytoken": "t"},
+    ],
+)
+def test_credentials_in_each_form_are_used_and_an_entry_is_copied_as_it_is(entry):
+    auths, findings = merged(
+        config("one", json.dumps({"auths": {"hub.io": entry}})),
+        config("other", json.dumps({"auths": {"hub.io": {"auth": b64("other:x")}}})),
+    )
+    assert auths == {"hub.io": entry}
+    assert list(findings.overridden) == [("hub.io", "a (infra/other)", "a (infra/one)")]
+    assert not findings.passed_over
+
+
+def test_the_same_credentials_in_two_forms_are_not_told_as_overridden():
+    entries = [REAL, {"username": "robot", "password": "hunter2"}, {**REAL, "email": "a@b.c"}]
+    auths, findings = merged(
+        *(
+            config(f"n{at}", json.dumps({"auths": {"hub.io": one}}))
+            for at, one in enumerate(entries)
+        )
+    )
+    assert auths == {"hub.io": REAL}
+    assert not findings.overridden
+
+
+PLACEHOLDERS = ["{}", " {}\n", "", "\n", "null", '{"auths": {}}', '{"auths": null}']
+OF_OTHER_MACHINES = [
+    '{"credsStore": "desktop"}',
+    '{"credHelpers": {"a.io": "ecr-login"}}',
+    '{"HttpHeaders": {"User-Agent": "Docker"}, "proxies": {"default": {"httpProxy": "p"}}}',
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        *((text, ".dockerconfigjson") for text in (*PLACEHOLDERS, *OF_OTHER_MACHINES)),
+        *((text, ".dockercfg") for text in (*PLACEHOLDERS, '{"a.io": {}}', '{"a.io": null}')),
+    ],
+)
+def test_a_placeholder_is_passed_over_and_named(text, key):
+    auths, findings = merged(
+        config("soon", text, key=key), config("real", json.dumps({"auths": {"hub.io": REAL}}))
+    )
+    assert auths == {"hub.io": REAL}
+    assert list(findings.passed_over) == [("a (infra/soon)", "has no credentials")]
+
+
+HUB = "https://index.docker.io/v1/"
+ONE_REGISTRY = {
+    "r.example.com": [
+        *("r.example.com", "r.example.com/", "https://r.example.com", "https://r.example.com/"),
+        *("http://r.example.com", "HTTPS://r.example.com", "r.example.com/v1/", "r.example.com/v2"),
+        *("https://r.example.com/v1/", "https://r.example.com/v2/", "https://r.example.com/v1"),
+    ],
+    "r.example.com:5000": ["r.example.com:5000", "https://r.example.com:5000/v2/"],
+    "[::1]:5000": ["[::1]:5000", "http://[::1]:5000/v2/"],
+    "r.example.com/team": [
+        *("r.example.com/team", "https://r.example.com/team", "https://r.example.com/v2/team"),
+    ],
+    "*.example.com": ["*.example.com", "https://*.example.com/v1/"],
+    HUB: [
+        *(HUB, "https://index.docker.io/v1", "https://index.docker.io/v2/", "index.docker.io"),
+        *("docker.io", "https://docker.io", "https://docker.io/v1/", "https://hub.docker.com"),
+        *("index.docker.io/v1/", "Docker.io", "hub.docker.com/", "registry.docker.io"),
+    ],
+    "docker.io/team": ["docker.io/team", "index.docker.io/team", "https://docker.io/v1/team"],
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "key"), [(key, one) for key, many in ONE_REGISTRY.items() for one in many]
+)
+def test_each_spelling_of_one_registry_is_that_registry(written, key):
+    """The first credentials win under the name that every client finds, whatever the spelling."""
+    other = {"auth": b64("other:x")}
+    for spelling in ONE_REGISTRY[written]:
+        auths, findings = merged(
+            config("one", json.dumps({"auths": {key: REAL}})),
+            config("other", json.dumps({"auths": {spelling: other}})),
+        )
+        assert auths == {written: REAL}
+        assert [lost[1:] for lost in findings.overridden] == [("a (infra/other)", "a (infra/one)")]
+
+
+@pytest.mark.parametrize("host", ["registry-1.docker.io", "registry.hub.docker.com"])
+def test_hosts_of_docker_hub_that_images_may_name_keep_an_entry_of_the_same_credentials(host):
+    auths, findings = merged(
+        config("one", json.dumps({"auths": {"docker.io": REAL}})),
+        config("other", json.dumps({"auths": {f"https://{host}/v2/": {"auth": b64("o:x")}}})),
+    )
+    assert auths == {HUB: REAL, host: REAL}
+    assert list(findings.overridden) == [
+        (f"https://{host}/v2/", "a (infra/other)", "a (infra/one)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("r.example.com", "r.example.com:5000"),
+        ("r.example.com", "r.example.com:443"),
+        ("r.example.com", "r.example.com/team"),
+        ("r.example.com/team", "r.example.com/team2"),
+        ("r.example.com", "r.example.com.evil.org"),
+        ("r.example.com", "example.com"),
+        ("r.example.com", "*.example.com"),
+        ("r.example.com", "r.example.com/v3/"),
+        ("docker.io", "docker.io/team"),
+        ("docker.io", "mydocker.io"),
+        ("docker.io", "docker.io.example.com"),
+    ],
+)
+def test_what_only_resembles_a_registry_is_another_one(one, other):
+    auths, findings = merged(
+        config("one", json.dumps({"auths": {one: REAL}})),
+        config("other", json.dumps({"auths": {other: {"auth": b64("o:x")}}})),
+    )
+    assert len(auths) == 2
+    assert not findings.overridden
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_spellings_in_one_configuration_the_one_that_clients_look_up_first_wins(turned):
+    for preferred, other in ((HUB, "docker.io"), ("a.io", "https://a.io/v1/")):
+        pairs = [(preferred, REAL), (other, {"auth": b64("other:x")})]
+        auths, _ = merged(
+            config("one", json.dumps({"auths": dict(pairs[::-1] if turned else pairs)}))
+        )
+        assert auths == {preferred: REAL}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        config("old", json.dumps({"hub.io": REAL}), key=".dockercfg"),
+        config("old", json.dumps({"hub.io": REAL, "a.io": {}}), key=".dockercfg"),
+        config("old", json.dumps({"auths": {"hub.io": REAL}}), key=".dockercfg"),
+        config("old", json.dumps({"hub.io": REAL}), key=".dockercfg", type_="Opaque"),
+        {
+            **config("old", json.dumps({"hub.io": REAL}), key=".dockercfg"),
+            "data": {
+                ".dockercfg": b64(json.dumps({"hub.io": REAL})),
+                ".dockerconfigjson": b64("{}"),
+            },
+        },
+    ],
+)
+def test_secrets_of_the_old_type_are_read_too(secret):
+    assert merged(secret)[0] == {"hub.io": REAL}
+
+
+def test_the_text_of_an_old_secret_is_read_too():
+    text, _ = render(
+        "{{ sources.a.data['.dockercfg'] | b64decode | merge_dockerconfig }}",
+        "Secret",
+        a=config("old", json.dumps({"hub.io": REAL}), key=".dockercfg"),
+    )
+    assert json.loads(text)["auths"] == {"hub.io": REAL}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hunter2", ".dockercfg isn't JSON"),
+        ("[]", ".dockercfg is no map"),
+        ('{"hub.io": "hunter2"}', "an entry of auths in .dockercfg isn't a map"),
+        ('{"auths": "hunter2"}', ".dockercfg is no map"),
+    ],
+)
+def test_broken_secrets_of_the_old_type_stay_refused(text, said):
+    found = fault(
+        "{{ sources.a | merge_dockerconfig }}", "Secret", a=config("old", text, key=".dockercfg")
+    )
+    assert "source a (infra/old)" in found
+    assert said in found
+    assert "hunter2" not in found
+
+
+def test_a_secret_without_either_key_stays_refused():
+    found = fault("{{ sources.a | merge_dockerconfig }}", "Secret", a=source("Secret", "x", k="v"))
+    assert "has no key .dockerconfigjson" in found

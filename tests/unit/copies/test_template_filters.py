@@ -115,7 +115,8 @@ def secret(**data: str) -> dict[str, Any]:
             {},
             (
                 "source a (infra/creds) has no key .dockerconfigjson; it must be of the type "
-                "kubernetes.io/dockerconfigjson"
+                "kubernetes.io/dockerconfigjson, or kubernetes.io/dockercfg with the key "
+                ".dockercfg"
             ),
         ),
         (
@@ -158,12 +159,10 @@ def test_what_a_filter_says_of_a_source(
 
 def test_without_sources_texts_are_merged_as_well():
     both = ['{"auths":{"a.io":{"auth":"1"}}}', '{"auths":{"a.io":{"auth":"2"},"b.io":{}}}', None]
-    assert filters.merge_dockerconfig(Meter(), both) == (
-        '{"auths":{"a.io":{"auth":"1"},"b.io":{}}}'
-    )
+    assert filters.merge_dockerconfig(Meter(), both) == ('{"auths":{"a.io":{"auth":"1"}}}')
 
 
-DOCKER = '{"auths":{"a":{},"b":{}}}'
+DOCKER = '{"auths":{"a":{"auth":"1"},"b":{}}}'
 PEM = certificate("a")
 DER = len(base64.b64decode("".join(PEM.splitlines()[1:-1])))
 
@@ -179,12 +178,12 @@ def of(kind: str, **data: str) -> Any:
         ("b64encode", "xx", None, [4]),
         ("from_json", '{"a":1}', None, [(10, 42), "weigh 8"]),
         ("to_json", {"a": [1, "x"]}, None, ["weigh 17", (10, 102), *[(1, 0)] * 4]),
-        ("merge_dockerconfig", DOCKER, None, [(1, 0), (10, 75), (10, 0), "weigh 14"]),
+        ("merge_dockerconfig", DOCKER, None, [(1, 0), (10, 105), (40, 0), "weigh 18"]),
         (
             "merge_dockerconfig",
             of("Secret", _dockerconfigjson=base64.b64encode(DOCKER.encode()).decode()),
             None,
-            [(1, 0), (10, 72), (10, 75), (10, 0), "weigh 14"],
+            [(1, 0), (10, 96), (10, 105), (40, 0), "weigh 18"],
         ),
         ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER]),
         (

@@ -119,6 +119,8 @@ class Composition:
     users: int = 0
     overridden: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """Registries that several sources have: the source that isn't used, the one that is."""
+    passed_over: dict[tuple[str, str], None] = field(default_factory=dict)
+    """A source of which nothing is used, and why."""
     until: datetime | None = None
     """When the copies change although no source does: a certificate's end."""
     certificates: tuple[Certificate, ...] = ()
@@ -134,6 +136,7 @@ class Composition:
         """The copies are rendered from these versions from now on; None: from none yet."""
         self.rendered = versions
         self.overridden = {}
+        self.passed_over = {}
         self.until = None
         self.certificates = ()
 
@@ -145,6 +148,7 @@ class Composition:
     def note(self, findings: Findings) -> None:
         """What rendering a copy found out."""
         self.overridden |= findings.overridden
+        self.passed_over |= findings.passed_over
         if findings.until is not None:
             self.until = min(self.until or findings.until, findings.until)
 

@@ -16,7 +16,7 @@ from jinja2.runtime import Undefined
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
 from copyrator.copies.policy.docker_config import merged_config
-from copyrator.copies.policy.template_meter import Meter, TemplateError
+from copyrator.copies.policy.template_meter import Findings, Meter, TemplateError
 from copyrator.copies.policy.template_values import (
     Withheld,
     origin_of,
@@ -96,10 +96,8 @@ def to_yaml(meter: Meter, value: Any) -> str:
 
 def merge_dockerconfig(meter: Meter, value: Any) -> str:
     """One .dockerconfigjson of several: of each registry the first one's credentials."""
-    text, overridden = merged_config(meter, _listed(meter, value))
-    if meter.scope is not None:
-        meter.scope.findings.overridden |= dict.fromkeys(overridden)
-    return text
+    findings = meter.scope.findings if meter.scope else Findings()
+    return merged_config(meter, _listed(meter, value), findings)
 
 
 def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = None) -> str:

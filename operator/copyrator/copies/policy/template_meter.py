@@ -41,6 +41,8 @@ class Findings:
 
     overridden: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """Registry, the source that isn't used, the one that is."""
+    passed_over: dict[tuple[str, str], None] = field(default_factory=dict)
+    """A source of which nothing is used, and why."""
     until: datetime | None = None
     """When the result changes although no source does: a certificate's end."""
 

@@ -122,6 +122,11 @@ def origin_of(value: Any) -> str:
     return "a value"
 
 
+def short_origin(where: str) -> str:
+    """An origin for the status: ``hub (infra/hub-creds)``."""
+    return where.removeprefix("source ").partition(", key ")[0]
+
+
 def names_of(sources: Any) -> Sequence[str]:
     """The names of all entries."""
     return sources._names if isinstance(sources, SourceSet) else ()
