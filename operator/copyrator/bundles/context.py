@@ -117,8 +117,7 @@ class Context:
 
     def effective(self, spec: BundleSpec) -> BundleSpec:
         """The spec that a Bundle's Jobs are made of: of a gated one, what it may set."""
-        asked = (gate for gate in self.gates.version if gate.name == signature.NAME)
-        spec = restrict_spec(spec, signed=any(gate.concerns(spec) for gate in asked))
+        spec = restrict_spec(spec, signed=self.gates.has(signature.GATE.name, spec))
         if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
             return spec
         keyed = self.hasher()

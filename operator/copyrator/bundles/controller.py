@@ -23,22 +23,12 @@ from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.runs import Runs
 from copyrator.bundles.deploy.uninstall import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.gates import (
-    age,
-    approval,
-    depends_on,
-    freeze,
-    promotion,
-    signature,
-    skip_digests,
-    vendored,
-    windows,
-)
-from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health.condition import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
+from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.jobs import PlanJobs
@@ -134,22 +124,7 @@ class BundleController:
             timing=timing,
             proxies=proxies or {},
             seen_time=seen_time,
-            gates=gates
-            or Gates(
-                version=(
-                    skip_digests.GATE,
-                    signature.gate(self._asks_signatures),
-                    vendored.gate(self._asks_signatures),
-                    age.GATE,
-                    promotion.GATE,
-                ),
-                moment=(
-                    depends_on.GATE,
-                    freeze.gate(self._is_frozen),
-                    windows.GATE,
-                    approval.GATE,
-                ),
-            ),
+            gates=gates or all_gates(self._asks_signatures, self._is_frozen),
         )
         self._freezes = freezes = FreezeWatcher(context, namespaces)
         self._jobs = jobs = JobClient(context)

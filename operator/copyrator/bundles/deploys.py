@@ -28,10 +28,10 @@ from copyrator.bundles.deploy.decisions import (
 from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.deploy.runs import Runs
 from copyrator.bundles.gates import age, approval, promotion
-from copyrator.bundles.gates.freezes import FreezeWatcher
-from copyrator.bundles.gates.relations import find_unready
 from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import drift as drift_record

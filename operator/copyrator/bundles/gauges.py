@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import promotion
-from copyrator.bundles.gates.freezes import REASONS, SCOPES, FreezeWatcher
+from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
@@ -76,7 +76,7 @@ def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
 
 def _publish_waits(context: Context) -> None:
     """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve, soak."""
-    known = {gate.name for gate in (*context.gates.version, *context.gates.moment)}
+    known = {gate.name for gate in context.gates}
     waiting: Counter[str] = Counter()
     plans: list[datetime] = []
     now, longest, remaining = context.clock(), 0.0, 0.0

@@ -18,10 +18,10 @@ from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.runs import Runs
 from copyrator.bundles.deploy.uninstall import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.gates import relations
-from copyrator.bundles.gates.freezes import FreezeWatcher
 from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
+from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.plan.permissions import PlanPermissions
 from copyrator.bundles.plan.queue import PlanQueue

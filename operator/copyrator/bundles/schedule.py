@@ -16,8 +16,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.gates import relations
-from copyrator.bundles.gates.relations import readiness
+from copyrator.bundles.inputs import relations
+from copyrator.bundles.inputs.relations import readiness
 from copyrator.bundles.memory import Memories
 from copyrator.workqueue.outcome import Priority
 

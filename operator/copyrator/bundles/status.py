@@ -46,9 +46,10 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
 from copyrator.bundles.deploy.restrictions import withheld_condition
-from copyrator.bundles.gates import relations, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType

@@ -21,21 +21,11 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.deploy.restrictions import is_gated
-from copyrator.bundles.gates import (
-    age,
-    approval,
-    depends_on,
-    freeze,
-    promotion,
-    relations,
-    signature,
-    skip_digests,
-    vendored,
-    windows,
-)
+from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, all_gates
 from copyrator.bundles.gates.gate import NO_SOURCES, Candidate, Facts, Gate, GateResult, Sources
+from copyrator.bundles.inputs import relations
 from copyrator.bundles.version.candidates import deployed_tag
 from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target
@@ -48,14 +38,7 @@ from copyrator.kube.resources import BUNDLES, LEASES
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""
-_VERSION = (skip_digests.GATE, age.GATE, promotion.GATE)
-_MOMENT = (depends_on.GATE, freeze.gate(lambda _: True), windows.GATE)
-_NO_KEYS = (
-    "set who is trusted with the options of {verify}; the keys that the Bundle and the operator's "
-    "policy name aren't read"
-)
-_NO_CHART = "the chart isn't read here; the operator reads it by the digest"
-_NO_PLAN = "it is about the plan of the deploy: {plan} shows it"
+_GATES = all_gates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,28 +60,25 @@ class BundleGates:
         return deployed_tag(self.status, self.spec.reference)
 
     def versions(self, candidate: Candidate) -> tuple[GateResult, ...]:
-        """The verdicts of the version gates, but that of signatures."""
-        return self._judge(_VERSION, candidate)
+        """The verdicts of the version gates that can be judged here."""
+        return self._judge(_GATES.version, candidate)
 
     def document(self, chosen: Candidate | None, *, signed: bool) -> list[dict[str, Any]]:
         """The gates that the Bundle requires, in order; those that depend on time, as of now."""
         judged: tuple[GateResult, ...] = ()
         if chosen is not None:
-            judged = (*self.versions(chosen), *self._judge(_MOMENT, chosen))
+            judged = (*self.versions(chosen), *self._judge(_GATES.moment, chosen))
         found = {one.name or "": one.to_dict() for one in gates.record_verdicts(judged)}
         for name, why in self._unjudged(signed=signed):
             found[name] = {"name": name, "state": NOT_JUDGED, "message": why}
-        order = (*_VERSION, *_MOMENT)
-        known = [signature.NAME, vendored.NAME, *(one.name for one in order), approval.GATE.name]
-        return [found[name] for name in known if name in found]
+        return [found[gate.name] for gate in _GATES if gate.name in found]
 
     def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
-        if self.spec.verify and not signed:
-            yield signature.NAME, _NO_KEYS.format(verify=hint("verify"))
-        if is_gated(self.spec, signed=False):
-            yield vendored.NAME, _NO_CHART
-        if self.spec.approval.is_enabled:
-            yield approval.GATE.name, _NO_PLAN.format(plan=hint("plan", "bundle"))
+        commands = {"verify": hint("verify"), "plan": hint("plan", "bundle")}
+        for gate in _GATES:
+            is_judged = not gate.unjudged or (signed and gate.name == signature.GATE.name)
+            if not is_judged and gate.concerns(self.spec):
+                yield gate.name, gate.unjudged.format(**commands)
         yield from self.unread
 
     def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[GateResult, ...]:
@@ -111,7 +91,7 @@ class BundleGates:
             unready=self.unready,
             freezes=self.freezes,
         )
-        readable = [gate for gate in asked if gate.name not in missing]
+        readable = [one for one in asked if not one.unjudged and one.name not in missing]
         return gates.judge(readable, self.spec, candidate, facts, self.now)
 
 
@@ -143,7 +123,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     cache.take(entry)
     for gate, named in (
         (promotion.NAME, entry.promoted_from),
-        (depends_on.GATE.name, entry.depends_on),
+        (DEPENDS_ON.name, entry.depends_on),
     ):
         for other in named:
             try:
@@ -158,7 +138,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
     if frozen.denied:
-        unread[freeze.NAME] = frozen.denied[0]
+        unread[FREEZE.name] = frozen.denied[0]
     now = datetime.now(UTC)
     seen = ALL_SEEN
     if spec.promote_from:

@@ -23,7 +23,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.deploy.ready_conditions import times
-from copyrator.bundles.gates import approval, freeze, signature
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.catalog import FREEZE, all_gates
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.bundles.inputs.watches import Ref
 from copyrator.bundles.version.rhythm import interval_of
@@ -33,21 +34,15 @@ from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.plan_state import said, why_lines
 
-_REJECTED = {
+_GATES = {gate.name: gate for gate in all_gates()}
+
+_REJECTED: dict[str, str] = {
     "OutOfRange": "isn't in the range {wanted}",
     "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
     "Quarantined": "failed too often; {retry} retries it",
-    "Skipped": f"has a digest that the annotation {names.ANN_SKIP_DIGESTS} names",
-    "Unsigned": "has no signature",
-    "SignatureInvalid": "has no signature that is trusted",
-    "VerificationUnavailable": "has signatures that can't be read or judged now",
-    "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
-    "TooYoung": "was first seen too recently",
-    "NotPromoted": "hasn't been deployed for long enough in the Bundles of spec.promoteFrom",
-    "PromotionNotAllowed": "may not be promoted from a Bundle of spec.promoteFrom",
-    "PromotionHeld": "is held in a Bundle of spec.promoteFrom",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
+    **{reason: text for gate in _GATES.values() for reason, text in gate.rejected.items()},
 }
 
 _OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered"}
@@ -88,9 +83,9 @@ def explain_bundle(
         return
     yield "Checks before the next deploy, in the order in which they are made:"
     yield from _gates(body, spec, status, now)
-    if all(one.name != freeze.NAME for one in status.gates):
+    if all(one.name != FREEZE.name for one in status.gates):
         for one in in_force(freezes, now):
-            yield f"  {freeze.NAME}: nothing waits, but no deploy would begin: {sentence(one)}."
+            yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
     yield from why_next.why_lines(spec, status, now)
     yield from _trust(status)
     yield from soak_state.why_lines(body, now)
@@ -203,7 +198,7 @@ def _state(gate: GateStatus) -> str:
 def _ends(gate: GateStatus, now: datetime) -> str:
     if not gate.until:
         return ""
-    ends = "the plan is made again" if gate.name == approval.GATE.name else "ends"
+    ends = _GATES[gate.name].until if gate.name in _GATES else "ends"
     ends = "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
     return f"; {ends} {rows.until(gate.until, now)}"
 
@@ -247,7 +242,7 @@ def _poll(
 def is_retried(status: BundleStatus) -> bool:
     """Whether polls are made before the interval has passed, at times that no status has."""
     awaits = any(
-        one.name == signature.NAME and one.state != GateState.PASSED for one in status.gates
+        one.name == signature.GATE.name and one.state != GateState.PASSED for one in status.gates
     )
     return awaits or ready_reason(status.conditions) == BundleReason.TAG_NOT_FOUND
 

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
-from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.gates import age, approval, freeze, promotion, windows
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.gates import windows
+from copyrator.bundles.gates.catalog import all_gates
 from copyrator.cli import rows
 from copyrator.cli.plan_state import said
 
-_NAMED = 3
-"""Bundles that the sentence names."""
+_GATES = {gate.name: gate for gate in all_gates()}
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
@@ -52,20 +52,10 @@ def why_lines(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator
     yield f"The earliest deploy{what} is at {stamp}{local}, {rows.until(stamp, now)}, when {when}."
 
 
-def _passes(gate: str, spec: BundleSpec) -> str:
+def _passes(name: str, spec: BundleSpec) -> str:
     """What happens when a gate passes by itself."""
-    if gate == promotion.NAME:
-        named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        where = ", ".join(named[:_NAMED]) + more
-        return f"its soak of {format_duration(spec.promote_from.soak)} in {where} ends"
-    if gate == age.GATE.name:
-        return f"it has been known for {format_duration(spec.min_age)}"
-    if gate == windows.GATE.name:
-        return "a window opens"
-    if gate == freeze.NAME:
-        return "the freeze ends"
-    return f"gate {gate} passes"
+    gate = _GATES.get(name)
+    return gate.ends(spec) if gate and gate.ends else f"gate {name} passes"
 
 
 def _version(status: BundleStatus) -> str | None:
@@ -76,6 +66,7 @@ def _version(status: BundleStatus) -> str | None:
     return said(version) if version else None
 
 
-def _ends_by_itself(gate: GateStatus) -> bool:
+def _ends_by_itself(found: GateStatus) -> bool:
     """When a plan expires, or is made again, nothing is deployed yet."""
-    return gate.state == GateState.WAITING and gate.name != approval.GATE.name
+    gate = _GATES.get(found.name or "")
+    return found.state == GateState.WAITING and (gate is None or gate.ends is not None)

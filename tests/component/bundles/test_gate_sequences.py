@@ -27,15 +27,14 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates import (
     age,
     approval,
-    depends_on,
+    catalog,
     promotion,
     signature,
-    skip_digests,
     windows,
 )
-from copyrator.bundles.gates.freezes import FreezeWatcher
 from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.trust import policy as trust
 from copyrator.workqueue.scheduler import DueScheduler
@@ -215,14 +214,15 @@ def test_a_requested_plan_that_fails_keeps_nobody_busy(gates: str, steps: list[S
     assert not world.wrong
 
 
-BROKEN: list[tuple[ModuleType, str, list[Step], str]] = [
-    (age, "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
-    (promotion, "", [("wait", 30)], "it was deployed in staging for"),
-    (depends_on, "", [("wait", 7)], "staging isn't Ready"),
-    (windows, "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
-    (approval, "approval", [("wait", 100)], "nobody approved it"),
+BROKEN: list[tuple[ModuleType, str, str, list[Step], str]] = [
+    (age, "GATE", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
+    (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
+    (catalog, "DEPENDS_ON", "", [("wait", 7)], "staging isn't Ready"),
+    (windows, "GATE", "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
+    (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
-        skip_digests,
+        catalog,
+        "SKIP_DIGESTS",
         "",
         [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
         "the digest is skipped",
@@ -234,17 +234,25 @@ SOME = BROKEN if LONG else BROKEN[::2]
 
 
 @pytest.mark.parametrize(
-    ("module", "gate", "steps", "said"),
+    ("module", "name", "gate", "steps", "said"),
     SOME,
-    ids=[one.__name__.split(".")[-1] for one, *_ in SOME],
+    ids=[
+        module.__name__.split(".")[-1] if name == "GATE" else name.lower()
+        for module, name, *_ in SOME
+    ],
 )
 def test_a_gate_that_lets_everything_pass_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, gate: str, steps: list[Step], said: str
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    name: str,
+    gate: str,
+    steps: list[Step],
+    said: str,
 ) -> None:
     gates = frozenset({gate} - {""})
     assert happens(gates, steps).wrong == []
-    broken = replace(module.GATE, judge=lambda *_: PASSED)
-    monkeypatch.setattr(module, "GATE", broken)
+    broken = replace(getattr(module, name), judge=lambda *_: PASSED)
+    monkeypatch.setattr(module, name, broken)
     assert any(said in one for one in happens(gates, steps).wrong)
 
 

@@ -16,14 +16,14 @@ from copyrator.api.bundle_spec import MAX_DEPENDENCIES, BundleDefaults, BundleSp
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.gates.depends_on import (
-    GATE,
+from copyrator.bundles.gates.catalog import DEPENDS_ON as GATE
+from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
+from copyrator.bundles.inputs.relations import (
     MAX_SEARCHED,
     TooManyError,
     cycle_fault,
     find_cycle,
 )
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

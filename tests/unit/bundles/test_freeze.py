@@ -13,7 +13,8 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Out
 from copyrator.api.freeze import Freeze, read_annotation
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.outcome import ending_of, read_job
-from copyrator.bundles.gates import depends_on, freeze, windows
+from copyrator.bundles.gates import windows
+from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -43,7 +44,7 @@ GARBAGE = read_annotation("team", "{")
 def judge(*freezes: Freeze, now: datetime = NOON) -> Passed | Waiting | Refused:
     assert isinstance(SPEC, BundleSpec)
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, freezes=freezes)
-    return freeze.gate(lambda _: True).judge(SPEC, Candidate("1", "sha256:0"), facts, now)
+    return FREEZE.judge(SPEC, Candidate("1", "sha256:0"), facts, now)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +84,13 @@ def test_its_message_names_each_freeze() -> None:
 
 
 def test_it_is_asked_about_every_deploy() -> None:
-    assert freeze.gate(lambda _: True).occasions == frozenset(Occasion)
+    assert FREEZE.occasions == frozenset(Occasion)
 
 
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:
     assert isinstance(SPEC, BundleSpec)
     frozen = True
-    gates = Gates(moment=(depends_on.GATE, freeze.gate(lambda _: frozen), windows.GATE))
+    gates = Gates(moment=(DEPENDS_ON, replace(FREEZE, concerns=lambda _: frozen), windows.GATE))
     waits = GateStatus(name="freeze", state="Waiting"), GateStatus(name="window", state="Waiting")
     assert not gates.any_of(SPEC)
     assert gates.kept(SPEC, waits) == waits[:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_an_entry_that_cannot_be_used_makes_a_refusal_uncertain() -> None:
 
 @pytest.mark.parametrize("occasion", Occasion)
 def test_it_is_asked_on_every_occasion_and_waits_for_a_verdict(occasion: Occasion) -> None:
-    gate = signature.gate(lambda _: True)
+    gate = replace(signature.GATE, concerns=lambda _: True)
 
     def judged(**facts: Any) -> gates.Verdict:
         candidate = Candidate("1.0.0", DIGEST)

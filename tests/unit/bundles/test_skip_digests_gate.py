@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.gates.catalog import SKIP_DIGESTS as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Refused
-from copyrator.bundles.gates.skip_digests import GATE
 
 NAMED, OTHER = (f"sha256:{letter * 64}" for letter in "ab")
 SPEC = BundleSpec(

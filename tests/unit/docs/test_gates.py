@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from copyrator.bundles.gates import (
-    age,
-    approval,
-    depends_on,
-    freeze,
-    promotion,
-    signature,
-    skip_digests,
-    windows,
-)
+from copyrator.bundles.gates.catalog import VENDORED, all_gates
 from copyrator.bundles.gates.gate import Occasion
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
-GATES = (
-    skip_digests.GATE,
-    signature.gate(lambda _: True),
-    age.GATE,
-    promotion.GATE,
-    depends_on.GATE,
-    freeze.gate(lambda _: True),
-    windows.GATE,
-    approval.GATE,
-)
+GATES = [gate for gate in all_gates() if gate.name != VENDORED.name]
+"""Vendored is asked wherever signature is, and has no column."""
 ROWS = (
     Occasion.NEW_DIGEST,
     Occasion.EDIT,

@@ -40,7 +40,7 @@ from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.releases import stored_revisions
 from copyrator.bundles.deploy.requests import awaits_reset
 from copyrator.bundles.deploy.state import RolledBack, asks_for_rollback, judge
-from copyrator.bundles.gates.freezes import FreezeWatcher
+from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import record as plan_record

@@ -137,4 +137,6 @@ GATE: Final = Gate(
     concerns=lambda spec: spec.min_age > 0,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
+    ends=lambda spec: f"it has been known for {format_duration(spec.min_age)}",
+    rejected={BundleReason.TOO_YOUNG: "was first seen too recently"},
 )

@@ -164,4 +164,6 @@ GATE: Final = Gate(
     concerns=lambda spec: spec.approval.is_enabled,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
+    until="the plan is made again",
+    unjudged="it is about the plan of the deploy: {plan} shows it",
 )

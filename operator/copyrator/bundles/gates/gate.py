@@ -1,22 +1,27 @@
-"""Gates: the checks that a version must pass before it is deployed. Pure.
+"""What a gate is: a check that a version must pass before it is deployed. Pure.
 
 All have one interface. A version gate judges a version (a candidate: a tag and its digest); a
 moment gate judges the time of a deploy. Their input is collected before: a gate sends no request
-and writes nothing, so equal facts give the same verdict in every process.
-
-The input of the promotion gate: the Bundles of ``spec.promoteFrom``. Pure.
+and writes nothing, so equal facts give the same verdict in every process. The list of gates is in
+``catalog.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, SoakStatus
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    GateState,
+    GateStatus,
+    SoakStatus,
+)
 from copyrator.api.freeze import Freeze
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
@@ -167,7 +172,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: for which Bundles and occasions it is evaluated, and how it judges."""
+    """One gate: for which Bundles and occasions it is evaluated, how it judges, what is said."""
 
     name: str
     """Its name in ``status.gates``."""
@@ -177,6 +182,14 @@ class Gate:
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
     is_permanent: bool = True
     """Whether a Bundle with it has the condition UpdatePending also while nothing waits."""
+    ends: Callable[[BundleSpec], str] | None = None
+    """What happens when it passes by itself, as a clause; None where time alone changes nothing."""
+    until: str = "ends"
+    """What happens at the time of a verdict that waits, as a verb."""
+    rejected: Mapping[BundleReason, str] = field(default_factory=dict, hash=False)
+    """What is said of a tag that it rejects, by the reason."""
+    unjudged: str = ""
+    """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,14 +246,20 @@ class Gates:
     version: tuple[Gate, ...] = ()
     moment: tuple[Gate, ...] = ()
 
+    def __iter__(self) -> Iterator[Gate]:
+        return iter((*self.version, *self.moment))
+
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
-        gates = (*self.version, *self.moment)
-        return any(gate.is_permanent and gate.concerns(spec) for gate in gates)
+        return any(gate.is_permanent and gate.concerns(spec) for gate in self)
+
+    def has(self, name: str, spec: BundleSpec) -> bool:
+        """Whether the Bundle has the gate of this name."""
+        return any(gate.name == name and gate.concerns(spec) for gate in self)
 
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
         """The recorded verdicts without those of gates that the Bundle no longer has."""
-        names = {gate.name for gate in (*self.version, *self.moment) if gate.concerns(spec)}
+        names = {gate.name for gate in self if gate.concerns(spec)}
         return tuple(one for one in found if one.name in names)
 
     def judge_versions(self, spec: BundleSpec) -> bool:

@@ -258,7 +258,7 @@ def _ceil_second(moment: datetime) -> datetime:
 
 NAME: Final = "promotion"
 _NAMED: Final = 3
-"""Bundles that a message names."""
+"""Bundles that a sentence names."""
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -399,9 +399,24 @@ def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) 
     return f"was deployed in {name} for {record.longest} at most, until {record.until}{why}"
 
 
+def _describe_end(spec: BundleSpec) -> str:
+    named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    where = ", ".join(named[:_NAMED]) + more
+    return f"its soak of {format_duration(spec.promote_from.soak)} in {where} ends"
+
+
 GATE: Final = Gate(
     name=NAME,
     concerns=lambda spec: bool(spec.promote_from),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
+    ends=_describe_end,
+    rejected={
+        BundleReason.NOT_PROMOTED: (
+            "hasn't been deployed for long enough in the Bundles of spec.promoteFrom"
+        ),
+        BundleReason.PROMOTION_NOT_ALLOWED: "may not be promoted from a Bundle of spec.promoteFrom",
+        BundleReason.PROMOTION_HELD: "is held in a Bundle of spec.promoteFrom",
+    },
 )

@@ -5,7 +5,6 @@ Its input is the result of ``signatures.judge``; see docs/signatures.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -25,7 +24,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.signatures.model import Judgement, SignatureRequirement
 
-NAME: Final = "signature"
 VERIFIED: Final = "Verified"
 """Reason of the condition Verified where it is True."""
 _NAMED: Final = 3
@@ -50,11 +48,6 @@ class Asked:
 
 
 NOTHING_ASKED: Final = Asked()
-
-
-def gate(concerns: Callable[[BundleSpec], bool]) -> Gate:
-    """The gate; ``concerns`` returns whether signatures are required of a Bundle."""
-    return Gate(NAME, concerns, frozenset(Occasion), _judge)
 
 
 def _judge(_spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime) -> Verdict:
@@ -124,3 +117,22 @@ _STATUSES: Final = {
     Trust.NOT_TRUSTED: ConditionStatus.FALSE,
     Trust.UNKNOWN: ConditionStatus.UNKNOWN,
 }
+
+GATE: Final = Gate(
+    name="signature",
+    concerns=lambda spec: spec.verify is not None,
+    occasions=frozenset(Occasion),
+    judge=_judge,
+    rejected={
+        BundleReason.UNSIGNED: "has no signature",
+        BundleReason.SIGNATURE_INVALID: "has no signature that is trusted",
+        BundleReason.VERIFICATION_UNAVAILABLE: "has signatures that can't be read or judged now",
+        BundleReason.NOT_IN_POLICY: (
+            "has a repository that the operator's signature policy doesn't name"
+        ),
+    },
+    unjudged=(
+        "set who is trusted with the options of {verify}; the keys that the Bundle and the "
+        "operator's policy name aren't read"
+    ),
+)

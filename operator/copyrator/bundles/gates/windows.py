@@ -113,4 +113,5 @@ GATE: Final = Gate(
     concerns=lambda spec: bool(spec.windows),
     occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
     judge=_judge,
+    ends=lambda _: "a window opens",
 )

@@ -21,9 +21,9 @@ from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.gates.freezes import AnnotatedNamespace
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
+from copyrator.bundles.inputs.freezes import AnnotatedNamespace
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter

@@ -14,7 +14,8 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import signature, vendored
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.catalog import VENDORED
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.record import PlanFault, PreviewRequest
@@ -83,7 +84,7 @@ class PreviewResolver:
         memory, context = self._context.memory(entry.key).preview, self._context
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
-        asked_of = (signature.NAME, vendored.NAME)
+        asked_of = (signature.GATE.name, VENDORED.name)
         version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = RegistryReader(
             entry.without_status(),
@@ -102,7 +103,7 @@ class PreviewResolver:
         except PendingError:
             return None
         candidate = Candidate(found.tag, found.digest)
-        held = gates.hold_back(candidate, (gates.GateResult(vendored.NAME, verdict),))
+        held = gates.hold_back(candidate, (gates.GateResult(VENDORED.name, verdict),))
         return Resolution(held=held) if held else found
 
 

@@ -15,9 +15,11 @@ from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.gates import age, promotion, relations, signature, vendored
+from copyrator.bundles.gates import age, promotion, signature
+from copyrator.bundles.gates.catalog import VENDORED
 from copyrator.bundles.gates.gate import Waiting
 from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
@@ -177,8 +179,8 @@ def _awaits_registry(resolution: Resolution) -> bool:
     """Whether a version isn't deployed because of its signatures, or its chart can't be read."""
     held = resolution.held
     return held is not None and any(
-        (one.gate == signature.NAME and one.objects)
-        or (one.gate == vendored.NAME and isinstance(one.verdict, Waiting))
+        (one.gate == signature.GATE.name and one.objects)
+        or (one.gate == VENDORED.name and isinstance(one.verdict, Waiting))
         for one in held.results
     )
 

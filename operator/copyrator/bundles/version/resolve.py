@@ -29,8 +29,9 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.gates import age, promotion, signature, vendored
+from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.catalog import VENDORED, judge_chart
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NO_SOURCES,
@@ -276,25 +277,25 @@ class Judge:
         """The verdict on the dependencies in the chart of a digest."""
         answer = self.queries.chart(digest)
         if answer.chart is not None:
-            return vendored.verdict(digest, answer.chart)
-        return vendored.unavailable(answer.error.message if answer.error else "")
+            return judge_chart(digest, answer.chart)
+        message = answer.error.message if answer.error else ""
+        return Waiting(BundleReason.REGISTRY_UNREACHABLE, f"{message}; it is tried again")
 
     @property
     def _asks_vendored(self) -> bool:
-        version = self.gates.version
-        return any(gate.name == vendored.NAME and gate.concerns(self._spec) for gate in version)
+        return self.gates.has(VENDORED.name, self._spec)
 
     def _with_vendored(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the charts of the waiting plan and a correction."""
         there, plan = self._entry.status.deployed, plan_record.awaited_plan(self._entry.status)
         if self._spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
             verdict = self.vendored(there.digest)
-            found = replace(found, correctable=(GateResult(vendored.NAME, verdict),))
+            found = replace(found, correctable=(GateResult(VENDORED.name, verdict),))
         if not plan.digest or plan.digest == found.digest or found.error is not None:
             return found
         match self.vendored(plan.digest):
             case Waiting() as waiting:
-                return _held_plan(found, plan, GateResult(vendored.NAME, waiting))
+                return _held_plan(found, plan, GateResult(VENDORED.name, waiting))
             case Refused():
                 return replace(found, plan_refused=True)
         return found
@@ -335,7 +336,7 @@ class Judge:
         )
         match verdicts.get(plan.digest or ""):
             case Waiting() as waiting if plan.digest != found.digest:
-                return _held_plan(found, plan, GateResult(signature.NAME, waiting))
+                return _held_plan(found, plan, GateResult(signature.GATE.name, waiting))
             case Refused():
                 return replace(found, plan_refused=True)
         return found

@@ -1,18 +1,13 @@
-"""Whether a Bundle waits for itself, by ``spec.dependsOn``, ``spec.promoteFrom`` or both.
+"""The Bundles that one waits for, by ``spec.dependsOn`` and ``spec.promoteFrom``, from the cache.
 
-The search doesn't continue at a Bundle of another namespace that doesn't allow the promotion.
-
-Whether the Bundles of ``spec.dependsOn`` are Ready and Healthy, by the cache.
-
-The state of the Bundles of ``spec.promoteFrom``, by the cache.
-
-A Bundle of another namespace that doesn't allow the promotion is treated as one that doesn't exist:
-it influences neither the status nor the deploys of Bundles that name it.
+They are the input of the gates of these fields. A Bundle of another namespace that doesn't allow
+the promotion is treated as one that doesn't exist: it influences neither the status nor the deploys
+of Bundles that name it, and the search for cycles doesn't continue at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -29,9 +24,11 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.gates.depends_on import TooManyError, cycle_fault, find_cycle
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources
 from copyrator.bundles.gates.promotion import valid_records
+
+MAX_SEARCHED: Final = 500
+"""Bundles that a search for a cycle visits at most."""
 
 
 def sources(bundles: BundleCache, spec: BundleSpec, seen: SeenTime) -> Sources:
@@ -123,6 +120,55 @@ def _is_healthy(entry: BundleEntry) -> bool:
     if isinstance(entry.spec, InvalidSpec) or entry.spec.health is HealthMode.OFF:
         return True
     return entry.health == ConditionStatus.TRUE
+
+
+class TooManyError(Exception):
+    """A search for a cycle would visit more than MAX_SEARCHED Bundles."""
+
+
+def find_cycle(
+    start: BundleKey, depends_on: Callable[[BundleKey], Iterable[BundleKey]]
+) -> tuple[BundleKey, ...]:
+    """The shortest cycle through a Bundle, with it at both ends; empty where there is none.
+
+    Raises:
+        TooManyError: it depends on more than MAX_SEARCHED Bundles, directly or not.
+    """
+    came_from: dict[BundleKey, BundleKey] = {}
+    line = [start]
+    for one in line:
+        for other in depends_on(one):
+            if other == start:
+                return (*_path(came_from, start, one), start)
+            if other not in came_from:
+                if len(came_from) >= MAX_SEARCHED:
+                    raise TooManyError
+                came_from[other] = one
+                line.append(other)
+    return ()
+
+
+def cycle_fault(
+    start: BundleKey, leads_to: Callable[[BundleKey], Iterable[BundleKey]]
+) -> str | None:
+    """The end of a sentence about a field by which a Bundle depends on itself; None without one."""
+    try:
+        cycle = find_cycle(start, leads_to)
+    except TooManyError:
+        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
+    if not cycle:
+        return None
+    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
+    return f"is a cycle, {shown}; remove one of these"
+
+
+def _path(
+    came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
+) -> tuple[BundleKey, ...]:
+    path = [end]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    return tuple(reversed(path))
 
 
 def find_cycle_fault(bundles: BundleCache, entry: BundleEntry) -> str | None:

@@ -1,0 +1,179 @@
+"""The list of gates, which the controller and the command line share, and the short gates. Pure.
+
+A gate of more than a few lines has a module of its own beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.freeze import in_force, sentence
+from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.deploy.restrictions import is_gated
+from copyrator.bundles.gates import age, approval, promotion, signature, windows
+from copyrator.bundles.gates.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Gates,
+    Occasion,
+    Passed,
+    Refused,
+    Verdict,
+    Waiting,
+)
+
+_NAMED_DEPENDENCIES: Final = 5
+_NAMED_BUNDLES: Final = 3
+
+
+def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:
+    if candidate.digest not in spec.skip_digests:
+        return PASSED
+    text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
+    return Refused(BundleReason.SKIPPED, text, is_retried=True)
+
+
+SKIP_DIGESTS: Final = Gate(
+    name="skip-digests",
+    concerns=lambda spec: bool(spec.skip_digests),
+    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
+    judge=_judge_digest,
+    rejected={
+        BundleReason.SKIPPED: f"has a digest that the annotation {ANN_SKIP_DIGESTS} names",
+    },
+)
+"""A digest that a user names is never chosen.
+
+It judges what is deployed too: a named digest isn't uninstalled, but isn't deployed again, except
+by a correction of drift, which chooses no version.
+"""
+
+
+def _judge_vendored(
+    _spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
+) -> Verdict:
+    if facts.vendored is None:
+        text = f"the chart of {candidate.digest} hasn't been read yet"
+        return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
+    return facts.vendored
+
+
+def judge_chart(digest: str, chart: ChartFacts) -> Verdict:
+    """The verdict of the gate `vendored` on a digest whose chart was read."""
+    if chart.unreadable is not None:
+        return Passed(
+            f"the chart of {digest} can't be judged: {chart.unreadable}; its Job checks it instead"
+        )
+    if not chart.unvendored:
+        return PASSED
+    named, more = chart.unvendored[:_NAMED_DEPENDENCIES], len(chart.unvendored)
+    more -= _NAMED_DEPENDENCIES
+    missing = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    return Refused(
+        BundleReason.DEPENDENCIES_NOT_VENDORED,
+        f"the chart of {digest} lacks {missing} in charts/: werf would download that at each run, "
+        "whatever was signed or approved; vendor it: run `werf helm dependency build` (or `helm "
+        "dependency update`) in the chart's directory, commit its charts/ and publish again",
+    )
+
+
+VENDORED: Final = Gate(
+    name="vendored",
+    concerns=lambda spec: spec.is_gated or is_gated(spec, signed=False),
+    occasions=frozenset(Occasion),
+    judge=_judge_vendored,
+    is_permanent=False,
+    unjudged="the chart isn't read here; the operator reads it by the digest",
+)
+"""What the chart of a gated Bundle names has to be in its ``charts/``.
+
+What is missing there werf downloads at each run, so that no digest, signature, approval or soak
+binds it. A chart that can't be judged passes: the script of a gated Bundle's Job ends where werf
+has downloaded something (docs/adr/0030).
+"""
+
+
+def _judge_bundles(
+    _spec: BundleSpec, _candidate: Candidate, facts: Facts, _now: datetime
+) -> Verdict:
+    if not facts.unready:
+        return PASSED
+    more = len(facts.unready) - _NAMED_BUNDLES
+    text = "; ".join(facts.unready[:_NAMED_BUNDLES]) + (f"; and {more} more" if more > 0 else "")
+    return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
+
+
+DEPENDS_ON: Final = Gate(
+    name="dependsOn",
+    concerns=lambda spec: bool(spec.depends_on),
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge_bundles,
+)
+"""A new version waits until the Bundles of ``spec.dependsOn`` are Ready.
+
+Ready means that all that their spec requests is deployed. A newer version of them may not have been
+found yet, so their versions have to be pushed first.
+"""
+
+
+def _judge_freezes(
+    _spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime
+) -> Verdict:
+    found = in_force(facts.freezes, now)
+    if not found:
+        return PASSED
+    text = "; ".join(sentence(one) for one in found)
+    unreadable = any(one.fault for one in found)
+    reason = BundleReason.FREEZE_UNREADABLE if unreadable else BundleReason.FROZEN
+    ends = [one.until for one in found if one.until is not None]
+    return Waiting(reason, text, max(ends) if len(ends) == len(found) else None)
+
+
+FREEZE: Final = Gate(
+    name="freeze",
+    concerns=lambda _: True,
+    occasions=frozenset(Occasion),
+    judge=_judge_freezes,
+    is_permanent=False,
+    ends=lambda _: "the freeze ends",
+)
+"""No deploy begins while its namespace, or all of them, are frozen."""
+
+
+def all_gates(
+    signed: Callable[[BundleSpec], bool] = signature.GATE.concerns,
+    frozen: Callable[[BundleSpec], bool] = FREEZE.concerns,
+) -> Gates:
+    """All gates, in the order in which they are evaluated.
+
+    Args:
+        signed: whether signatures are required of a Bundle; by default by its spec alone.
+        frozen: whether a freeze is in force for a Bundle; by default it is evaluated for each.
+    """
+
+    def gated(spec: BundleSpec) -> bool:
+        return spec.is_gated or is_gated(spec, signed=signed(spec))
+
+    return Gates(
+        version=(
+            SKIP_DIGESTS,
+            replace(signature.GATE, concerns=signed),
+            replace(VENDORED, concerns=gated),
+            age.GATE,
+            promotion.GATE,
+        ),
+        moment=(
+            DEPENDS_ON,
+            replace(FREEZE, concerns=frozen),
+            windows.GATE,
+            approval.GATE,
+        ),
+    )
