@@ -2,9 +2,15 @@
 
 import sys
 
-from generate import chart_readme, limits, manifests, reference
+from generate import chart_readme, limits, manifests, marks, reference
 
-FILES = {**manifests.FILES, **chart_readme.FILES, **reference.FILES, **limits.FILES}
+FILES = {
+    **manifests.FILES,
+    **chart_readme.FILES,
+    **reference.FILES,
+    **limits.FILES,
+    **marks.FILES,
+}
 
 
 def stale() -> list[str]:

@@ -76,6 +76,11 @@ STRIPPED_LABELS = {
     "helm.sh/chart": "chart-1.0.0",
     "argocd.argoproj.io/instance": "app",
     "kustomize.toolkit.fluxcd.io/name": "flux",
+    "addonmanager.kubernetes.io/mode": "Reconcile",
+    "applyset.kubernetes.io/part-of": "applyset-x-v1",
+    "config.openshift.io/inject-trusted-cabundle": "true",
+    "olm.managed": "true",
+    "reconcile.external-secrets.io/managed": "true",
 }
 STRIPPED_ANNOTATIONS = {
     "kubectl.kubernetes.io/last-applied-configuration": '{"data": "in clear"}',
@@ -84,6 +89,10 @@ STRIPPED_ANNOTATIONS = {
     "helm.sh/resource-policy": "keep",
     "argocd.argoproj.io/tracking-id": "app:v1/ConfigMap:x/y",
     "argocd.argoproj.io/sync-options": "Prune=true",
+    "config.kubernetes.io/owning-inventory": "inventory",
+    "sealedsecrets.bitnami.com/managed": "true",
+    "service.beta.openshift.io/inject-cabundle": "true",
+    "cert-manager.io/inject-ca-from": "ns/certificate",
     "kopf.zalando.org/last-handled-configuration": '{"data": "in clear"}',
     "example.com/last-handled-configuration": '{"data": "by kopf under another prefix"}',
     "replicator.v1.mittwald.de/replicate-to": ".*",

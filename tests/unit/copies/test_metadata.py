@@ -3,49 +3,8 @@ import pytest
 from copyrator.api import names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import MetadataTransform, Transform
-from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy, is_stripped
+from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy
 from copyrator.copies.policy.transform import TransformError
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "kopf.zalando.org/last-handled-configuration",
-        "example.com/last-handled-configuration",
-        "kopf.dev/kopf-managed",
-        "meta.helm.sh/release-name",
-        "meta.helm.sh/release-namespace",
-        "helm.sh/hook",
-        "helm.sh/resource-policy",
-        "argocd.argoproj.io/tracking-id",
-        "argocd.argoproj.io/instance",
-        "app.kubernetes.io/instance",
-        "app.kubernetes.io/managed-by",
-        "replicator.v1.mittwald.de/replicate-to",
-        "reflector.v1.k8s.emberstack.com/reflection-allowed",
-        "kubed.appscode.com/sync",
-        "kapp.k14s.io/app",
-        "kustomize.toolkit.fluxcd.io/name",
-        "copyrator.flant.com/content-hash",
-        "copyrator.flant.com/allow-to",
-        "operator.werf.dev/deployment",
-    ],
-)
-def test_marks_of_other_owners_are_never_copied(key):
-    assert is_stripped(key)
-    assert key not in copied_annotations({key: "x"}, Transform(), rule="a/b", origin="c/d") or (
-        key in names.ANN_HASH
-    )
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["app", "app.kubernetes.io/name", "example.com/helm.sh", "team", "cert-manager.io/issuer"],
-)
-def test_everything_else_is_copied(key):
-    assert not is_stripped(key)
-    assert copied_labels({key: "x"}, Transform())[key] == "x"
 
 
 def test_a_copy_carries_our_marks_whatever_the_source_says():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.copies.policy.metadata import is_stripped
+from copyrator.copies.policy.marks import EVERY_MARK
 from copyrator.copies.policy.records import Extras
 
 
@@ -116,7 +116,7 @@ def _kept(
         key: value
         for key, value in found.items()
         if not key.startswith(tool.prefix)
-        and not (is_stripped(key) and any(_has(fields, part, key) for fields in written))
+        and not (EVERY_MARK.has(key) and any(_has(fields, part, key) for fields in written))
     }
 
 

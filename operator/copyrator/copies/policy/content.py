@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.rule_spec import Transform
+from copyrator.copies.policy.marks import OPERATOR_MARKS
 from copyrator.copies.policy.merging import reference_marks
 from copyrator.copies.policy.metadata import copied_annotations, copied_labels
 from copyrator.copies.policy.ownership import Shape, is_ours_enough, is_ours_exactly
@@ -168,7 +169,10 @@ def copied_content(
 def rendered_content(
     rendered: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
 ) -> Content:
-    """The content of a copy that a template rendered for one namespace."""
+    """The content of a copy that a template rendered for one namespace.
+
+    Marks of other owners in it are its author's, as those in ``transform.labels.add``.
+    """
     metadata = rendered.get("metadata") or {}
     payload = {key: value for key, value in rendered.items() if key not in _NOT_CONTENT}
     kind = str(rendered["kind"])
@@ -177,9 +181,9 @@ def rendered_content(
         api_version=str(rendered["apiVersion"]),
         kind=kind,
         payload=_as_read(kind, payload),
-        labels=copied_labels(metadata.get("labels"), transform),
+        labels=copied_labels(metadata.get("labels"), transform, marks=OPERATOR_MARKS),
         annotations=copied_annotations(
-            metadata.get("annotations"), transform, rule=rule, origin=None
+            metadata.get("annotations"), transform, rule=rule, origin=None, marks=OPERATOR_MARKS
         ),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from copyrator.copies.policy.metadata import is_stripped
+from copyrator.copies.policy.marks import EVERY_MARK
 from copyrator.copies.policy.template_meter import TemplateError
 
 _DATA: Final = ("data", "binaryData")
@@ -173,7 +173,7 @@ def template_object(body: Mapping[str, Any], alias: str, *, clear: bool) -> Sour
 
 def _own(found: Mapping[str, str] | None) -> dict[str, str]:
     """Without what may hold the object's data in clear (kubectl's annotation), and tools' marks."""
-    return {key: value for key, value in (found or {}).items() if not is_stripped(key)}
+    return {key: value for key, value in (found or {}).items() if not EVERY_MARK.has(key)}
 
 
 Entry = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
