@@ -23,7 +23,6 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import deploys
-from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates import (
     age,
     approval,
@@ -34,6 +33,7 @@ from copyrator.bundles.gates import (
 )
 from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.trust import policy as trust
@@ -351,9 +351,9 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a release that isn't Healthy counted as if it were": (
         "health",
-        BundleEntry,
-        "is_healthy",
-        True,
+        relations,
+        "_is_healthy",
+        lambda _: True,
         [("become", "pending", 30), ("push", (1, 0), 30)],
         "staging isn't Healthy",
     ),

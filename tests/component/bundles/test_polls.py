@@ -35,7 +35,7 @@ async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
     assert len(cluster.seen) == requests
 
 
-async def test_a_poll_that_finds_nothing_new_parses_no_status(
+async def test_a_poll_that_finds_nothing_new_reads_no_status(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
