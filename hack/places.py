@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,9 @@ STORED = ROOT / "tests" / "places.toml"
 WRITE = "COPYRATOR_WRITE_PLACES"
 """A variable: tests store what they count instead of comparing it."""
 RUN_TEST = "tests/component/bundles/test_places.py"
+
+GATES = ROOT / "docs" / "adr" / "0021-gates.md"
+"""It has the patch of an invented gate."""
 
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
@@ -138,6 +142,7 @@ def count_source() -> Findings:
         "classes_of_one_name": ruled,
         "classes_of_one_name_elsewhere": elsewhere,
         "large_classes": sorted(_large_classes()),
+        "files_of_a_gate": re.findall(r"^\+\+\+ b/(.+)$", GATES.read_text(), re.MULTILINE),
     }
 
 

@@ -12,6 +12,5 @@ def test_the_source_has_no_more_places_than_are_stored() -> None:
 
 def test_every_stored_figure_is_counted_somewhere() -> None:
     while_running = {"modules_to_job", "visits", "times_back_up"}
-    by_hand = {"files_of_a_gate"}
-    counted = places.count_source().keys() | while_running | by_hand
+    counted = places.count_source().keys() | while_running
     assert places.load()["figures"].keys() == counted
