@@ -147,7 +147,9 @@ class Composer:
             raise ComposeError(RuleReason.PROGRESSING, why, waits=True)
         versions = {key: str(body["metadata"]["resourceVersion"]) for key, body in bodies.items()}
         fingerprint = _fingerprint(entries) if hashed else b""
-        return Reading(Composing(entries, self._clock()), versions, size, fingerprint)
+        optional = {part.entry.alias for part in composition.parts if part.entry.optional}
+        composing = Composing(entries, self._clock(), optional)
+        return Reading(composing, versions, size, fingerprint)
 
     async def _read_one(
         self, part: Part, name: ObjectName, left: list[int]

@@ -246,7 +246,7 @@ def test_no_message_quotes_a_value(jinja):
         ("{{ sources.creds | pem_bundle(key='x') }}", "source creds (infra/creds) has no key x"),
         (
             "{{ sources.creds | pem_bundle(key='user') }}",
-            "source creds (infra/creds), key user, line 1",
+            "source creds (infra/creds), key user: there is no",
         ),
         ("{{ [none] | pem_bundle }}", "there is no certificate"),
         ("{{ 1 | pem_bundle }}", "takes a source, a text, or a list"),

@@ -104,6 +104,36 @@ def test_expired_ones_stay_unless_they_are_dropped_and_the_next_end_is_known():
     )
 
 
+KEYS = [
+    *("RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY"),
+    *("OPENSSH PRIVATE KEY", "ANY PRIVATE KEY", "PGP PRIVATE KEY BLOCK"),
+]
+OTHER_BLOCKS = [
+    *("X509 CRL", "PUBLIC KEY", "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "PKCS7", "CMS"),
+    *("DH PARAMETERS", "EC PARAMETERS", "ATTRIBUTE CERTIFICATE", "hunter2"),
+]
+
+
+def der(tag: int, content: bytes) -> bytes:
+    """An element of up to 127 bytes."""
+    return bytes([tag, len(content)]) + content
+
+
+SERVER, CLIENT, EMAIL = (bytes.fromhex(f"2b060105050703{last}") for last in ("01", "02", "04"))
+ANY = bytes.fromhex("551d2500")
+
+
+def uses(*oids: bytes) -> bytes:
+    return b"".join(der(0x06, oid) for oid in oids)
+
+
+def trusted(pem: str, *, aux: bytes) -> str:
+    """OpenSSL's form of a certificate, with what comes after it."""
+    body = base64.b64decode("".join(pem.splitlines()[1:-1])) + aux
+    lines = base64.encodebytes(body).decode()
+    return f"-----BEGIN TRUSTED CERTIFICATE-----\n{lines}-----END TRUSTED CERTIFICATE-----\n"
+
+
 GARBAGE = A.replace("MII", "AAA", 1)
 HEADERS = A.replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1)
 
@@ -116,8 +146,6 @@ HEADERS = A.replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1)
         PRIVATE,
         A + PRIVATE,
         PRIVATE + A,
-        A + "hunter2\n",
-        "hunter2\n" + A,
         A.replace("-----BEGIN CERTIFICATE-----", "-----BEGIN CERTIFICATE-----hunter2"),
         A[:-30],
         A.replace("-----END CERTIFICATE-----", ""),
@@ -127,6 +155,29 @@ HEADERS = A.replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1)
         "-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n",
         "-----BEGIN CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\n",
         "\x00" + A,
+        A + f"key: {PRIVATE}",
+        A + PRIVATE.replace("\n", "\\n"),
+        A + PRIVATE.lower(),
+        A + "\ufeff" + PRIVATE,
+        *(A + PRIVATE.replace("PRIVATE KEY", label) for label in KEYS),
+        A + "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\naHVudGVyMg==\n",
+        "Bag Attributes\n    friendlyName: hunter2\nKey Attributes: <No Attributes>\n"
+        + PRIVATE
+        + A,
+        *(A + A.replace("CERTIFICATE", label) for label in OTHER_BLOCKS),
+        A + A.replace("-----BEGIN CERTIFICATE", "----BEGIN CERTIFICATE"),
+        A + A.replace("-----BEGIN CERTIFICATE", "-----BEGIN  CERTIFICATE"),
+        A + A.replace("BEGIN CERTIFICATE", "begin certificate"),
+        A + A.replace("BEGIN CERTIFICATE", "BEGIN TRUSTED CERTIFICATE"),
+        A + A.replace("END CERTIFICATE", "END X509 CERTIFICATE"),
+        A.replace("-----BEGIN CERTIFICATE-----\n", ""),
+        A.replace("\n", "\\n"),
+        A.replace("\n", " "),
+        A.replace("CERTIFICATE", "TRUSTED CERTIFICATE").replace("MII", "AAA", 1),
+        "-----BEGIN TRUSTED CERTIFICATE-----\nMIA=\n-----END TRUSTED CERTIFICATE-----\n",
+        "-----BEGIN TRUSTED CERTIFICATE-----\nMA==\n-----END TRUSTED CERTIFICATE-----\n",
+        trusted(A, aux=b"\x30\x05\x30\x80"),
+        trusted(A, aux=b"hunter2"),
     ],
 )
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
@@ -137,9 +188,185 @@ def test_everything_else_is_refused_with_the_source_and_key_and_no_value(text, k
         assert value not in said
 
 
+TEXT = f"""\
+Certificate:
+    Data:
+        Version: 3 (0x2)
+        Serial Number:
+            6f:20:d0:be
+    Signature Algorithm: ecdsa-with-SHA256
+        Issuer: CN = Müller & Söhne --- root
+-----My company's CA-----
+{A}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        (TEXT, A),
+        (TEXT + B, A + B),
+        (f"Bag Attributes\n    localKeyID: 01 \nsubject=CN = a\n\nissuer=CN = a\n\n{A}", A),
+        (f"GlobalSign Root CA\n==================\n{A}\n{B}the end", A + B),
+        (f"# a comment\n#-----BEGIN PRIVATE KEY-----\n{A}", A),
+        (f"\ufeff{A}", A),
+        (f"{A}\ufeff{B}", A + B),
+        (f"{A}\r\n\r\n{B}".replace("\n", "\r\n"), A + B),
+        (A.replace("\n", "\r"), A),
+        ("".join(f"  {line}  \n" for line in A.splitlines()), A),
+        (A.rstrip("\n"), A),
+        (A.replace("CERTIFICATE", "X509 CERTIFICATE"), A),
+        (trusted(A, aux=b""), A),
+        (trusted(A, aux=der(0x30, b"")), A),
+        (trusted(A, aux=der(0x30, der(0x0C, b"an alias"))), A),
+        (trusted(A, aux=der(0x30, der(0x30, uses(EMAIL, SERVER)))) + B, A + B),
+        (trusted(A, aux=der(0x30, der(0x30, uses(CLIENT)) + der(0xA0, uses(EMAIL)))), A),
+        (trusted(A, aux=der(0x30, der(0x30, uses(ANY)))), A),
+        (A + trusted(A, aux=b"") + B, A + B),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_ordinary_files_are_read(text, made, kind):
+    assert bundle(BY_KEY, a=source(kind, "a", ca_crt=text)) == made
+
+
+@pytest.mark.parametrize(
+    "aux",
+    [
+        der(0x30, der(0xA0, uses(SERVER))),
+        der(0x30, der(0x30, uses(SERVER)) + der(0xA0, uses(CLIENT))),
+        der(0x30, der(0xA0, uses(ANY))),
+        der(0x30, der(0x30, uses(EMAIL))),
+        der(0x30, der(0x30, b"")),
+    ],
+)
+def test_a_certificate_that_openssl_does_not_trust_for_tls_stays_out_and_is_named(aux):
+    """Fedora's ca-bundle.trust.crt has such, which its tls-ca-bundle.pem hasn't."""
+    text, findings = render(BY_KEY, a=source("ConfigMap", "a", ca_crt=trusted(A, aux=aux) + B))
+    assert text == B
+    assert list(findings.passed_over) == [
+        ("a (infra/a)", "ca.crt has a certificate that isn't trusted for TLS")
+    ]
+
+
+# Made by openssl x509 -trustout -addtrust serverAuth -addtrust emailProtection -setalias "old CA".
+TRUSTED_BY_OPENSSL = """\
+-----BEGIN TRUSTED CERTIFICATE-----
+MIIBdzCCAR2gAwIBAgIUBClI3z6X+7fhN4mgxvyc0DPBaN8wCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGb2xkIENBMB4XDTI2MTEyNjE5NTM0NVoXDTM2MTEyMzE5NTM0
+NVowETEPMA0GA1UEAwwGb2xkIENBMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+jTewu8HtBdlgFUN4Cp4t6UGWMA7Vq9B+x+HkgffK4/pOE6rWRoKsqFreRMd35XBJ
+YfGIy/FtF81Zj4/4K8fMpaNTMFEwHQYDVR0OBBYEFPRWFiFNB+yfSSVVT8lkm+KT
+GqG4MB8GA1UdIwQYMBaAFPRWFiFNB+yfSSVVT8lkm+KTGqG4MA8GA1UdEwEB/wQF
+MAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhAMsXYpUfQKYtMtl75LJck9JJNEEIzD6z
+8zc31WpnycVIAiBZS+BZUJn8rLn4NNhS8AcY7KEpCl76jnvhuIQSkQnpJTAeMBQG
+CCsGAQUFBwMBBggrBgEFBQcDBAwGb2xkIENB
+-----END TRUSTED CERTIFICATE-----
+"""
+# The same certificate by -addreject serverAuth.
+REJECTED_BY_OPENSSL = """\
+-----BEGIN TRUSTED CERTIFICATE-----
+MIIBdzCCAR2gAwIBAgIUBClI3z6X+7fhN4mgxvyc0DPBaN8wCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGb2xkIENBMB4XDTI2MTEyNjE5NTM0NVoXDTM2MTEyMzE5NTM0
+NVowETEPMA0GA1UEAwwGb2xkIENBMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+jTewu8HtBdlgFUN4Cp4t6UGWMA7Vq9B+x+HkgffK4/pOE6rWRoKsqFreRMd35XBJ
+YfGIy/FtF81Zj4/4K8fMpaNTMFEwHQYDVR0OBBYEFPRWFiFNB+yfSSVVT8lkm+KT
+GqG4MB8GA1UdIwQYMBaAFPRWFiFNB+yfSSVVT8lkm+KTGqG4MA8GA1UdEwEB/wQF
+MAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhAMsXYpUfQKYtMtl75LJck9JJNEEIzD6z
+8zc31WpnycVIAiBZS+BZUJn8rLn4NNhS8AcY7KEpCl76jnvhuIQSkQnpJTAMoAoG
+CCsGAQUFBwMB
+-----END TRUSTED CERTIFICATE-----
+"""
+PLAIN_BY_OPENSSL = """\
+-----BEGIN CERTIFICATE-----
+MIIBdzCCAR2gAwIBAgIUBClI3z6X+7fhN4mgxvyc0DPBaN8wCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGb2xkIENBMB4XDTI2MTEyNjE5NTM0NVoXDTM2MTEyMzE5NTM0
+NVowETEPMA0GA1UEAwwGb2xkIENBMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+jTewu8HtBdlgFUN4Cp4t6UGWMA7Vq9B+x+HkgffK4/pOE6rWRoKsqFreRMd35XBJ
+YfGIy/FtF81Zj4/4K8fMpaNTMFEwHQYDVR0OBBYEFPRWFiFNB+yfSSVVT8lkm+KT
+GqG4MB8GA1UdIwQYMBaAFPRWFiFNB+yfSSVVT8lkm+KTGqG4MA8GA1UdEwEB/wQF
+MAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhAMsXYpUfQKYtMtl75LJck9JJNEEIzD6z
+8zc31WpnycVIAiBZS+BZUJn8rLn4NNhS8AcY7KEpCl76jnvhuIQSkQnpJQ==
+-----END CERTIFICATE-----
+"""
+
+
+def test_what_openssl_has_written_is_read():
+    text, findings = render(
+        BY_KEY, a=source("Secret", "a", ca_crt=TRUSTED_BY_OPENSSL + REJECTED_BY_OPENSSL)
+    )
+    assert text == PLAIN_BY_OPENSSL
+    assert len(findings.passed_over) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"Aussteller: Müller\n{A}".encode("latin-1"),
+        f"Issuer\n{A}".encode("utf-16"),
+        b"\xfe\xff" + A.encode("utf-16-be"),
+        b"\xef\xbb\xbf" + A.encode(),
+    ],
+)
+def test_files_in_other_encodings_are_read(content):
+    """kubectl stores them in a Secret as they are, and in binaryData of a ConfigMap."""
+    encoded = {"ca.crt": base64.b64encode(content).decode()}
+    secret = {**source("Secret", "a"), "data": encoded}
+    config = {**source("ConfigMap", "a"), "binaryData": encoded}
+    for key in ("ca.crt", "*"):
+        for one in (secret, config):
+            assert bundle(f"{{{{ sources.a | pem_bundle(key='{key}') }}}}", a=one) == A
+
+
+def passed_over(jinja: str, kind: str = "ConfigMap", optional=(), **entries):
+    field = "data" if kind == "ConfigMap" else "stringData"
+    tree = Tree({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, field: {"k": jinja}})
+    composing = Composing(entries, NOW, optional)
+    text = composing.render(tree, kind, {})[field]["k"]
+    return text, list(composing.findings.passed_over)
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+@pytest.mark.parametrize("without", [{}, {"other": "x"}, {"ca_crt": ""}, {"ca_crt": "# soon\n"}])
+def test_a_selected_source_without_the_key_is_passed_over_and_named(kind, without):
+    many = [source(kind, "has", ca_crt=A), source(kind, "lacks", **without)]
+    text, named = passed_over(BY_KEY, a=many)
+    why = "ca.crt has no certificate" if "ca_crt" in without else "has no key ca.crt"
+    assert (text, named) == (A, [("a (infra/lacks)", why)])
+
+
+def test_an_optional_source_without_the_key_is_passed_over_and_named():
+    jinja = "{{ [sources.a, sources.b] | pem_bundle(key='ca.crt') }}"
+    both = {"a": source("ConfigMap", "a", ca_crt=A), "b": source("Secret", "b", other="x")}
+    assert passed_over(jinja, optional={"b"}, **both) == (A, [("b (infra/b)", "has no key ca.crt")])
+
+
+def test_a_named_source_without_the_key_stays_refused():
+    jinja = "{{ [sources.a, sources.b] | pem_bundle(key='ca.crt') }}"
+    both = {"a": source("ConfigMap", "a", ca_crt=A), "b": source("Secret", "b", other="x")}
+    assert "source b (infra/b) has no key ca.crt" in fault(jinja, **both)
+
+
+@pytest.mark.parametrize("text", ["hunter2", PRIVATE, A + PRIVATE, GARBAGE])
+def test_a_selected_source_with_something_else_in_the_key_stays_refused(text):
+    many = [source("Secret", "has", ca_crt=A), source("Secret", "wrong", ca_crt=text)]
+    assert "source a (infra/wrong), key ca.crt" in fault(BY_KEY, a=many)
+
+
+def test_a_bundle_of_sources_that_all_lack_the_key_stays_refused():
+    many = [source("Secret", "x", other=A), source("Secret", "y", other=A)]
+    assert "there is no certificate that could be written" in fault(BY_KEY, a=many)
+
+
+def test_a_selected_secret_of_another_type_is_passed_over_by_merge_dockerconfig():
+    many = [source("Secret", "tls", tls_crt=A), pull("hub", hub_io="x")]
+    text, named = passed_over("{{ sources.a | merge_dockerconfig }}", "Secret", a=many)
+    assert list(json.loads(text)["auths"]) == ["hub.io"]
+    assert named == [("a (infra/tls)", "has no key .dockerconfigjson")]
+
+
 def test_of_a_text_its_source_is_named_as_well():
     found = source("ConfigMap", "a", ca_crt="hunter2")
-    assert "source a (infra/a), key ca.crt, line 1: only" in fault(
+    assert "source a (infra/a), key ca.crt: there is no certificate" in fault(
         "{{ sources.a.data['ca.crt'] | pem_bundle }}", a=found
     )
 

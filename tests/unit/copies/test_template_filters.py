@@ -58,7 +58,7 @@ NO_TYPE = "takes maps, lists, texts, numbers, true, false and none"
         (
             "pem_bundle",
             "\n# x\nx",
-            "a value, line 3: only certificates in PEM may be in a bundle",
+            "a value: there is no certificate in PEM",
         ),
         (
             "pem_bundle",
@@ -136,13 +136,13 @@ def secret(**data: str) -> dict[str, Any]:
             "pem_bundle",
             {"key": "x"},
             {"x": BINARY},
-            "source a (infra/creds), key x isn't text in base64",
+            "pem_bundle: there is no certificate that could be written",
         ),
         (
             "pem_bundle",
             {"key": "x"},
             {"x": "%"},
-            "source a (infra/creds), key x isn't text in base64",
+            "source a (infra/creds), key x isn't in base64",
         ),
     ],
 )

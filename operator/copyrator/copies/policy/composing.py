@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -55,9 +55,13 @@ class Composing:
     Texts that don't depend on the target are rendered once.
     """
 
-    def __init__(self, entries: Mapping[str, Entry], now: datetime) -> None:
+    def __init__(
+        self, entries: Mapping[str, Entry], now: datetime, optional: Collection[str] = ()
+    ) -> None:
+        """Take the contents of all entries, and the names of those that are optional."""
         self.findings = Findings()
         self._entries = entries
+        self._optional = optional
         self._now = now
         self._variables: dict[bool, Any] = {}
         self._rendered: dict[tuple[Text, Visibility], str | TemplateError] = {}
@@ -120,7 +124,7 @@ class Composing:
 
     def _sources(self, clear: bool) -> Any:
         if clear not in self._variables:
-            self._variables[clear] = source_set(self._entries, clear=clear)
+            self._variables[clear] = source_set(self._entries, clear=clear, optional=self._optional)
         return self._variables[clear]
 
 

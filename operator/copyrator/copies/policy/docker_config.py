@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
-from copyrator.copies.policy.template_meter import Findings, Meter, TemplateError
-from copyrator.copies.policy.template_values import SourceObject, Withheld, origin_of, short_origin
+from copyrator.copies.policy.template_meter import Meter, TemplateError
+from copyrator.copies.policy.template_values import SourceObject, Withheld, origin_of
 
 KEY: Final = ".dockerconfigjson"
 """Of a Secret of the type kubernetes.io/dockerconfigjson."""
@@ -56,7 +56,7 @@ class _Used(NamedTuple):
     where: str
 
 
-def merged_config(meter: Meter, values: Sequence[Any], findings: Findings) -> str:
+def merged_config(meter: Meter, values: Sequence[Any]) -> str:
     """The merged text: of each registry the first credentials.
 
     Whose credentials aren't used, and which values have none, is added to the findings.
@@ -68,6 +68,9 @@ def merged_config(meter: Meter, values: Sequence[Any], findings: Findings) -> st
     pulls: set[str] = set()
     for value in values:
         where, empty = origin_of(value), True
+        if _lacks_keys(value):
+            meter.findings.pass_over(where, f"has no key {KEY}")
+            continue
         auths = _auths(meter, value)
         # Of several spellings in one configuration, clients look up the result's first.
         for host in sorted(auths, key=lambda one: (one != _registry(one).key, one)):
@@ -81,10 +84,10 @@ def merged_config(meter: Meter, values: Sequence[Any], findings: Findings) -> st
                 registry.name, _Used(registry.key, auths[host], credentials, where)
             )
             if first.credentials != credentials:
-                lost = (shown_host(host), short_origin(where), short_origin(first.where))
-                findings.overridden[lost] = None
+                lost = (shown_host(host), _short(where), _short(first.where))
+                meter.findings.overridden[lost] = None
         if empty:
-            findings.passed_over[short_origin(where), "has no credentials"] = None
+            meter.findings.pass_over(where, "has no credentials")
     result = {one.key: one.entry for one in used.values()}
     if _HUB in used:
         result |= dict.fromkeys(pulls, used[_HUB].entry)
@@ -95,6 +98,11 @@ def merged_config(meter: Meter, values: Sequence[Any], findings: Findings) -> st
 def shown_host(host: str) -> str:
     """A registry for messages; only a host name is shown, since it comes from a Secret."""
     return host if _HOST.fullmatch(host) else "(not a host name)"
+
+
+def _short(where: str) -> str:
+    """``hub (infra/hub-creds)``."""
+    return where.removeprefix("source ").partition(", key ")[0]
 
 
 def _host(key: str) -> str:
@@ -165,6 +173,13 @@ def _auths(meter: Meter, value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 def _is_entry(value: Any) -> bool:
     return isinstance(value, Mapping) and _credentials(value) is not None
+
+
+def _lacks_keys(value: Any) -> bool:
+    """Whether it is a Secret of another type, one of those that aren't named one by one."""
+    if not isinstance(value, SourceObject) or value.get("kind") != "Secret":
+        return False
+    return value.may_lack_keys and not value["data"].keys() & {KEY, OLD_KEY}
 
 
 def _config_of(meter: Meter, value: Any, where: str) -> tuple[str, bool]:

@@ -16,7 +16,7 @@ from jinja2.runtime import Undefined
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
 from copyrator.copies.policy.docker_config import merged_config
-from copyrator.copies.policy.template_meter import Findings, Meter, TemplateError
+from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.copies.policy.template_values import (
     Withheld,
     origin_of,
@@ -96,8 +96,7 @@ def to_yaml(meter: Meter, value: Any) -> str:
 
 def merge_dockerconfig(meter: Meter, value: Any) -> str:
     """One .dockerconfigjson of several: of each registry the first one's credentials."""
-    findings = meter.scope.findings if meter.scope else Findings()
-    return merged_config(meter, _listed(meter, value), findings)
+    return merged_config(meter, _listed(meter, value))
 
 
 def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = None) -> str:

@@ -46,6 +46,11 @@ class Findings:
     until: datetime | None = None
     """When the result changes although no source does: a certificate's end."""
 
+    def pass_over(self, origin: str, why: str) -> None:
+        """Note that nothing of a source, or of a key of it, is used."""
+        source, _, key = origin.removeprefix("source ").partition(", key ")
+        self.passed_over[source, f"{key} {why}" if key else why] = None
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -75,6 +80,11 @@ class Meter:
     def reveals(self) -> bool:
         """Whether values are secret, so that no message may quote one."""
         return self.scope is not None and self.scope.reveals
+
+    @property
+    def findings(self) -> Findings:
+        """Where to note them; without sources nobody reads them."""
+        return self.scope.findings if self.scope is not None else Findings()
 
     def take(self, steps: int, characters: int = 0) -> None:
         """Count work before it is done.

@@ -7,7 +7,7 @@ can print, compare or measure it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from copyrator.copies.policy.marks import EVERY_MARK
@@ -86,9 +86,11 @@ class SourceData(Mapping[str, Any]):
 class SourceObject(dict[str, Any]):
     """One object."""
 
-    __slots__ = ("_alias",)
+    __slots__ = ("_alias", "may_lack_keys")
 
     _alias: str
+    may_lack_keys: bool
+    """Whether filters pass over it if it lacks a key: one of several, or optional."""
 
 
 class SourceSet:
@@ -122,11 +124,6 @@ def origin_of(value: Any) -> str:
     return "a value"
 
 
-def short_origin(where: str) -> str:
-    """An origin for the status: ``hub (infra/hub-creds)``."""
-    return where.removeprefix("source ").partition(", key ")[0]
-
-
 def names_of(sources: Any) -> Sequence[str]:
     """The names of all entries."""
     return sources._names if isinstance(sources, SourceSet) else ()
@@ -144,7 +141,9 @@ def withheld_like(value: Any, text: str) -> Any:
     return SourceText.of(text, value._origin) if isinstance(value, SourceText) else text
 
 
-def template_object(body: Mapping[str, Any], alias: str, *, clear: bool) -> SourceObject:
+def template_object(
+    body: Mapping[str, Any], alias: str, *, clear: bool, may_lack_keys: bool = False
+) -> SourceObject:
     """An object as a template sees it: without status and others' marks.
 
     ``clear``: whether data of Secrets can be read.
@@ -152,6 +151,7 @@ def template_object(body: Mapping[str, Any], alias: str, *, clear: bool) -> Sour
     metadata = body["metadata"]
     made = SourceObject()
     made._alias = alias
+    made.may_lack_keys = may_lack_keys
     for name, value in body.items():
         if name not in _LEFT_OUT:
             made[name] = value
@@ -180,14 +180,19 @@ Entry = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """An object, a list of objects, or None for a missing optional one."""
 
 
-def source_set(entries: Mapping[str, Entry], *, clear: bool) -> SourceSet:
+def source_set(
+    entries: Mapping[str, Entry], *, clear: bool, optional: Collection[str] = ()
+) -> SourceSet:
     """The variable ``sources``."""
     found: dict[str, Any] = {}
     for alias, entry in entries.items():
         if entry is None:
             found[alias] = None
         elif isinstance(entry, Mapping):
-            found[alias] = template_object(entry, alias, clear=clear)
+            lacks = alias in optional
+            found[alias] = template_object(entry, alias, clear=clear, may_lack_keys=lacks)
         else:
-            found[alias] = [template_object(one, alias, clear=clear) for one in entry]
+            found[alias] = [
+                template_object(one, alias, clear=clear, may_lack_keys=True) for one in entry
+            ]
     return SourceSet(found)
