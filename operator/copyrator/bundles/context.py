@@ -7,7 +7,6 @@ Bundles' status, the Jobs and the registry.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.memory import BundleMemory, Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.timing import BundleTiming
-from copyrator.bundles.version.rhythm import PollSlot, SlotAllocator, interval_of, query_of
+from copyrator.bundles.version.rhythm import Rhythm, choose_rhythm, interval_of, query_of
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -74,15 +73,6 @@ class Context:
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
     )
     """Permits for reading values; each allows one object in memory."""
-    slots: SlotAllocator = field(default_factory=lambda: SlotAllocator(random.random()))  # noqa: S311 - no secret
-
-    def __post_init__(self) -> None:
-        """Have the poll times of deleted Bundles given back."""
-        self.memories.on_drop(self._give_back)
-
-    def _give_back(self, _key: BundleKey, memory: BundleMemory) -> None:
-        if memory.poll.slot is not None:
-            self.slots.give_back(memory.poll.slot)
 
     @property
     def defaults(self) -> BundleDefaults:
@@ -141,18 +131,18 @@ class Context:
         """The state of a Bundle between reconciles; created at its first use."""
         return self.memories[key]
 
-    def slot(self, entry: BundleEntry, spec: BundleSpec) -> PollSlot:
+    def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
-        memory = self.memory(entry.key)
-        announced = parse_time(entry.status.next_poll_at) if memory.poll.slot is None else None
-        memory.poll.slot = self.slots.take(
-            memory.poll.slot,
-            query_of(spec),
-            interval_of(spec),
-            announced=announced,
-            bundles=len(self.bundles),
-        )
-        return memory.poll.slot
+        poll, query, interval = self.memory(entry.key).poll, query_of(spec), interval_of(spec)
+        held = poll.rhythm
+        if held is None or (held.query, held.interval) != (query, interval):
+            keyed = self.hasher()
+            keyed.update(f"poll\0{query}".encode())
+            known = (memory.poll.rhythm for memory in self.memories.values())
+            announced = parse_time(entry.status.next_poll_at) if held is None else None
+            held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
+            poll.rhythm = held
+        return held
 
     def again_at(self, key: BundleKey) -> datetime | None:
         """The time of the second poll after a push, by the wall clock; None where none is due."""

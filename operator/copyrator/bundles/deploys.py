@@ -179,9 +179,9 @@ class Deploys:
         now = self._context.clock()
         memory = self._context.memory(entry.key)
         failures = memory.poll.failures + 1
-        slot = self._context.slot(entry, spec)
+        rhythm = self._context.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
-        next_poll = poll_retry(slot, failures, now, error.retry_after, first=first)
+        next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
             record_error(status, error.reason, error.message, now),
@@ -202,7 +202,7 @@ class Deploys:
     ) -> None:
         """Report a missing ConfigMap or Secret that the spec names.
 
-        A watch requeues the Bundle when the object exists; the next slot is for references without
+        A watch requeues the Bundle when the object exists; the next poll is for references without
         a watch.
         """
         now = self._context.clock()
@@ -217,7 +217,9 @@ class Deploys:
         )
         memory = self._context.memory(entry.key)
         memory.poll.desired = memory.poll.asked_since = None
-        self._context.schedule.requeue_at(entry.key, self._context.slot(entry, spec).after(now))
+        self._context.schedule.requeue_at(
+            entry.key, self._context.poll_rhythm(entry, spec).after(now)
+        )
 
     async def _decide(
         self,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.plan.record import PlanPurpose
 from copyrator.bundles.version.answer import DesiredVersion
-from copyrator.bundles.version.rhythm import PollSlot
+from copyrator.bundles.version.rhythm import Rhythm
 
 if TYPE_CHECKING:
     from copyrator.bundles.health.watches import Release
@@ -42,7 +42,7 @@ class PollMemory:
     again: float | None = None
     """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
     next_poll: datetime | None = None
-    slot: PollSlot | None = None
+    rhythm: Rhythm | None = None
     """The Bundle's poll times; None until its first poll is scheduled."""
     failures: int = 0
     """Number of consecutive polls that failed, or found no tag."""

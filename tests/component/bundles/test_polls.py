@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,9 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import parse_time
 
 DISABLED = {"operator.werf.dev/disable-autoupdate": ""}
 
@@ -91,6 +95,32 @@ async def test_a_restart_polls_nothing_that_has_its_answer(
 
     assert len(registry.asked) == asked
     assert cluster.writes_seen == writes
+
+
+async def test_a_restart_changes_no_time_of_a_poll(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    names = [f"shop{i}" for i in range(5)]
+    for name in names:
+        registry.put(name, "1.0.0", "one")
+        bundle(name, repo=name)
+    operator = await run(timer_interval=86400.0)
+    await eventually(lambda: all(cluster.reason(name) == "Deployed" for name in names))
+    await idle(operator)
+    await operator.stop()
+    asked = len(registry.asked)
+
+    second = await run(timer_interval=86400.0)
+    await eventually(lambda: len(second.scheduler) == len(names))
+
+    assert len(registry.asked) == asked
+    for name in names:
+        due = second.scheduler.due(BundleKey("team", name))
+        announced = parse_time(cluster.status(name)["nextPollAt"])
+        assert due is not None
+        assert announced is not None
+        moment = second.now() + timedelta(seconds=due - second.monotonic())
+        assert timedelta(seconds=-0.1) < moment - announced < timedelta(seconds=1.1)
 
 
 async def test_while_autoupdate_is_disabled_the_registry_is_not_asked(

@@ -14,7 +14,7 @@ from tests.e2e.operator_process import until
 from tests.long import long_form
 
 from copyrator.api.times import parse_time
-from copyrator.bundles.plan.drift import next_slot
+from copyrator.bundles.version.rhythm import check_rhythm
 
 FLEET = 300
 EVERY = 900.0
@@ -76,7 +76,8 @@ def lateness(body: Body) -> float:
     """Seconds from the Bundle's time to the beginning of its last check."""
     began = parse_time(body["status"]["drift"]["check"]["startedAt"])
     assert began is not None
-    due = next_slot(body["metadata"]["uid"], EVERY, began - timedelta(seconds=EVERY))
+    rhythm = check_rhythm(body["metadata"]["uid"], EVERY)
+    due = rhythm.after(began - timedelta(seconds=EVERY))
     return (began - due).total_seconds()
 
 

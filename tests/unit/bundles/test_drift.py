@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,11 +30,10 @@ from copyrator.bundles.plan.drift import (
     DriftFindings,
     compare_with_baseline,
     due_at,
-    next_slot,
-    slots_between,
 )
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.version.rhythm import check_rhythm
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -150,34 +149,7 @@ def test_a_larger_baseline_never_shows_more(
     assert all_of(found) == set()
 
 
-uids = st.text(min_size=1, max_size=36)
-moments = st.floats(1.5e9, 4e9).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
-intervals = st.integers(900, 30 * 24 * 3600).map(float)
-
-
-@given(uid=uids, interval=intervals, moment=moments)
-def test_times_are_whole_seconds_one_interval_apart(
-    uid: str, interval: float, moment: datetime
-) -> None:
-    first = next_slot(uid, interval, moment)
-    assert moment < first <= moment + timedelta(seconds=interval)
-    assert first.microsecond == 0
-    assert next_slot(uid, interval, first) == first + timedelta(seconds=interval)
-    assert next_slot(uid, interval, first - timedelta(microseconds=1)) == first
-    assert slots_between(uid, interval, moment, first) == 1
-    assert slots_between(uid, interval, first, first) == 0
-    assert slots_between(uid, interval, first, first - HOUR) == 0
-    assert slots_between(uid, interval, moment, first + timedelta(seconds=3 * interval)) == 4
-
-
-def test_three_hundred_bundles_are_spread_over_the_interval() -> None:
-    """No quarter of a minute of fifteen has more than a few of them."""
-    at = [next_slot(f"uid-{number}", 900.0, NOW) for number in range(300)]
-    quarters = [int((one - NOW).total_seconds() // 15) for one in at]
-    assert max(map(quarters.count, quarters)) <= 15
-
-
-REGULAR = next_slot(UID, 3600.0, NOW)
+REGULAR = check_rhythm(UID, 3600.0).after(NOW)
 SOON = NOW + timedelta(seconds=30)
 BROKEN = Attempted(
     attempt=2,
@@ -423,12 +395,12 @@ def test_a_baseline_is_tried_again_soon_only_while_it_proves_something(
     there = replace(THERE, time=format_time(NOW - timedelta(minutes=ago)))
     what = status(baseline=Baseline(), drift=DriftStatus(check=FAILED), deployed=there)
     rarely = replace(spec(), drift=Drift(DriftMode.DETECT, 720 * 3600.0))
-    regular = next_slot(UID, 720 * 3600.0, NOW)
+    regular = check_rhythm(UID, 720 * 3600.0).after(NOW)
     assert regular > NOW + HOUR
     soon = NOW + timedelta(minutes=again or 0)
     assert due_at(what, rarely, "s", UID) == (regular if again is None else soon)
     often = replace(spec(), drift=Drift(DriftMode.DETECT, 900.0))
-    assert due_at(what, often, "s", UID) <= next_slot(UID, 900.0, NOW)
+    assert due_at(what, often, "s", UID) <= check_rhythm(UID, 900.0).after(NOW)
 
 
 @given(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=40), min_size=1, max_size=60))

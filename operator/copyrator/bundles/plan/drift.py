@@ -1,7 +1,6 @@
 """Drift: when a release is checked for it, and what has drifted. Pure.
 
-A Bundle's checks are at multiples of the interval plus a phase, which is derived from its uid to
-spread all checks. So no time has to be stored, and a restart changes none.
+A Bundle's checks have a rhythm that follows from its uid, so no time has to be stored.
 
 The plan is of exactly what is deployed. Hooks and random values are in each plan, also right after
 a deploy; so it is compared with the plan that was made then, the baseline.
@@ -9,7 +8,6 @@ a deploy; so it is compared with the plan that was made then, the baseline.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -29,6 +27,7 @@ from copyrator.api.plan_status import Baseline, PlanOutcome
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
 from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record
+from copyrator.bundles.version.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one
@@ -119,7 +118,7 @@ def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     there = parse_time(status.deployed.time) or began
     passed = max((began - there).total_seconds(), spec.retry.backoff)
     again = began + timedelta(seconds=passed)
-    regular = next_slot(uid, spec.drift.interval, began)
+    regular = check_rhythm(uid, spec.drift.interval).after(began)
     return min(again, regular) if again < there + PROVEN_WITHIN else regular
 
 
@@ -129,7 +128,7 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular = next_slot(uid, spec.drift.interval, max(known))
+    regular = check_rhythm(uid, spec.drift.interval).after(max(known))
     if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == status.attempted.attempt:
         return regular
     return _after_correction(status, spec, regular)
@@ -145,25 +144,6 @@ def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime)
     return min(again, regular)
 
 
-def next_slot(uid: str, interval: float, after: datetime) -> datetime:
-    """The first of a Bundle's check times after a moment.
-
-    In whole seconds, as in a status, so that no check is due again in the second of its beginning.
-    """
-    period = max(int(interval), 1)
-    phase = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period
-    number = (int(after.timestamp()) - phase) // period + 1
-    return datetime.fromtimestamp(number * period + phase, UTC)
-
-
-def slots_between(uid: str, interval: float, after: datetime, until: datetime) -> int:
-    """The number of a Bundle's check times after ``after``, up to ``until``."""
-    if until <= after:
-        return 0
-    first = next_slot(uid, interval, after)
-    return 0 if first > until else 1 + int((until - first).total_seconds() / max(interval, 1.0))
-
-
 def is_regular_check(status: BundleStatus, spec: BundleSpec, uid: str, began: str | None) -> bool:
     """Whether a check that began then was a scheduled one, not the one right after a correction.
 
@@ -172,7 +152,7 @@ def is_regular_check(status: BundleStatus, spec: BundleSpec, uid: str, began: st
     then, ended = parse_time(began), parse_time(status.attempted.finished_at)
     if then is None or ended is None:
         return True
-    return slots_between(uid, spec.drift.interval, ended, then) > 0
+    return check_rhythm(uid, spec.drift.interval).count(ended, then) > 0
 
 
 _HOOK_TYPES: Final = {

@@ -39,7 +39,6 @@ from copyrator.bundles.plan.drift import (
     record_verdict,
     set_baseline,
     set_unknown,
-    slots_between,
     switch_off_drift,
 )
 from copyrator.bundles.plan.jobs import EDITED, PAUSED, PlanDelay, PlanJobs
@@ -70,6 +69,7 @@ from copyrator.bundles.plan.record import (
 from copyrator.bundles.plan.rights import list_missing
 from copyrator.bundles.plan.sealed import PlanInputs, Seals
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.version.rhythm import check_rhythm
 from copyrator.kube.errors import Forbidden
 
 LEFT_WITHIN: Final = timedelta(hours=1)
@@ -234,7 +234,7 @@ class PlanMachine:
         job = self._take_turn(entry, spec, PlanPurpose.CHECK)
         if job is None:  # count the scheduled checks that are skipped meanwhile
             since, memory.missed_until = memory.missed_until or now, now
-            count = slots_between(entry.uid, spec.drift.interval, since, now)
+            count = check_rhythm(entry.uid, spec.drift.interval).count(since, now)
             self._context.metrics.drift_checks_skipped.inc(count)
             return entry
         there = entry.status.deployed

@@ -82,7 +82,7 @@ def take_over(
 
 @dataclass(frozen=True, slots=True)
 class DesiredVersion:
-    """The inputs of a resolution whose change requires a poll at once, not at the next slot."""
+    """The inputs of a resolution whose change requires a poll at once, not at its regular time."""
 
     generation: int
     spec_hash: str
@@ -100,8 +100,8 @@ class DesiredVersion:
 def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
     """After a restart: whether the desired version has been resolved and handled.
 
-    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything at
-    once.
+    Then the Bundle waits for its regular time like any other, so that a restart doesn't poll
+    everything at once.
     """
     last = status.attempted if status.attempted.attempt else status.deployed
     if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:

@@ -86,27 +86,27 @@ class VersionPoller:
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
-        """Set the next poll to the next slot; sooner where a tag or signature is awaited."""
-        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
+        memory, rhythm = self._context.memory(entry.key), self._context.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
         if (
             resolution.unresolved is not None
             and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
         ):
             memory.poll.failures += 1
-            memory.poll.next_poll = poll_retry(slot, memory.poll.failures, now, first=first)
+            memory.poll.next_poll = poll_retry(rhythm, memory.poll.failures, now, first=first)
         else:
-            memory.poll.failures, memory.poll.next_poll = 0, slot.after(now)
+            memory.poll.failures, memory.poll.next_poll = 0, rhythm.after(now)
             memory.poll.unsigned = memory.poll.unsigned + 1 if _awaits_registry(resolution) else 0
             if memory.poll.unsigned:
-                memory.poll.next_poll = poll_retry(slot, memory.poll.unsigned, now, first=first)
+                memory.poll.next_poll = poll_retry(rhythm, memory.poll.unsigned, now, first=first)
 
     def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._context.memory(entry.key)
         if memory.poll.desired is None and is_answered(entry.status, desired):
             memory.poll.desired = desired
-            memory.poll.next_poll = self._context.slot(entry, spec).after(now)
+            memory.poll.next_poll = self._context.poll_rhythm(entry, spec).after(now)
         is_newer = desired.request not in ("", memory.poll.asked_for)  # than the poll in flight
         if memory.poll.asked_since is not None and not is_newer:
             return True
