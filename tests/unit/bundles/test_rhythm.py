@@ -102,7 +102,7 @@ def test_the_same_query_has_the_same_rhythm() -> None:
 def test_bundles_that_share_a_query_count_once() -> None:
     first = choose("app", 60.0)
     other = choose("app", 60.0, [Rhythm(60.0, first.phase, "x")])
-    same = [Rhythm(60.0, first.phase, "x")] * 5
+    same = [Rhythm(60.0, first.phase, "x") for _ in range(5)]
     others = [replace(other, query=query) for query in "yz"]
 
     assert choose("app", 60.0, [*same, *others]) == first
