@@ -110,14 +110,18 @@ class VersionPoller:
         is_newer = desired.request not in ("", memory.poll.asked_for)  # than the poll in flight
         if memory.poll.asked_since is not None and not is_newer:
             return True
-        slot, retry = self._slot(entry), retry_at(entry.status)
+        regular, retry = self._regular_poll(entry), retry_at(entry.status)
         if memory.poll.desired != desired:
             strict = bool(desired.request)
             memory.poll.asked_for = desired.request
             memory.poll.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.poll.again is not None and monotonic >= memory.poll.again:
             memory.poll.asked_since, memory.poll.again = memory.poll.again, None
-        elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, spec, now):
+        elif (
+            _is_past(regular, now)
+            or _is_past(retry, now)
+            or self._is_judged_again(entry, spec, now)
+        ):
             may_be = spec.interval / 2
             if memory.poll.failures:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
@@ -128,7 +132,7 @@ class VersionPoller:
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
             judge_at = None if _is_judged(entry, memory.poll.judged_at) else entry.judge_at
             self._context.schedule.requeue_at(
-                entry.key, slot, retry, judge_at, again, comes_of_age, promoted
+                entry.key, regular, retry, judge_at, again, comes_of_age, promoted
             )
             return False
         memory.poll.asked_at = now
@@ -153,7 +157,7 @@ class VersionPoller:
         sources = relations.sources(self._context.bundles, spec, self._context.seen())
         return promotion.next_end(spec, sources, now)
 
-    def _slot(self, entry: BundleEntry) -> datetime | None:
+    def _regular_poll(self, entry: BundleEntry) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
         memory = self._context.memory(entry.key)
         if memory.poll.next_poll is None or memory.poll.changed_at is None:
