@@ -435,6 +435,33 @@ class BundleStatus(Record):
         return found
 
     @property
+    def ready_reason(self) -> str:
+        """The reason of the Ready condition; empty where there is none."""
+        found = self.condition(ConditionType.READY).get("reason")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def open_gates(self) -> tuple[str, ...]:
+        """The gates that keep a version from being deployed."""
+        return tuple(one.name or "" for one in self.gates if one.state != GateState.PASSED)
+
+    @property
+    def plan_jobs(self) -> tuple[str, ...]:
+        """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
+        plans = self.plan, self.preview, self.drift.check
+        return tuple(one.job for one in plans if one.is_running and one.job)
+
+    @property
+    def known_consent(self) -> ConsentStatus | None:
+        """Whether the release's namespace accepts it; None where it hasn't been asked."""
+        return self.consent if self.consent.state else None
+
+    @property
+    def has_deployed(self) -> bool:
+        """Something was deployed, by this operator or the original."""
+        return bool(self.deployed.digest or self.deploy.digest)
+
+    @property
     def forced(self) -> bool:
         """A user requests a deploy by the original's field."""
         return self.force_update == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.records import Record
 
 MAX_DRIFTED: Final = 20
@@ -66,6 +67,11 @@ class DriftCheck(Record):
     image: str | None = None
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
+
+    @property
+    def is_running(self) -> bool:
+        """It is recorded, and has no outcome yet."""
+        return self.outcome == PlanOutcome.RUNNING
 
 
 _NO_CHECK: Final = DriftCheck()

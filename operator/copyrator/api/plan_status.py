@@ -119,6 +119,11 @@ class PlanSummary(Record):
     expires_at: str | None = None
     """When a plan without a decision is made again, or a preview is removed."""
 
+    @property
+    def is_running(self) -> bool:
+        """It is recorded, and has no outcome yet."""
+        return self.outcome == PlanOutcome.RUNNING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStatus(PlanSummary):

@@ -10,8 +10,7 @@ import logging
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +19,7 @@ from copyrator.api import names
 from copyrator.api.bundle import bound_status, parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import (
-    BundleReason,
     BundleStatus,
-    ConsentStatus,
-    GateState,
     Outcome,
     parse_status,
 )
@@ -31,15 +27,9 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
-from copyrator.bundles.plan import correction as drift_correction
-from copyrator.bundles.plan import decision as plan_decision
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.drift import due_at
-from copyrator.bundles.plan.record import PreviewRequest, requested_plan, requested_preview
+from copyrator.bundles.plan.record import requested_plan
 from copyrator.settings import limits
 
 log = logging.getLogger(__name__)
@@ -71,14 +61,6 @@ class BundleEntry:
     """It still has the original operator's finalizer or kopf's annotations."""
 
     @property
-    def raw_status(self) -> dict[str, Any]:
-        """The status as stored, including what can't be parsed, but for ``forceUpdate``."""
-        if not self.unread:
-            return self.status.to_dict()
-        found: dict[str, Any] = msgspec.json.decode(zlib.decompress(self.unread))
-        return found
-
-    @property
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
         return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
@@ -92,22 +74,6 @@ class BundleEntry:
     def is_paused(self) -> bool:
         """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
-
-    def without_status(self) -> BundleEntry:
-        """The Bundle with an empty status and without requests."""
-        return replace(self, status=BundleStatus(), annotations=_NONE)
-
-    @property
-    def reason(self) -> str:
-        """The reason of the Ready condition; empty where there is none."""
-        found = self.status.condition(ConditionType.READY).get("reason")
-        return found if isinstance(found, str) else ""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether all that its spec requests is deployed."""
-        seen = self.status.observed_generation == self.generation
-        return seen and self.reason == BundleReason.DEPLOYED and not self.deleting
 
     @property
     def health(self) -> str:
@@ -123,87 +89,9 @@ class BundleEntry:
         return pending_request(self.annotations, self.status)
 
     @property
-    def is_decided(self) -> bool:
-        """The annotations decide about its plan, and the status doesn't have that yet."""
-        return plan_decision.has_new_decision(self.status, self.annotations)
-
-    @property
-    def awaits_approval_since(self) -> datetime | None:
-        """When the plan that waits for a decision was made."""
-        waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in self.status.gates)
-        return parse_time(self.status.plan.made_at) if waits else None
-
-    @property
-    def is_unreviewed(self) -> bool:
-        """It isn't known yet which permissions that plan's deploy lacks."""
-        missing = self.status.plan.missing_permissions
-        return missing is None and self.awaits_approval_since is not None
-
-    @property
     def plan_request(self) -> str | None:
         """A user's request for a plan that hasn't been handled yet."""
         return requested_plan(self.annotations, self.status)
-
-    @property
-    def preview_request(self) -> PreviewRequest | None:
-        """The same for a plan of another version."""
-        return requested_preview(self.annotations, self.status)
-
-    @property
-    def judge_at(self) -> datetime | None:
-        """When a waiting gate is evaluated again."""
-        return plan_record.next_check(self.status)
-
-    @property
-    def waits_for(self) -> tuple[str, ...]:
-        """The gates that keep a version from being deployed, by the status."""
-        return tuple(one.name or "" for one in self.status.gates if one.state != GateState.PASSED)
-
-    @property
-    def is_planning(self) -> bool:
-        """A plan is recorded that has no outcome yet."""
-        return self.status.plan.outcome == PlanOutcome.RUNNING
-
-    @property
-    def plan_jobs(self) -> tuple[str, ...]:
-        """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
-        plans = self.status.plan, self.status.preview, self.status.drift.check
-        return tuple(one.job for one in plans if one.outcome == PlanOutcome.RUNNING and one.job)
-
-    @property
-    def has_preview(self) -> bool:
-        """The status has the plan of another version."""
-        return self.status.preview.outcome is not None
-
-    @property
-    def is_checking(self) -> bool:
-        """A check for drift is recorded that has no outcome yet."""
-        return self.status.drift.check.outcome == PlanOutcome.RUNNING
-
-    @property
-    def drift_at(self) -> datetime | None:
-        """When the next check for drift is due; None where the status requires none."""
-        if isinstance(self.spec, InvalidSpec):
-            return None
-        return due_at(self.status, self.spec, self.spec_hash, self.uid)
-
-    @property
-    def checked_at(self) -> datetime | None:
-        """When the last check for drift ended."""
-        return parse_time(self.status.drift.checked_at)
-
-    @property
-    def correctable(self) -> str | None:
-        """The Job that found the drift that is to be corrected."""
-        if isinstance(self.spec, InvalidSpec):
-            return None
-        is_due = drift_correction.is_correction_due(self.status, self.spec)
-        return self.status.drift.found_job if is_due else None
-
-    @property
-    def consent(self) -> ConsentStatus | None:
-        """Whether the release's namespace accepts it; None where it hasn't been asked."""
-        return self.status.consent if self.status.consent.state else None
 
     @property
     def is_running(self) -> bool:
@@ -219,16 +107,6 @@ class BundleEntry:
         return self.status.attempted.namespace or known
 
     @property
-    def has_deployed(self) -> bool:
-        """Something was deployed, by this operator or the original."""
-        return bool(self.status.deployed.digest or self.status.deploy.digest)
-
-    @property
-    def has_release(self) -> bool:
-        """Whether a release may exist: an attempt was made, or the original operator deployed."""
-        return bool(self.status.attempted.attempt or self.has_deployed)
-
-    @property
     def release(self) -> tuple[str, str] | None:
         """Namespace and name of the release; None while the spec isn't valid."""
         if isinstance(self.spec, InvalidSpec):
@@ -238,7 +116,7 @@ class BundleEntry:
     @property
     def installed_release(self) -> tuple[str, str] | None:
         """Namespace and name of the release that it deployed successfully, by its status."""
-        if not self.has_deployed:
+        if not self.status.has_deployed:
             return None
         where = self.status.deployed.namespace or (self.release or (None,))[0]
         return (where, self.key.name) if where else None
@@ -269,6 +147,14 @@ class BundleEntry:
         """The release of its newest attempt, whatever its outcome; None where there was none."""
         where = self.attempted_namespace
         return (where, self.key.name) if where else None
+
+
+def stored_status(entry: BundleEntry) -> dict[str, Any]:
+    """The status as stored, including what can't be parsed, but for ``forceUpdate``."""
+    if not entry.unread:
+        return entry.status.to_dict()
+    found: dict[str, Any] = msgspec.json.decode(zlib.decompress(entry.unread))
+    return found
 
 
 def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry:

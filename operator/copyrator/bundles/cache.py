@@ -54,7 +54,7 @@ class BundleCache:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
-        if entry.plan_jobs:
+        if entry.status.plan_jobs:
             self._planning[entry.key] = None
         for source in entry.promoted_from:
             self._promoted.setdefault(source, {})[entry.key] = None
@@ -146,7 +146,7 @@ def _rank(entry: BundleEntry, release: tuple[str, str], *, is_contested: bool) -
     namespace, _ = release
     if entry.key.namespace == namespace:
         return 0
-    consent = entry.consent
+    consent = entry.status.known_consent
     if consent is None or consent.namespace != namespace:
         return 0 if entry.installed_release == release else 2
     if consent.state == ConsentState.ASSUMED:

@@ -112,7 +112,8 @@ class Deploys:
             entry = await self._plans.visit_check(entry, spec, values_hash)
             observed = entry.status if observed else None
         else:
-            is_drift_due = entry.is_checking or entry.drift_at is not None
+            due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
+            is_drift_due = entry.status.drift.check.is_running or due is not None
         if self._context.memory(entry.key).account.settled is not None:
             await self._check_account(entry, spec)
         desired = _desired_version(entry, spec, access, values_hash, asked)
@@ -343,7 +344,9 @@ class Deploys:
         status = self._runs.named(entry, spec, status)
         verdict = ready_conditions.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
-        if entry.is_checking or (not is_planned and entry.status.plan.job is not None):
+        if entry.status.drift.check.is_running or (
+            not is_planned and entry.status.plan.job is not None
+        ):
             await self._plans.discard(self._context.bundles.get(entry.key) or entry)
 
 

@@ -15,6 +15,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
 from copyrator.bundles.inputs.watches import ReferenceWatcher
+from copyrator.bundles.plan.record import awaits_approval_since, next_check
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """The values of labels: a status can be forged, and must not add others."""
@@ -27,7 +28,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     quarantined, untrusted, oldest, now = 0, 0, 0.0, context.monotonic()
     for entry in context.bundles:
         status = entry.status
-        reason = entry.reason
+        reason = status.ready_reason
         reasons[reason if reason in _REASONS else "Unknown"] += 1
         pending[_true_reason(status, ConditionType.UPDATE_PENDING)] += 1
         drifted[_true_reason(status, ConditionType.DRIFTED)] += 1
@@ -83,15 +84,15 @@ def _publish_waits(context: Context) -> None:
     for entry in context.bundles:
         if not entry.status.gates:
             continue
-        if (made_at := entry.awaits_approval_since) is not None:
+        if (made_at := awaits_approval_since(entry.status)) is not None:
             plans.append(made_at)
-        names = entry.waits_for
+        names = entry.status.open_gates
         if (first := next((name for name in names if name in known), None)) is None:
             continue
         waiting[first] += 1
         if (since := _waits_since(entry.status)) is not None:
             longest = max(longest, (now - since).total_seconds())
-        if promotion.NAME in names and (judge_at := entry.judge_at) is not None:
+        if promotion.NAME in names and (judge_at := next_check(entry.status)) is not None:
             remaining = max(remaining, (judge_at - now).total_seconds())
     gauge = context.metrics.bundles_waiting
     gauge.clear()

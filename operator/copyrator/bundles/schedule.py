@@ -231,4 +231,5 @@ def _ownership_inputs(entry: BundleEntry | None) -> tuple[object, ...]:
     if entry is None:
         return ()
     running, deployed_at = entry.running_release, entry.status.deployed.time or ""
-    return entry.uid, entry.releases, running, deployed_at, entry.deleting, entry.consent
+    consent = entry.status.known_consent
+    return entry.uid, entry.releases, running, deployed_at, entry.deleting, consent

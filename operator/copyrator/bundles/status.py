@@ -41,7 +41,7 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import hold_text
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
@@ -374,7 +374,7 @@ class StatusWriter:
         restored backup the same change would be written at every poll.
         """
         status = update_soak(self._context, entry, status)
-        patch = merge_patch(entry.raw_status, status.to_dict())
+        patch = merge_patch(stored_status(entry), status.to_dict())
         body = _guard_metadata(entry, {}) | {"status": patch}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
         record_breaks(self._context, entry, status.soak)

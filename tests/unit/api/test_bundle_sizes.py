@@ -142,7 +142,7 @@ def test_a_status_of_any_size_is_read_and_what_counts_in_it_is_kept(status: dict
     deployed = {"digest": "sha256:a", "namespace": "team", "time": "2026-01-01T00:00:00Z"}
     entry = read(body({"deployed": deployed, **status}))
 
-    assert entry.has_deployed
+    assert entry.status.has_deployed
     assert entry.status.deployed.namespace == "team"
 
 

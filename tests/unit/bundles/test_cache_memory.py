@@ -17,7 +17,7 @@ from tests.histories import soak, status
 from tests.long import LONG
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.bundle import read_entry, stored_status
 from copyrator.bundles.cache import BundleCache
 
 BYTES = 9_500
@@ -89,7 +89,7 @@ def test_a_status_is_read_as_it_was_written() -> None:
     entries = [read_entry(json.loads(body(i, status(i))), BundleDefaults()) for i in range(50)]
 
     assert [entry.status.to_dict() for entry in entries] == [status(i) for i in range(50)]
-    assert {entry.reason for entry in entries} == {"Deployed"}
+    assert {entry.status.ready_reason for entry in entries} == {"Deployed"}
     assert {entry.unread for entry in entries} == {b""}
 
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_parsed_of_a_status_is_kept_to_be_removed() -> None:
     strange = {**status(1), "history": [7], "attempted": {"attempt": "x"}, "consent": {}, "a": None}
     entry = read_entry(json.loads(body(1, strange | {"forceUpdate": "x"})), BundleDefaults())
 
-    assert entry.raw_status == strange
+    assert stored_status(entry) == strange
     assert entry.status.attempted.attempt is None
     assert entry.status.past == ()
 

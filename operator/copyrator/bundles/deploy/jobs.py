@@ -96,7 +96,7 @@ class JobClient:
         found = []
         for entry in self._context.bundles.planning:
             known = self._by_bundle.get(entry.key, {})
-            jobs = (known.get(name) for name in entry.plan_jobs)
+            jobs = (known.get(name) for name in entry.status.plan_jobs)
             found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
         return found
 

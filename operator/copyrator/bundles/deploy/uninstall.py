@@ -14,6 +14,7 @@ from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -200,7 +201,7 @@ class Deletions:
 
     async def _has_nothing_to_uninstall(self, entry: BundleEntry) -> bool:
         """Whether there is no release to uninstall, or it is to be kept."""
-        if not entry.has_release:
+        if not _has_release(entry.status):
             return True
         if entry.orphans:
             self._orphan(entry, "policy")
@@ -216,7 +217,7 @@ class Deletions:
             )
             self._context.record(entry, NORMAL, "ReleaseKept", text)
             return True
-        return not entry.has_deployed and await self._is_never_installed(entry)
+        return not entry.status.has_deployed and await self._is_never_installed(entry)
 
     async def _is_namespace_terminating(self, namespace: str) -> bool:
         try:
@@ -241,7 +242,7 @@ class Deletions:
 
     def _orphan(self, entry: BundleEntry, cause: str) -> None:
         """Report a release that isn't uninstalled: log, metric and an Event on the namespace."""
-        if not entry.has_release:
+        if not _has_release(entry.status):
             return
         spec = self._uninstallable(entry)
         text = (
@@ -265,3 +266,8 @@ class Deletions:
         spec = self._context.effective(spec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec
+
+
+def _has_release(status: BundleStatus) -> bool:
+    """Whether a release may exist: an attempt was made, or the original operator deployed."""
+    return bool(status.attempted.attempt or status.has_deployed)

@@ -65,7 +65,7 @@ class HealthMonitor:
         if memory.health is None:
             memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.consent)
+        is_accepted = consent.is_accepted(spec, entry.status.known_consent)
         self._watches.follow(entry.key, memory.health, release if is_accepted else None)
 
     def _leave(self, key: BundleKey) -> None:

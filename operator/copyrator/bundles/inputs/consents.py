@@ -104,7 +104,7 @@ class ConsentReviewer:
         if namespace is None or namespace == entry.key.namespace:
             return await self._record(entry, ConsentStatus()), None
         facts = await self._facts(entry, namespace)
-        before = entry.consent or ConsentStatus()
+        before = entry.status.known_consent or ConsentStatus()
         found = consent.judge(before, facts, self._context.clock())
         entry = await self._record(entry, found)
         if found.state == ConsentState.ASSUMED and before.state != found.state:
@@ -118,7 +118,7 @@ class ConsentReviewer:
 
     async def _record(self, entry: BundleEntry, found: ConsentStatus) -> BundleEntry:
         memory, result = self._context.memory(entry.key), (found.state, found.by)
-        if found == (entry.consent or ConsentStatus()):
+        if found == (entry.status.known_consent or ConsentStatus()):
             return entry
         if memory.consent == (entry.resource_version, *result):
             return entry  # it was written, and an older CRD dropped it

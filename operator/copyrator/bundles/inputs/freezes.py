@@ -27,6 +27,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.plan.correction import correctable_job
 from copyrator.bundles.schedule import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
@@ -187,7 +188,9 @@ class FreezeWatcher:
         """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
         if entry.is_running:
             self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
-        elif isinstance(entry.spec, BundleSpec) and (entry.waits_for or entry.correctable):
+        elif isinstance(entry.spec, BundleSpec) and (
+            entry.status.open_gates or correctable_job(entry.status, entry.spec)
+        ):
             self._context.schedule.changed(entry.key, Change.FREEZE)
 
 

@@ -66,7 +66,7 @@ def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
     """The state of a Bundle by which those promoted from it are judged; equal: nothing changes."""
     if entry is None:
         return ()
-    is_invalid = entry.reason == BundleReason.INVALID_SPEC
+    is_invalid = entry.status.ready_reason == BundleReason.INVALID_SPEC
     shown = entry.uid, hash(entry.status.soak), hold_text(entry.annotations), is_invalid
     return (*shown, entry.promoted_from, entry.depends_on, entry.deleting)
 
@@ -98,10 +98,10 @@ def find_unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
 
 
 def _unready_text(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str:
-    if entry is not None and entry.is_ready and _is_healthy(entry):
+    if entry is not None and _is_ready(entry) and _is_healthy(entry):
         return ""
     shown = f"Bundle {key.namespace}/{key.name}"
-    if entry is not None and entry.is_ready and key.namespace == spec.namespace:
+    if entry is not None and _is_ready(entry) and key.namespace == spec.namespace:
         return f"{shown} is Ready, but isn't Healthy"
     return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
 
@@ -110,9 +110,16 @@ def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
     """The state of a Bundle by which its dependants are judged; equal: nothing changes for them."""
     if entry is None:
         return ()
-    is_healthy, is_refused = _is_healthy(entry), entry.reason == BundleReason.INVALID_SPEC
-    leads_to = entry.depends_on, entry.promoted_from
-    return entry.is_ready, entry.is_ready and is_healthy, leads_to, is_refused
+    is_ready, leads_to = _is_ready(entry), (entry.depends_on, entry.promoted_from)
+    is_refused = entry.status.ready_reason == BundleReason.INVALID_SPEC
+    return is_ready, is_ready and _is_healthy(entry), leads_to, is_refused
+
+
+def _is_ready(entry: BundleEntry) -> bool:
+    """Whether all that its spec requests is deployed."""
+    status = entry.status
+    seen = status.observed_generation == entry.generation
+    return seen and status.ready_reason == BundleReason.DEPLOYED and not entry.deleting
 
 
 def _is_healthy(entry: BundleEntry) -> bool:

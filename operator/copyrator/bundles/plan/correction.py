@@ -65,6 +65,11 @@ def is_correction_due(status: BundleStatus, spec: BundleSpec) -> bool:
     )
 
 
+def correctable_job(status: BundleStatus, spec: BundleSpec) -> str | None:
+    """The Job that found the drift that is to be corrected."""
+    return status.drift.found_job if is_correction_due(status, spec) else None
+
+
 def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
     """Whether the correction is planned and approved as a deploy is.
 

@@ -26,11 +26,13 @@ from copyrator.bundles.deploy.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.plan.decision import record_decision
+from copyrator.bundles.plan.correction import correctable_job
+from copyrator.bundles.plan.decision import has_new_decision, record_decision
 from copyrator.bundles.plan.drift import (
     DriftFindings,
     break_off_check,
     compare_with_baseline,
+    due_at,
     find_hindrance,
     has_baseline,
     is_judged_by,
@@ -63,6 +65,7 @@ from copyrator.bundles.plan.record import (
     refuse_preview,
     remove_expired_preview,
     request_preview,
+    requested_preview,
     set_message,
     unbound_reasons,
 )
@@ -112,10 +115,11 @@ class PlanMachine:
         """
         await self._tidy_plan(entry, spec)
         has_turn = self._queue.turn(Ticket(entry.key, PlanPurpose.DEPLOY))
-        if not (entry.is_planning or entry.is_decided or has_turn):
-            return None
         status = before = entry.status
-        if entry.is_planning:
+        is_decided = has_new_decision(status, entry.annotations)
+        if not (status.plan.is_running or is_decided or has_turn):
+            return None
+        if status.plan.is_running:
             status = await self._observe(entry, spec, PlanPurpose.DEPLOY)
         status = record_decision(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
@@ -169,13 +173,14 @@ class PlanMachine:
         process left.
         """
         memory = self._context.memory(entry.key).plan
-        if memory.values_of is not None and not entry.is_planning:
+        if memory.values_of is not None and not entry.status.plan.is_running:
             await self._seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        if not memory.is_tidied and (spec.approval.is_enabled or entry.has_preview):
-            status = entry.status
-            if has_ended_since(status, self._context.clock() - LEFT_WITHIN):
-                await self._seals.remove_others(entry, needed_jobs(status))
+        status = entry.status
+        may_be = spec.approval.is_enabled or status.preview.outcome is not None
+        since = self._context.clock() - LEFT_WITHIN
+        if not memory.is_tidied and may_be and has_ended_since(status, since):
+            await self._seals.remove_others(entry, needed_jobs(status))
         memory.is_tidied = True
 
     # --- checks for drift ---
@@ -190,19 +195,22 @@ class PlanMachine:
         Raises:
             ApiError, StaleError: the next reconcile repeats the step.
         """
-        if entry.is_checking:
+        if entry.status.drift.check.is_running:
             entry = await self._observe_check(entry, spec)
-        ticket, due = Ticket(entry.key, PlanPurpose.CHECK), entry.drift_at
-        if due is None and not entry.is_checking:
+        ticket = Ticket(entry.key, PlanPurpose.CHECK)
+        due = due_at(entry.status, spec, entry.spec_hash, entry.uid)
+        if due is None and not entry.status.drift.check.is_running:
             self._queue.forget(ticket)
             return entry
         memory, now = self._context.memory(entry.key).check, self._context.clock()
-        within, checked_at = self._context.timing.drift_tidied, entry.checked_at
+        within = self._context.timing.drift_tidied
+        checked_at = parse_time(entry.status.drift.checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
             await self.discard(entry)  # what a former process may have left
             memory.is_tidied = True
-        if entry.correctable is not None and memory.correctable != entry.correctable:
-            memory.correctable = entry.correctable
+        found = correctable_job(entry.status, spec)
+        if found is not None and memory.correctable != found:
+            memory.correctable = found
             self._context.schedule.decide_again(entry.key, spec)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not find_hindrance(entry.status, spec, entry.spec_hash, values_hash):
@@ -263,13 +271,15 @@ class PlanMachine:
         Raises:
             ApiError, StaleError: nothing is marked as handled; the next reconcile repeats the step.
         """
-        if entry.has_preview:
+        if entry.status.preview.outcome is not None:
             entry = await self._observe_preview(entry, spec)
-        if entry.preview_request is None:
+        request = requested_preview(entry.annotations, entry.status)
+        if request is None:
             self._queue.forget(Ticket(entry.key, PlanPurpose.PREVIEW))
         elif not entry.is_paused:
-            entry = await self._begin_preview(entry, spec, entry.preview_request)
-        if entry.has_preview and (end := parse_time(entry.status.preview.expires_at)):
+            entry = await self._begin_preview(entry, spec, request)
+        preview = entry.status.preview
+        if preview.outcome is not None and (end := parse_time(preview.expires_at)):
             self._context.schedule.reconcile_at(entry.key, end)
         return entry
 

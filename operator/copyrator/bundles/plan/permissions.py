@@ -20,6 +20,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.releases import is_namespace_missing
 from copyrator.bundles.plan.operations import Operation
+from copyrator.bundles.plan.record import awaits_approval_since
 from copyrator.bundles.plan.rights import (
     KindIn,
     PermissionFindings,
@@ -246,7 +247,8 @@ class PlanPermissions:
             ApiError, StaleError: the status can't be written; the next reconcile tries again.
         """
         entry = await self._recorded(entry)
-        if entry.is_unreviewed:
+        is_reviewed = entry.status.plan.missing_permissions is not None
+        if awaits_approval_since(entry.status) is not None and not is_reviewed:
             self._ask_again(entry, spec)
         return entry
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
@@ -87,7 +87,7 @@ class PreviewResolver:
         asked_of = (signature.GATE.name, VENDORED.name)
         version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = RegistryReader(
-            entry.without_status(),
+            replace(entry, status=BundleStatus(), annotations={}),
             replace(spec, version=request.version),
             await self._references.access(entry, spec),
             self._polls,

@@ -166,6 +166,12 @@ def _waits_for_plan(status: BundleStatus) -> bool:
     return any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
 
 
+def awaits_approval_since(status: BundleStatus) -> datetime | None:
+    """When the plan that waits for a decision was made; None where none does."""
+    waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
+    return parse_time(status.plan.made_at) if waits else None
+
+
 def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
     """When the plan expires; None where it doesn't wait for a decision."""
     plan, end = status.plan, parse_time(status.plan.expires_at)

@@ -21,6 +21,7 @@ from copyrator.bundles.gates.gate import Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
+from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.version.answer import DesiredVersion, is_answered, retry_at
@@ -130,7 +131,9 @@ class VersionPoller:
             again = self._context.again_at(entry.key)
             comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
             promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
-            judge_at = None if _is_judged(entry, memory.poll.judged_at) else entry.judge_at
+            judge_at = (
+                None if _is_judged(entry, memory.poll.judged_at) else next_check(entry.status)
+            )
             self._context.schedule.requeue_at(
                 entry.key, regular, retry, judge_at, again, comes_of_age, promoted
             )
@@ -140,7 +143,7 @@ class VersionPoller:
 
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by the time alone since the last evaluation."""
-        at, last = entry.judge_at, self._context.memory(entry.key).poll.judged_at
+        at, last = next_check(entry.status), self._context.memory(entry.key).poll.judged_at
         if spec.min_age and age.has_matured(entry.status, spec, last, now):
             return True
         if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
@@ -191,11 +194,12 @@ def _awaits_registry(resolution: Resolution) -> bool:
 
 def _is_judged(entry: BundleEntry, last: datetime | None) -> bool:
     """Whether the gates have been evaluated since the time for which the status asks for it."""
-    return last is not None and entry.judge_at is not None and entry.judge_at <= last
+    at = next_check(entry.status)
+    return last is not None and at is not None and at <= last
 
 
 def _awaits_promotion(entry: BundleEntry) -> bool:
-    return promotion.NAME in entry.waits_for
+    return promotion.NAME in entry.status.open_gates
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:
