@@ -76,7 +76,7 @@ async def test_without_a_webhook_a_push_is_found_after_half_an_interval_as_a_rul
         bundle(name, repo=name)
     await run(timer_interval=interval)
     await eventually(lambda: all(cluster.reason(name) == "Deployed" for name in names))
-    await asyncio.sleep(interval)  # each has found its slot
+    await asyncio.sleep(interval)  # each has its rhythm
     loop, waits = asyncio.get_running_loop(), list[float]()
     before, pushed = len(cluster.runs), loop.time()
 

@@ -59,7 +59,7 @@ def say(rhythm: Rhythm) -> datetime:
 
 @pytest.mark.parametrize(
     ("count", "interval", "usual", "most"),
-    [(1000, 60.0, 18, 20), (1000, 600.0, 4, 4), (1000, 3600.0, 2, 3), (150, 10.0, 16, 18)],
+    [(1000, 60.0, 18, 18), (1000, 600.0, 3, 3), (1000, 3600.0, 2, 2), (150, 10.0, 16, 17)],
 )
 def test_the_busiest_second_has_little_more_than_the_mean(
     count: int, interval: float, usual: int, most: int
@@ -76,7 +76,7 @@ def test_it_stays_so_while_bundles_come_and_go() -> None:
         rhythms.pop(chance.randrange(len(rhythms)))
         rhythms.append(choose(f"new{i}", 60.0, rhythms))
 
-    assert busiest(rhythms) <= 20
+    assert busiest(rhythms) <= 19
 
 
 def test_within_a_second_polls_are_spread_too() -> None:
@@ -101,9 +101,9 @@ def test_the_same_query_has_the_same_rhythm() -> None:
 
 def test_bundles_that_share_a_query_count_once() -> None:
     first = choose("app", 60.0)
-    other = choose("app", 60.0, [Rhythm(60.0, first.phase, "x")])
     same = [Rhythm(60.0, first.phase, "x") for _ in range(5)]
-    others = [replace(other, query=query) for query in "yz"]
+    seconds = set(range(60)) - {int(first.phase)}
+    others = [Rhythm(60.0, second, f"{query}{second}") for second in seconds for query in "yz"]
 
     assert choose("app", 60.0, [*same, *others]) == first
 

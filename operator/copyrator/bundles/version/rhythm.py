@@ -6,7 +6,7 @@ plus a whole number of intervals. ADR 37 has the figures of the spread.
 
 A poll's phase belongs to its query: Bundles that share a tag are due together and share one
 request. Hashes alone aren't even enough: of a thousand polls a minute the busiest second would
-often have twice the mean. So a query has two phases, and takes the one with fewer other queries.
+often have twice the mean. So a query has four phases, and takes the one with the fewest others.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def choose_rhythm(
     Args:
         query: the query's identity.
         interval: seconds.
-        digest: a hash of it, in hexadecimal digits, which differs between clusters: else the
-            operators of all clusters would poll a registry at the same second.
+        digest: a hash of it, at least 64 hexadecimal digits, which differs between clusters: else
+            the operators of all clusters would poll a registry at the same second.
         known: the rhythms of all Bundles, as far as they have one.
         announced: the next poll by the Bundle's status, which tells the phase that was taken before
             a restart.
@@ -87,7 +87,7 @@ def choose_rhythm(
     parts = max(int(interval * _PARTS), 1)
     choices = [
         Rhythm(interval, int(part, 16) % parts / _PARTS, query)
-        for part in (digest[:16], digest[16:32])
+        for part in (digest[i : i + 16] for i in range(0, 64, 16))
     ]
     queries: dict[int, set[str]] = {int(one.phase): set() for one in choices}
     for other in known:
