@@ -26,6 +26,7 @@ from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest, Step, read_manifests
 from copyrator.cli.output import Format, answer_option, dump
 from copyrator.cli.schema import Problem, problems
+from copyrator.cli.template_fields import unknown_fields, wrong_types
 from copyrator.cli.template_names import OF_NAME, OF_TEMPLATE, of_template, unknown_names
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
@@ -88,8 +89,9 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
     manifests = [one for one in read_manifests([*files, *more]) if is_ours(one)]
     found = [finding for manifest in manifests for finding in check(manifest)]
-    for warning in filter(None, map(_warning, manifests)) if not found else ():
-        click.echo(f"Warning: {warning}", err=True)
+    for manifest in manifests if not found else ():
+        for warning in _warnings(manifest):
+            click.echo(f"Warning: {warning}", err=True)
     if shape is not None:
         dump([finding.to_dict() for finding in found], shape)
     else:
@@ -131,14 +133,15 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(manifest, manifest.line(problem.path), problem)
 
 
-def _warning(manifest: Manifest) -> str:
+def _warnings(manifest: Manifest) -> Iterator[Finding]:
     """What is valid, but perhaps not meant."""
     rule = parse_rule({**manifest.body, "metadata": {"namespace": "default"}})
     if manifest.kind != names.RULE_KIND or isinstance(rule, InvalidSpec) or rule.legacy:
-        return ""  # the old form can't leave namespaces out
-    said = system_namespaces.warning(rule.targets)
-    line = manifest.line(("spec", "targets"))
-    return f"{manifest.source}:{line}: {manifest.kind} {manifest.name}: {said}" if said else ""
+        return  # the old form can't leave namespaces out
+    if said := system_namespaces.warning(rule.targets):
+        yield Finding(manifest, manifest.line(("spec", "targets")), Problem((), said))
+    for problem in unknown_fields(rule.template.body) if rule.template else ():
+        yield Finding(manifest, manifest.line(problem.path), problem)
 
 
 def is_ours(manifest: Manifest) -> bool:
@@ -227,6 +230,8 @@ def _of_rule(rule: RuleSpec) -> Iterator[Problem]:
         if path == "spec.template.metadata.name":
             known = OF_TEMPLATE
         yield from (_problem(InvalidSpec(path, said)) for said in unknown_names(text, known))
+    if rule.template:
+        yield from wrong_types(rule.template.body)
 
 
 def _misspelt_kinds(body: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """Whole objects rendered for each namespace, and the rights that RoleBindings take."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.e2e.operator_process import until
 from tests.long import long_form
 
 from copyrator.api import names
+from generate.kind_fields import TARGET, kind_fields
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/rules/namespace-provisioning.yaml"
 RIGHTS = "tests/e2e/rights/test_missing_rights.py"
@@ -149,3 +151,46 @@ def test_a_rendered_secret_holds_what_string_data_says_and_is_then_left_in_peace
     user.patch("copyrators", wide.namespace, word, metadata={"labels": {"touched": "yes"}})
     user.wait_ready(wide.namespace, word)
     assert [event.verb for event in wide.writes(since) if event.namespace == target] == ["create"]
+
+
+def test_numbers_and_booleans_reach_the_fields_that_want_them(wide, user, namespace, word):
+    target = namespace(f"{word}-a", labels={"port": "9090"})
+    template = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": word, "annotations": {"port": "{{ namespace.labels.port | int }}"}},
+        "spec": {
+            "podSelector": {},
+            "ingress": [
+                {
+                    "ports": [
+                        {
+                            "port": "{{ namespace.labels.port | number }}",
+                            "endPort": "{{ namespace.labels.port | int + 9 }}",
+                        }
+                    ]
+                }
+            ],
+        },
+    }
+    user.rule(
+        wide.namespace, word, {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
+    )
+    assert user.wait_ready(wide.namespace, word)["copies"]["ready"] == 1
+    found = user.get("networkpolicies", target, word)
+    assert found["spec"]["ingress"][0]["ports"] == [
+        {"port": 9090, "endPort": 9099, "protocol": "TCP"}
+    ]
+    assert found["metadata"]["annotations"]["port"] == "9090"
+
+
+def test_the_known_fields_have_the_types_of_the_api_servers_own_document(api):
+    """Of another version of Kubernetes: of the fields that both have."""
+    known = json.loads(TARGET.read_text())
+    served = kind_fields(api.get("/openapi/v2"))
+    assert "v1/Service" in known["kinds"].keys() & served["kinds"].keys()
+    for name, fields in known["types"].items():
+        for field in fields.keys() & served["types"].get(name, {}).keys():
+            assert served["types"][name][field] == fields[field], f"{name}.{field}"
+    if api.get("/version")["minor"] == "34":
+        assert known == served

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from copyrator.cli import cli
@@ -184,6 +185,118 @@ def test_names_that_a_template_sets_itself_are_known():
         '{% endfor %}"\n'
     )
     assert validate(text).stdout == "Valid: 1 rule, 0 Bundles.\n"
+
+
+def templated(api_version: str, kind: str, **content: object) -> str:
+    body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, **content}
+    spec = {"template": body, "targets": {"namespaces": ["team-*"]}}
+    return RULE + yaml.safe_dump({"spec": spec}, sort_keys=False)
+
+
+def service(**port: object) -> str:
+    return templated("v1", "Service", spec={"ports": [port]})
+
+
+def account(value: object) -> str:
+    return templated("v1", "ServiceAccount", automountServiceAccountToken=value)
+
+
+PORT = "spec.template.spec.ports[0].port: must be an integer"
+TOKEN = "spec.template.automountServiceAccountToken: must be a boolean"
+LABEL = "spec.template.spec.selector.app: must be a string"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (service(port="9090"), f"{PORT}, not '9090'; remove the quotes"),
+        (service(port="http"), f"{PORT}, not 'http'"),
+        (service(port=True), f"{PORT}, not True"),
+        (service(port=[1]), f"{PORT}, not a list"),
+        (service(port={"a": 1}), f"{PORT}, not a map"),
+        (
+            service(port="{{ namespace.labels.port }}"),
+            f"{PORT}, and the expression makes a string; add | number",
+        ),
+        (service(port="{{ namespace.labels['port'] | lower }}"), f"{PORT}, and the expression"),
+        (service(port="{{ '80' }}"), f"{PORT}, and the expression makes a string"),
+        (service(port="{{ 80 == 80 }}"), f"{PORT}, and the expression makes a boolean"),
+        (service(port="{{ 80 | string }}"), f"{PORT}, and the expression makes a string"),
+        (
+            service(port="{{ namespace.labels.port | default('80') }}"),
+            f"{PORT}, and the expression makes a string",
+        ),
+        (
+            service(port="80{{ namespace.labels.port }}"),
+            f'{PORT}; make all of it one expression: "{{{{ … | number }}}}"',
+        ),
+        (service(port=" {{ 80 }}"), f"{PORT}; make all of it one expression"),
+        (account("true"), f"{TOKEN}, not 'true'; remove the quotes"),
+        (account(1), f"{TOKEN}, not 1"),
+        (account("{{ namespace.labels.on }}"), f"{TOKEN}, and the expression makes a string; add"),
+        (account("{{ 5 }}"), f"{TOKEN}, and the expression makes a number"),
+        (
+            templated("v1", "Service", spec={"selector": {"app": 5}}),
+            f"{LABEL}, not 5; put it in quotes",
+        ),
+        (templated("v1", "Service", spec={"selector": {"app": True}}), f"{LABEL}, not True"),
+        (templated("v1", "Service", spec=[1]), "spec.template.spec: must be a map, not a list"),
+        (templated("v1", "Service", spec="x"), "spec.template.spec: must be a map, not 'x'"),
+        (
+            templated("v1", "Service", spec={"ports": {"port": 1}}),
+            "spec.template.spec.ports: must be a list, not a map",
+        ),
+    ],
+)
+def test_values_of_a_wrong_type_in_a_template_are_named(text, said):
+    result = validate(text)
+    assert result.exit_code == 1
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        service(port=9090, targetPort="http"),
+        service(port=9090, targetPort=80),
+        service(port="{{ namespace.labels.port | number }}", targetPort="{{ namespace.name }}"),
+        service(port="{{ namespace.labels.port | int + 1 }}"),
+        service(port="{{ namespace.labels.port | default(80) }}"),
+        service(port="{{ 80 if namespace.labels.a == 'b' else 81 }}"),
+        account(True),
+        account("{{ namespace.labels.on == 'true' }}"),
+        account("{{ namespace.labels.on | bool }}"),
+        templated("v1", "ResourceQuota", spec={"hard": {"pods": 5, "cpu": "0.5", "x": 0.5}}),
+        templated("v1", "ConfigMap", data={"a": "{{ 5 }}", "b": "a{{ true }}"}, immutable=None),
+        templated("example.com/v1", "Thing", spec={"port": "80", "list": "x"}),
+    ],
+)
+def test_values_of_a_right_or_unknown_type_are_valid(text):
+    result = validate(text)
+    assert result.exit_code == 0, result.output
+    assert not result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            templated("networking.k8s.io/v1", "NetworkPolicy", spec={"ingres": []}),
+            (
+                "spec.template.spec.ingres: the API server drops a field of this name; did you "
+                "mean ingress?"
+            ),
+        ),
+        (service(prt=1), "spec.template.spec.ports[0].prt: the API server drops"),
+        (templated("v1", "ConfigMap", dat={}), "spec.template.dat: the API server drops"),
+    ],
+)
+def test_unknown_fields_in_a_template_are_warned_of(text, said):
+    """Not more: a newer version of Kubernetes may have them."""
+    result = validate(text)
+    assert result.exit_code == 0
+    assert "Valid: 1 rule" in result.stdout
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize(

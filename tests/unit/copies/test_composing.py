@@ -324,13 +324,13 @@ def test_what_does_not_depend_on_the_target_is_rendered_once(monkeypatch):
     from copyrator.copies.policy import rendering  # noqa: PLC0415
 
     rendered = []
-    original = rendering.Text.render
+    original = rendering.Text.value
 
     def counted(self, context, meter=None):
         rendered.append(self.source)
         return original(self, context, meter)
 
-    monkeypatch.setattr(rendering.Text, "render", counted)
+    monkeypatch.setattr(rendering.Text, "value", counted)
     tree = Tree(
         {
             "apiVersion": "v1",
@@ -386,10 +386,10 @@ def test_what_fails_by_itself_is_rendered_once(monkeypatch):
     from copyrator.copies.policy import rendering  # noqa: PLC0415
 
     rendered = []
-    original = rendering.Text.render
+    original = rendering.Text.value
     monkeypatch.setattr(
         rendering.Text,
-        "render",
+        "value",
         lambda self, *rest: rendered.append(self.source) or original(self, *rest),
     )
     broken = Tree({"kind": "Secret", "stringData": {"a": "{{ sources.nobody }}"}})

@@ -79,6 +79,10 @@ def compile_text(text: str) -> CompiledText:
         names = frozenset(name.name for name in tree.find_all(nodes.Name) if name.ctx == "load")
         steps = _count(tree)
         _Metering(steps).visit(tree)
+        if (whole := whole_expression(tree)) is not None:
+            output = tree.body[0]
+            assert isinstance(output, nodes.Output)
+            output.nodes = [_through(whole, own.WHOLE)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's, about code such as 1[0]
             code = ENVIRONMENT.compile(tree)
@@ -99,6 +103,14 @@ def compile_text(text: str) -> CompiledText:
         # Python's compiler has limits of its own: 20 nested blocks, for one.
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
         raise TemplateError(f"isn't valid Jinja2: Python can't compile it: {why}") from None
+
+
+def whole_expression(tree: nodes.Template) -> nodes.Expr | None:
+    """The expression of a text that is exactly one ``{{ … }}``."""
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return None
+    found = tree.body[0].nodes
+    return None if len(found) != 1 or isinstance(found[0], nodes.TemplateData) else found[0]
 
 
 def compile_texts(texts: Iterable[str]) -> dict[str, CompiledText | str]:

@@ -14,7 +14,16 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from copyrator.copies.policy.rendering import Compiled, Text, Tree, put, render_part
+from copyrator.copies.policy.rendering import (
+    Compiled,
+    Scalar,
+    Text,
+    Tree,
+    TypedText,
+    as_text,
+    put,
+    render_part,
+)
 from copyrator.copies.policy.template_meter import (
     Findings,
     Meter,
@@ -64,7 +73,7 @@ class Composing:
         self._optional = optional
         self._now = now
         self._variables: dict[bool, Any] = {}
-        self._rendered: dict[tuple[Text, Visibility], str | TemplateError] = {}
+        self._rendered: dict[tuple[Text, Visibility], Scalar | TemplateError] = {}
 
     def render(self, tree: Tree, kind: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """A new object for one target.
@@ -74,7 +83,7 @@ class Composing:
         """
         meter = Meter()
 
-        def at(place: Visibility) -> Callable[[Text], str]:
+        def at(place: Visibility) -> Callable[[Text], Scalar]:
             return lambda text: self._text(text, place, variables, meter)
 
         hidden = at(Visibility.HIDDEN)
@@ -92,7 +101,7 @@ class Composing:
 
     def _text(
         self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
-    ) -> str:
+    ) -> Scalar:
         """One text, from what was rendered for an earlier target where that is the same."""
         if text.names & _VARYING:
             return self._render(text, place, variables, meter)
@@ -105,22 +114,22 @@ class Composing:
             except TemplateError as error:
                 known = error
             self._rendered[text, place] = known
-        elif isinstance(known, str):
-            meter.put_out(known)
+        elif not isinstance(known, TemplateError):
+            meter.put_out(as_text(known))
         if isinstance(known, TemplateError):
             raise TemplateError(str(known))
         return known
 
     def _render(
         self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
-    ) -> str:
+    ) -> Scalar:
         meter.scope = Scope(
             self._now,
             self.findings,
             reveals=place is Visibility.CLEAR,
             bundles=place is Visibility.BUNDLES,
         )
-        return text.render({**variables, SOURCES: self._sources(place is Visibility.CLEAR)}, meter)
+        return text.value({**variables, SOURCES: self._sources(place is Visibility.CLEAR)}, meter)
 
     def _sources(self, clear: bool) -> Any:
         if clear not in self._variables:
@@ -130,13 +139,13 @@ class Composing:
 
 def _values(
     pairs: list[tuple[Compiled, Compiled]],
-    hidden: Callable[[Text], str],
-    shown: Callable[[Text], str],
+    hidden: Callable[[Text], Scalar],
+    shown: Callable[[Text], Scalar],
 ) -> dict[str, Any]:
     """A map whose values may be more than its keys; what is nested in a value may not."""
     result: dict[str, Any] = {}
     for key, value in pairs:
-        form = shown if isinstance(value, Text) else hidden
+        form = shown if isinstance(value, Text | TypedText) else hidden
         put(result, render_part(key, hidden), render_part(value, form))
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import jinja2
 
 from copyrator.api import syntax
 from copyrator.copies.policy.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
+from copyrator.copies.policy.kind_fields import ANY, field_type, item_type, type_of
 from copyrator.copies.policy.template_messages import readable_message
 from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.settings.limits import RENDERED_TEXT
@@ -18,6 +20,10 @@ _TEXT_STEPS: Final = 20
 
 _PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
 """RBAC's names may contain anything that a path segment may, such as ``system:``."""
+
+
+Scalar = str | int | float | bool
+"""What a text may be rendered to."""
 
 
 class Text:
@@ -50,10 +56,18 @@ class Text:
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
         """
+        return as_text(self.value(context, meter or Meter()))
+
+    def value(self, context: Mapping[str, Any], meter: Meter) -> Scalar:
+        """The same; of a text that is one whole expression, a number or boolean as such.
+
+        Raises:
+            TemplateError: as `render`.
+        """
         if self._template is None:
             return self.source
-        meter = meter or Meter()
         ENVIRONMENT.meter = meter
+        meter.whole = None
         try:
             meter.take(self._steps)
             result = self._template.render(context)
@@ -71,7 +85,39 @@ class Text:
         if len(result) > RENDERED_TEXT:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")
         meter.put_out(result)
-        return result
+        return result if meter.whole is None else meter.whole
+
+
+def as_text(value: Scalar) -> str:
+    """As Jinja2 writes it."""
+    return value if isinstance(value, str) else str(value)
+
+
+class TypedText:
+    """A text at a place that may have, or needs, a number or boolean."""
+
+    __slots__ = ("text", "wanted")
+
+    def __init__(self, text: Text, wanted: str) -> None:
+        self.text = text
+        self.wanted = wanted
+        """The field's type (policy/kind_fields.py)."""
+
+    def checked(self, value: Scalar) -> Scalar:
+        """What the field gets.
+
+        Raises:
+            TemplateError: a number that JSON, or the API server, can't hold.
+        """
+        if isinstance(value, str | bool):
+            return value
+        if not math.isfinite(value):
+            raise TemplateError(f"{_shown(self.text.source)}: the result is {value}")
+        if self.wanted == "integer" and value == int(value):
+            value = int(value)  # the operator / always makes a fraction
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TemplateError(f"{_shown(self.text.source)}: the result has over 64 bits")
+        return value
 
 
 NO_TEXTS: Final[Mapping[str, Text]] = {}
@@ -89,7 +135,8 @@ class Tree:
             TemplateError: one isn't valid Jinja2.
         """
         found = dict(texts)
-        self.root: Compiled = _compile(root, found)
+        kind = type_of(root.get("apiVersion"), root.get("kind"))
+        self.root: Compiled = _compile(root, found, kind)
         self.names = frozenset(name for text in found.values() for name in text.names)
 
     def render(self, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,8 +147,8 @@ class Tree:
         """
         meter = Meter()
 
-        def text_of(text: Text) -> str:
-            return text.render(context, meter)
+        def text_of(text: Text) -> Scalar:
+            return text.value(context, meter)
 
         rendered = render_part(self.root, text_of)
         assert isinstance(rendered, dict)
@@ -112,28 +159,40 @@ Compiled = Any
 """A compiled part: maps are lists of pairs and lists are tuples, to distinguish them."""
 
 
-def _compile(value: Any, found: dict[str, Text]) -> Any:
+_TEXTS: Final = ("string", "quantity")
+"""Types of fields that always get a text."""
+
+
+def _compile(value: Any, found: dict[str, Text], wanted: str) -> Any:
     if isinstance(value, str):
         if not is_jinja(value):
             return value
         if value not in found:
             found[value] = Text(value)
-        return found[value]
+        return found[value] if wanted in _TEXTS else TypedText(found[value], wanted)
     if isinstance(value, Mapping):
-        return [(_compile(str(key), found), _compile(item, found)) for key, item in value.items()]
+        return [
+            (
+                _compile(str(key), found, "string"),
+                _compile(item, found, field_type(wanted, str(key)) or ANY),
+            )
+            for key, item in value.items()
+        ]
     if isinstance(value, list | tuple):
-        return tuple(_compile(item, found) for item in value)
+        return tuple(_compile(item, found, item_type(wanted)) for item in value)
     return value
 
 
-def render_part(value: Compiled, text_of: Callable[[Text], str]) -> Any:
+def render_part(value: Compiled, text_of: Callable[[Text], Scalar]) -> Any:
     """Render a compiled part, each text by a function.
 
     Raises:
         TemplateError: two keys of one map are the same.
     """
     if isinstance(value, Text):
-        return text_of(value)
+        return as_text(text_of(value))
+    if isinstance(value, TypedText):
+        return value.checked(text_of(value.text))
     if isinstance(value, list):
         result: dict[str, Any] = {}
         for key, item in value:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,12 @@ _YAML_CHARACTERS: Final = 12 if hasattr(yaml, "CSafeDumper") else 200
 """Price of a character that is written as YAML: 0.04 us with libyaml, 2.6 us without."""
 _YAML_STEPS: Final = 20
 """Steps for each value that is written as YAML: 12 us with libyaml."""
+
+_NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,18})?", re.ASCII)
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
 
 Filter = Callable[..., Any]
 """Takes the meter, the value and the arguments."""
@@ -94,6 +101,28 @@ def to_yaml(meter: Meter, value: Any) -> str:
         raise TemplateError(f"{origin_of(value)} can't be written as YAML") from None
 
 
+def number(meter: Meter, value: Any) -> Any:
+    """The number that a text is; unlike with `int`, anything else is an error."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    text = _text(_defined(_open(value)), value, "number").strip()
+    meter.take(10, len(text))
+    if not _NUMBER.fullmatch(text):
+        raise TemplateError(f"{origin_of(value)} isn't a number")
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def boolean(meter: Meter, value: Any) -> Any:
+    """True or false, as a text says it; anything else is an error."""
+    if value is None or isinstance(value, bool):
+        return value
+    text = _text(_defined(_open(value)), value, "bool").strip().lower()
+    meter.take(10, len(text))
+    if text not in _BOOLEANS:
+        raise TemplateError(f"{origin_of(value)} is neither true nor false")
+    return _BOOLEANS[text]
+
+
 def merge_dockerconfig(meter: Meter, value: Any) -> str:
     """One .dockerconfigjson of several: of each registry the first one's credentials."""
     return merged_config(meter, _listed(meter, value))
@@ -126,6 +155,8 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "from_json": from_json,
     "to_json": to_json,
     "to_yaml": to_yaml,
+    "number": number,
+    "bool": boolean,
     "merge_dockerconfig": merge_dockerconfig,
     "pem_bundle": pem_bundle,
 }
@@ -145,6 +176,12 @@ def _open(value: Any) -> Any:
     """The value, which must not be withheld."""
     if isinstance(value, Withheld):
         str(value)  # raises
+    return value
+
+
+def _defined(value: Any) -> Any:
+    if isinstance(value, Undefined):
+        str(value)  # raises, and names it
     return value
 
 

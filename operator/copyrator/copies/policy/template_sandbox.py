@@ -41,6 +41,7 @@ WEIGHED: Final = "$weighed"
 SLICED: Final = "$sliced"
 CONCAT: Final = "$concat"
 CONTAINS: Final = "$contains"
+WHOLE: Final = "$whole"
 
 
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
@@ -203,6 +204,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             SLICED: self._sliced,
             CONCAT: self._concat,
             CONTAINS: self._contains,
+            WHOLE: self._whole,
         }
         return {name: _at_run_time(function) for name, function in own.items()}
 
@@ -234,6 +236,12 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(values, str):
             self.meter.search(values, value)
         return value in values
+
+    def _whole(self, value: Any) -> Any:
+        """Keep a number or boolean that is the whole text."""
+        if isinstance(value, bool | int | float):
+            self.meter.whole = value
+        return value
 
 
 def _at_run_time(function: Callable[..., Any]) -> Callable[..., Any]:
