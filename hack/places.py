@@ -29,7 +29,7 @@ WRITE = "COPYRATOR_WRITE_PLACES"
 """A variable: tests store what they count instead of comparing it."""
 RUN_TEST = "tests/component/bundles/test_places.py"
 
-GATES = ROOT / "docs" / "adr" / "0021-gates.md"
+GATES = ROOT / "docs/adr/0021-gates.md"
 """It has the patch of an invented gate."""
 
 SOURCE = ROOT / "operator"
