@@ -27,7 +27,7 @@ from copyrator.bundles.deploy.decisions import (
 )
 from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.deploy.runs import Runs
-from copyrator.bundles.gates import age, approval, promotion
+from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
@@ -287,18 +287,15 @@ class Deploys:
         judge_at = plan_record.next_check(status)
         if judge_at is not None and judge_at <= case.now:
             judge_at = None  # it was just judged, and waits for something else
-        comes_of_age = age.next_check(status, case.spec, case.now)
-        promoted = None
-        if promotion.is_waiting(status):
-            promoted = self._resolutions.next_promotion(case.spec, case.now)
-        awaited = until or judge_at or comes_of_age or promoted
+        changes_at = self._resolutions.next_change(case.spec, status, case.now)
+        awaited = until or judge_at or changes_at
         # A plan that waits for its turn: the reconcile that had it may have waited for a registry.
         waits_for_turn = case.must_plan or case.entry.plan_request is not None
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
         if written is case.entry and is_final:
             memory.poll.settled = case.known(written)
         self._context.schedule.requeue_at(
-            case.entry.key, memory.poll.next_poll, until, judge_at, comes_of_age, promoted
+            case.entry.key, memory.poll.next_poll, until, judge_at, changes_at
         )
         return written
 

@@ -20,7 +20,15 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromoteFrom
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import age
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
+from copyrator.bundles.gates.gate import (
+    NO_SOURCES,
+    PASSED,
+    Candidate,
+    Facts,
+    Gates,
+    Occasion,
+    Waiting,
+)
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -158,16 +166,9 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
     assert age.record_candidates(status, promoted, (), NOW) == known
 
 
-def test_the_next_one_to_become_old_enough_is_known() -> None:
+def test_the_moments_at_which_recorded_versions_are_old_enough_are_known() -> None:
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED, candidates=known)
-    assert age.next_check(status, spec(), NOW) == NOW + HOUR
-    assert age.next_check(status, spec(), NOW + HOUR) == NOW + 2 * HOUR
-    assert age.next_check(status, spec(), NOW + 2 * HOUR) is None
-    assert age.next_check(status, spec(min_age=0.0), NOW) is None
-    assert not age.has_matured(status, spec(min_age=0.0), None, NOW)
-    assert not age.has_matured(status, spec(), None, NOW + HOUR - timedelta(seconds=1))
-    assert age.has_matured(status, spec(), None, NOW + HOUR)
-    assert age.has_matured(status, spec(), NOW, NOW + HOUR)
-    assert not age.has_matured(status, spec(), NOW + HOUR, NOW + HOUR)
-    assert age.has_matured(status, spec(), NOW + HOUR, NOW + 2 * HOUR)
+    gates = Gates(version=(age.GATE,))
+    assert gates.changes(spec(), status, NO_SOURCES) == (NOW + HOUR, NOW + 2 * HOUR)
+    assert gates.changes(spec(min_age=0.0), status, NO_SOURCES) == ()

@@ -25,6 +25,7 @@ from copyrator.api.promotion import (
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (
+    NO_SOURCES,
     PASSED,
     Candidate,
     Facts,
@@ -35,7 +36,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.gates.promotion import GATE, has_ended, is_waiting, next_end
+from copyrator.bundles.gates.promotion import GATE
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "1" * 64
@@ -310,7 +311,7 @@ def test_what_runs_already_passes() -> None:
     assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
 
 
-def test_a_version_waits_for_it_as_long_as_the_status_says_so() -> None:
+def test_its_verdict_changes_while_a_version_waits_for_it_by_the_status() -> None:
     ours = GateStatus(name="promotion", state="Waiting")
     others = (GateStatus(name="age", state="Waiting"), GateStatus(name="x", state="Passed"))
     for found, waits in (
@@ -319,7 +320,7 @@ def test_a_version_waits_for_it_as_long_as_the_status_says_so() -> None:
         ((*others, replace(ours, state="Passed")), False),
         ((), False),
     ):
-        assert is_waiting(BundleStatus(gates=found)) is waits
+        assert bool([*GATE.changes(spec_of(), BundleStatus(gates=found), NO_SOURCES)]) is waits
 
 
 def test_only_new_versions_and_requests_wait() -> None:
@@ -334,17 +335,21 @@ def several(*since: float) -> PromotionSource:
     return source(soak=tuple(records))
 
 
-def test_the_next_end_is_that_of_any_version_in_all_of_them() -> None:
-    sources, spec = Sources((several(0, 10, 20), several(5, 5))), spec_of()
-    assert next_end(spec, sources, at(0)) == at(65)
-    assert next_end(spec, sources, at(65)) == at(70)
-    assert next_end(spec, sources, at(70)) is None
-    assert next_end(spec, Sources(), at(0)) is None
+WAITS = BundleStatus(gates=(GateStatus(name="promotion", state="Waiting"),))
+
+
+def changes(sources: Sources) -> set[datetime]:
+    """Without the one by which each process judges what waits once."""
+    long_ago, *others = GATE.changes(spec_of(), WAITS, sources)
+    assert long_ago.year == 1
+    return {other for other in others if other.year > 1}
+
+
+def test_its_verdicts_change_when_the_soak_of_any_version_ends_in_all_of_them() -> None:
+    assert changes(Sources((several(0, 10, 20), several(5, 5)))) == {at(65), at(70)}
+    assert changes(Sources()) == set()
     held = replace(several(0, 10), hold="x", running="sha256:0")
-    assert next_end(spec, Sources((held,)), at(0)) == at(70)
-    assert has_ended(spec, sources, at(64), at(65))
-    assert not has_ended(spec, sources, at(65), at(69))
-    assert has_ended(spec, sources, at(0), at(99))
+    assert changes(Sources((held,))) == {at(70)}
 
 
 RECORDS = st.builds(
@@ -384,8 +389,8 @@ def test_every_wait_ends_when_its_message_said_and_not_before(
         assert judge(*sources, now=verdict.until, seen=seen) is PASSED
         just_before = verdict.until - timedelta(seconds=1)
         assert judge(*sources, now=just_before, seen=seen) is not PASSED
-        assert next_end(spec_of(), Sources(tuple(sources), seen), now) == verdict.until
+        assert changes(Sources(tuple(sources), seen)) == {verdict.until}
     elif not isinstance(verdict, Waiting):
-        assert next_end(spec_of(), Sources(tuple(sources), seen), now) is None
+        assert all(end <= now for end in changes(Sources(tuple(sources), seen)))
     else:
         assert judge(*sources, now=now + timedelta(days=9), seen=seen) is not PASSED

@@ -14,7 +14,16 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_CANDIDATES, BundleReason, BundleStatus, CandidateStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Gate, Occasion, Verdict, Waiting
+from copyrator.bundles.gates.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Sources,
+    Verdict,
+    Waiting,
+)
 from copyrator.bundles.version.candidates import admits, deployed_tag, is_below, read_tag
 
 
@@ -82,24 +91,6 @@ def record_candidates(
     return tuple(kept)
 
 
-def has_matured(
-    status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime
-) -> bool:
-    """Whether a candidate has become old enough since the last evaluation of the gates."""
-    return any((last is None or last < end) and end <= now for end in _ends(status, spec))
-
-
-def next_check(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
-    """When the next candidate becomes old enough; None where none does."""
-    return min((end for end in _ends(status, spec) if end > now), default=None)
-
-
-def _ends(status: BundleStatus, spec: BundleSpec) -> Iterator[datetime]:
-    for one in status.candidates if spec.min_age else ():
-        if (seen := parse_time(one.first_seen)) is not None:
-            yield seen + timedelta(seconds=spec.min_age)
-
-
 def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]:
     """The candidates without what is deployed, and those that are lower or older than that."""
     tag = deployed_tag(status, spec.reference)
@@ -112,6 +103,12 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
             continue
         kept.append(one)
     return kept
+
+
+def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
+    for one in status.candidates if spec.min_age else ():
+        if (seen := parse_time(one.first_seen)) is not None:
+            yield seen + timedelta(seconds=spec.min_age)
 
 
 def _candidate_of(record: CandidateStatus) -> Candidate:
@@ -137,6 +134,7 @@ GATE: Final = Gate(
     concerns=lambda spec: spec.min_age > 0,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
+    changes=_changes,
     ends=lambda spec: f"it has been known for {format_duration(spec.min_age)}",
     rejected={BundleReason.TOO_YOUNG: "was first seen too recently"},
 )

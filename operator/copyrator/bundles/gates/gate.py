@@ -182,6 +182,11 @@ class Gate:
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
     is_permanent: bool = True
     """Whether a Bundle with it has the condition UpdatePending also while nothing waits."""
+    changes: Callable[[BundleSpec, BundleStatus, Sources], Iterable[datetime]] = lambda *_: ()
+    """When its verdicts on the versions on record change by themselves, past moments too.
+
+    Needed by gates of versions, where another one than what waits may pass first.
+    """
     ends: Callable[[BundleSpec], str] | None = None
     """What happens when it passes by itself, as a clause; None where time alone changes nothing."""
     until: str = "ends"
@@ -261,6 +266,12 @@ class Gates:
         """The recorded verdicts without those of gates that the Bundle no longer has."""
         names = {gate.name for gate in self if gate.concerns(spec)}
         return tuple(one for one in found if one.name in names)
+
+    def changes(
+        self, spec: BundleSpec, status: BundleStatus, sources: Sources
+    ) -> tuple[datetime, ...]:
+        """When verdicts on the versions on record change by themselves, past moments too."""
+        return tuple(at for gate in self for at in gate.changes(spec, status, sources))
 
     def judge_versions(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a version gate."""

@@ -21,7 +21,6 @@ from copyrator.api.bundle_status import (
     MAX_SOAKS,
     BundleReason,
     BundleStatus,
-    GateState,
     Outcome,
     SoakStatus,
 )
@@ -279,11 +278,6 @@ _ORDER: Final = (
 """The precedence of reasons where several Bundles object."""
 
 
-def is_waiting(status: BundleStatus) -> bool:
-    """Whether a version waits for this gate, by the status."""
-    return any(one.name == NAME and one.state != GateState.PASSED for one in status.gates)
-
-
 def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
     """When a digest's soak ends, or ended, in all sources; None where that isn't known."""
     moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
@@ -291,19 +285,15 @@ def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
     return max(known) if known and len(known) == len(moments) else None
 
 
-def next_end(spec: BundleSpec, sources: Sources, now: datetime) -> datetime | None:
-    """The first time at which the soak of any digest ends; None where none does by itself."""
-    return min((end for end in _ends(spec, sources) if end > now), default=None)
+def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterator[datetime]:
+    """Of all recorded soaks, while a version waits.
 
-
-def has_ended(spec: BundleSpec, sources: Sources, last: datetime, now: datetime) -> bool:
-    """Whether the soak of a digest has ended since the last evaluation of the gates."""
-    return any(last < end <= now for end in _ends(spec, sources))
-
-
-def _ends(spec: BundleSpec, sources: Sources) -> Iterator[datetime]:
-    first = sources.bundles[0].soak if sources.bundles else ()
-    for record in first:
+    A moment long ago: each process judges once, as time without an operator doesn't count.
+    """
+    if NAME not in status.open_gates or not spec.promote_from:
+        return
+    yield _LONG_AGO
+    for record in sources.bundles[0].soak if sources.bundles else ():
         end = passes_at(sources, spec.promote_from.soak, record.digest or "")
         if end is not None:
             yield end
@@ -411,6 +401,7 @@ GATE: Final = Gate(
     concerns=lambda spec: bool(spec.promote_from),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
+    changes=_changes,
     ends=_describe_end,
     rejected={
         BundleReason.NOT_PROMOTED: (

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.gates import age, promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.catalog import VENDORED
 from copyrator.bundles.gates.gate import Waiting
 from copyrator.bundles.gates.signature import Asked
@@ -129,13 +129,12 @@ class VersionPoller:
             memory.poll.asked_since = monotonic - may_be
         else:
             again = self._context.again_at(entry.key)
-            comes_of_age = age.next_check(entry.status, spec, now) if spec.min_age else None
-            promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
+            changes_at = self.next_change(spec, entry.status, now)
             judge_at = (
                 None if _is_judged(entry, memory.poll.judged_at) else next_check(entry.status)
             )
             self._context.schedule.requeue_at(
-                entry.key, regular, retry, judge_at, again, comes_of_age, promoted
+                entry.key, regular, retry, judge_at, again, changes_at
             )
             return False
         memory.poll.asked_at = now
@@ -144,21 +143,19 @@ class VersionPoller:
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by the time alone since the last evaluation."""
         at, last = next_check(entry.status), self._context.memory(entry.key).poll.judged_at
-        if spec.min_age and age.has_matured(entry.status, spec, last, now):
-            return True
-        if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
+        past = [one for one in self._changes(spec, entry.status) if one <= now]
+        if any(last is None or one > last for one in past):
             return True
         return _is_past(at, now) and not _is_judged(entry, last)
 
-    def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
-        """Whether a version's soak has ended since the last evaluation (None: there was none)."""
-        sources = relations.sources(self._context.bundles, spec, self._context.seen())
-        return last is None or promotion.has_ended(spec, sources, last, now)
+    def next_change(self, spec: BundleSpec, status: BundleStatus, now: datetime) -> datetime | None:
+        """When the verdict of a version gate changes next by itself; None where none does."""
+        return min((at for at in self._changes(spec, status) if at > now), default=None)
 
-    def next_promotion(self, spec: BundleSpec, now: datetime) -> datetime | None:
-        """When the soak of the next version ends in the Bundles of ``spec.promoteFrom``."""
-        sources = relations.sources(self._context.bundles, spec, self._context.seen())
-        return promotion.next_end(spec, sources, now)
+    def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
+        context = self._context
+        sources = relations.sources(context.bundles, spec, context.seen())
+        return context.gates.changes(spec, status, sources)
 
     def _regular_poll(self, entry: BundleEntry) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
@@ -196,10 +193,6 @@ def _is_judged(entry: BundleEntry, last: datetime | None) -> bool:
     """Whether the gates have been evaluated since the time for which the status asks for it."""
     at = next_check(entry.status)
     return last is not None and at is not None and at <= last
-
-
-def _awaits_promotion(entry: BundleEntry) -> bool:
-    return promotion.NAME in entry.status.open_gates
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:
