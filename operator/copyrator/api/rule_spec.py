@@ -183,6 +183,8 @@ class Transform:
 
     name: str | None = None
     """Jinja2 text for the copy's name; None: the source's name."""
+    type: str | None = None
+    """Of a copied Secret; None: the source's type."""
     keys: KeyTransform = KeyTransform()
     labels: MetadataTransform = MetadataTransform()
     annotations: MetadataTransform = MetadataTransform()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -12,18 +13,39 @@ from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, T
 from copyrator.settings.limits import RULE_DEPTH, TEMPLATE_TEXT, TEMPLATE_TEXTS
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
+_TYPE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?", re.ASCII)
+_TYPE_LENGTH: Final = 253
+_SERVERS_TYPES: Final = frozenset(
+    {
+        "kubernetes.io/service-account-token",
+        "bootstrap.kubernetes.io/token",
+        "helm.sh/release.v1",
+    }
+)
+"""Types that grant rights, or count as something else's record."""
 
 
 def read_transform(transform: Fields, kind: str) -> Transform:
     """Parse ``spec.transform``. ``kind`` is the source's."""
     if transform.has("keys") and kind not in _DATA_KINDS:
         transform.fail("keys", f"must be removed: a {kind} has no data keys")
+    if transform.has("type") and kind != "Secret":
+        transform.fail("type", f"must be removed: a {kind} has no type")
     return Transform(
         name=transform.text("name", _length),
+        type=transform.text("type", _secret_type),
         keys=_read_keys(transform.sub("keys")),
         labels=_read_labels(transform.sub("labels")),
         annotations=_read_annotations(transform.sub("annotations")),
     )
+
+
+def _secret_type(value: str) -> str | None:
+    if len(value) > _TYPE_LENGTH or not _TYPE.fullmatch(value):
+        return f"{syntax.shown(value)} isn't a valid type of a Secret, such as Opaque"
+    if value in _SERVERS_TYPES:
+        return f"must not be {value}: controllers act on Secrets of this type; use Opaque"
+    return None
 
 
 def _read_keys(keys: Fields) -> KeyTransform:

@@ -43,6 +43,7 @@ from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
 from copyrator.copies.ready_conditions import missing_source
 from copyrator.copies.rule_reconciler import RuleReconciler
 from copyrator.copies.rule_state import RulePhase, RuleState
+from copyrator.copies.source_watches import unused_sources
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube import errors
 from copyrator.kube.events import EventRecorder
@@ -218,8 +219,8 @@ class DryRun:
             return said["reason"], said["message"]
         spec = rule.spec
         if isinstance(spec, RuleSpec) and spec.source and state and state.phase in _SERVED:
-            matching = sum(len(watch.store) for watch in state.sources)
-            return RuleReason.SOURCE_NOT_FOUND, missing_source(spec, matching)
+            unused = unused_sources(self.context, state)
+            return RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
         return RuleReason.PROGRESSING, said["message"] if said else "it has no source yet"
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:

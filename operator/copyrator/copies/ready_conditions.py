@@ -150,7 +150,7 @@ def summarized(
     compiled: CompiledRule,
     summary: RuleSummary,
     sources: int,
-    refused: int,
+    unused: str,
     waits: Waits = NOTHING_WAITS,
 ) -> ReadyCondition:
     """A rule is served, or paused."""
@@ -161,7 +161,7 @@ def summarized(
         return _unconfirmed(compiled, summary, edit)
     if spec.source is not None and sources == 0:
         return ReadyCondition(
-            Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, refused)
+            Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
         )
     return (
         rollout_conditions.stopped(compiled, _up_to_date(summary), waits.rollout)
@@ -283,16 +283,13 @@ def _missing_permission(summary: RuleSummary) -> str:
     return f": {where}{message}"
 
 
-def missing_source(spec: RuleSpec, refused: int) -> str:
-    """Why a rule has no source; `refused` objects match, but are of types that aren't copied."""
+def missing_source(spec: RuleSpec, unused: str) -> str:
+    """Why a rule has no source; `unused`: why it isn't what matches."""
     assert spec.source is not None
     source = spec.source
     where = ", ".join(source.namespaces)
-    if refused:
-        return (
-            f"{count(refused, 'object matches', 'objects match')} in {where}, but objects of these "
-            "types are never copied: copies, tokens of service accounts, Helm releases"
-        )
+    if unused:
+        return unused
     if source.name:
         return f"there is no {source.kind} {source.name} in {where}"
     selector = source.selector.to_string() if source.selector else ""

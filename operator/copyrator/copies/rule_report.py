@@ -10,6 +10,7 @@ from copyrator.copies.cache.rules import Rule
 from copyrator.copies.composed_rules import binding_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rule_state import RuleState
+from copyrator.copies.source_watches import unused_sources
 from copyrator.copies.status import write_status
 from copyrator.copies.summarize import RuleSummary
 from copyrator.workqueue.timeslice import TimeSlice
@@ -24,12 +25,12 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     compiled = state.compiled
     assert compiled is not None
     spec, composed = compiled.spec, binding_of(context, rule.owner)
-    refused = 0
+    unused = ""
     if composed is not None:
         sources = composed.composition.count()
     else:
         sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
-        refused = sum(len(watch.store) for watch in state.sources) - sources
+        unused = "" if sources else unused_sources(context, state)
     assert context.home.namespace_watch is not None
     condition = ready_conditions.watch_fault(
         [
@@ -41,7 +42,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         compiled,
         summary,
         sources,
-        refused,
+        unused,
         ready_conditions.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
     )
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))

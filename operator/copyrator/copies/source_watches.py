@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
-from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding, rule_context
+from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.context import CopyContext
+from copyrator.copies.policy.rendering import source_context
 from copyrator.copies.policy.sources import SourceReader, SourceRecord
+from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShare
 from copyrator.kube.resources import Resource
@@ -81,6 +85,55 @@ def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
         for watch in sources:
             watch.reflector.relist()
     return share.no_room(len(missing), size)
+
+
+def unused_sources(context: CopyContext, state: RuleState) -> str:
+    """Why the objects that match aren't copied; empty where none matches."""
+    compiled = state.compiled
+    records = (record for watch in state.sources for record in watch.store.values())
+    found = [one for one in records if isinstance(one, SourceRecord) and one.refused]
+    if not found or compiled is None:
+        return ""
+    first = min(found, key=lambda one: (one.namespace, one.name))
+    place = f"{first.namespace}/{first.name}"
+    more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
+    start = "" if len(found) == 1 else more
+    view = context.home.kinds.get(compiled.resource)
+    copy = view.copies.get((first.namespace, first.name)) if view else None
+    maker = (copy.owner or copy.marks) if copy else ""
+    if not maker:
+        return f"{start}{place} is never copied: {first.refused}"
+    bindings = [
+        one for one in context.index.of_rule(maker).values() if one.static_name == first.name
+    ]
+    start += f"{place} is a copy of {maker}, and a copy is never a source; "
+    if any(_is_target(compiled, one, first) for one in bindings):
+        return (
+            f"{start}{maker} and {compiled.rule.owner} are a loop: each copies to where the other "
+            "one's source is. Delete one of the rules, or change its targets"
+        )
+    origins = ", ".join(one.origin for one in bindings if one.origin)
+    original = f"copy {origins} instead, or " if origins else ""
+    return f"{start}{original}add these targets to {maker}"
+
+
+def _is_target(compiled: CompiledRule, other: SourceBinding, source: SourceRecord) -> bool:
+    """Whether a rule would copy its `source` onto that of another binding."""
+    if other.source is None or other.source.namespace not in compiled.targets:
+        return False
+    name: str | None = source.name
+    if compiled.name is not None:
+        metadata, kind = source.body["metadata"], compiled.spec.kind
+        variables = {
+            "source": source_context(metadata, kind),
+            "rule": rule_context(compiled.rule),
+            "namespace": {"name": other.source.namespace},
+        }
+        try:
+            name = compiled.name.render(variables)
+        except TemplateError:
+            name = None
+    return name == other.source.name
 
 
 def _listener(context: CopyContext, state: RuleState, order: int) -> OnChange[SourceRecord]:

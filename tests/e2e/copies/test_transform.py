@@ -121,3 +121,24 @@ def test_other_tools_marks_owners_and_finalizers_are_never_copied(operator, user
     assert found["annotations"].keys() == {"note", *marks}
     assert "finalizers" not in found
     assert "ownerReferences" not in found
+
+
+def test_a_ca_alone_is_copied_out_of_a_tls_secret_by_another_type(operator, user, namespace, word):
+    """Without the type every copy would be refused by the API server: it isn't asked."""
+    source, target = namespace("source"), namespace(f"{word}-t")
+    pair = encoded(**{"tls.crt": "c", "tls.key": "k", "ca.crt": "ca"})
+    user.create("secrets", source, word, type="kubernetes.io/tls", data=pair)
+    only = {"keys": {"include": ["ca.crt"]}}
+    since = operator.cluster.audit_offset()
+    user.rule(operator.namespace, word, copying(source, word, only, kind="Secret"))
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    status = user.get("copyrators", operator.namespace, word)["status"]
+    assert status["failures"][0]["reason"] == "TemplateError"
+    assert "spec.transform.type: Opaque" in status["failures"][0]["message"]
+    written = [event.resource for event in operator.writes(since, at=[target])]
+    assert "secrets" not in written
+    retyped = copying(source, word, {**only, "type": "Opaque"}, kind="Secret")
+    user.patch("copyrators", operator.namespace, word, spec=retyped)
+    user.wait_ready(operator.namespace, word)
+    assert user.get("secrets", target, word)["type"] == "Opaque"
+    assert user.data("secrets", target, word) == encoded(**{"ca.crt": "ca"})

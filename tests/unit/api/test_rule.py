@@ -112,6 +112,7 @@ def test_every_field_of_the_good_form_is_read() -> None:
                 },
                 "transform": {
                     "name": "{{ source.name }}-copy",
+                    "type": "Opaque",
                     "keys": {"include": ["a", "b*"], "exclude": ["bc"], "rename": {"a": "z"}},
                     "labels": {"add": {"l": ""}, "remove": ["helm.sh/*"]},
                     "annotations": {"add": {"a": "any text"}, "remove": ["b"]},
@@ -135,6 +136,7 @@ def test_every_field_of_the_good_form_is_read() -> None:
     assert not spec.targets.matches("team-old", {"copy": "yes"})
     assert not spec.targets.matches("my-team-a", {"copy": "yes"})
     assert spec.transform.name == "{{ source.name }}-copy"
+    assert spec.transform.type == "Opaque"
     assert spec.transform.keys.include.matches("bx")
     assert spec.transform.keys.exclude.matches("bc")
     assert spec.transform.keys.rename == {"a": "z"}
@@ -301,6 +303,22 @@ INVALID: list[tuple[Any, str, str]] = [
     (good(targets={"selector": "a=b"}), "spec.targets.selector", "must be a map"),
     # transform
     (transform(name=""), "spec.transform.name", "must not be empty"),
+    (transform(type=""), "spec.transform.type", "must not be empty"),
+    (transform(type="a b"), "spec.transform.type", "isn't a valid type"),
+    (transform(type="x" * 254), "spec.transform.type", "isn't a valid type"),
+    *(
+        (transform(type=one), "spec.transform.type", f"must not be {one}")
+        for one in (
+            "kubernetes.io/service-account-token",
+            "bootstrap.kubernetes.io/token",
+            "helm.sh/release.v1",
+        )
+    ),
+    (
+        rule(spec={"source": {"kind": "ConfigMap", "name": "x"}, "transform": {"type": "Opaque"}}),
+        "spec.transform.type",
+        "must be removed: a ConfigMap has no type",
+    ),
     (transform(keys={"rename": {"a": "z", "b": "z"}}), "spec.transform.keys.rename[b]", "collides"),
     (transform(keys={"rename": {"a": ""}}), "spec.transform.keys.rename[a]", "must not be empty"),
     (

@@ -33,5 +33,5 @@ def test_a_missing_permission_is_said_once(spaces, told):
         summary.sample(key, FailureReason.FORBIDDEN, "needs it")
     summary.sample(CopyKey("secrets", "x", "a"), FailureReason.TOO_LARGE, "no")
     compiled = SimpleNamespace(spec=SPEC)
-    message = summarized(compiled, summary, 1, 0).message  # type: ignore[arg-type]
+    message = summarized(compiled, summary, 1, "").message  # type: ignore[arg-type]
     assert message.endswith(f"(see status.failures){told}")

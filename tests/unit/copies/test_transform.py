@@ -1,8 +1,8 @@
 import pytest
 
 from copyrator.api.globs import Globs
-from copyrator.api.rule_spec import KeyTransform
-from copyrator.copies.policy.transform import TransformError, transform_data
+from copyrator.api.rule_spec import KeyTransform, Transform
+from copyrator.copies.policy.transform import TransformError, transform_data, transform_type
 
 CONTENT = {"data": {"a.crt": "1", "a.key": "2", "b": "3"}, "binaryData": {"c": "4"}, "type": "T"}
 
@@ -72,3 +72,63 @@ def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_n
             transform_data(many, keys)
     transform_data(many, KeyTransform(exclude=Globs(patterns[:2])))
     transform_data(CONTENT, KeyTransform(exclude=Globs(patterns)))
+
+
+def typed(type_: str | None, keys: tuple[str, ...], transform: Transform):
+    content = {"data": dict.fromkeys(keys, "eA=="), **({"type": type_} if type_ else {})}
+    return transform_type(content, "Secret", transform)
+
+
+SOME_KEYS = Transform(keys=KeyTransform(include=Globs(("ca.crt",))))
+OPAQUE = Transform(keys=SOME_KEYS.keys, type="Opaque")
+REQUIRED = [
+    ("kubernetes.io/tls", ("ca.crt",), "tls.crt and tls.key"),
+    ("kubernetes.io/tls", ("ca.crt", "tls.crt"), "tls.key"),
+    ("kubernetes.io/tls", ("tls.key",), "tls.crt"),
+    ("kubernetes.io/tls", (), "tls.crt and tls.key"),
+    ("kubernetes.io/dockerconfigjson", ("ca.crt",), ".dockerconfigjson"),
+    ("kubernetes.io/dockercfg", ("ca.crt",), ".dockercfg"),
+    ("kubernetes.io/ssh-auth", ("known_hosts",), "ssh-privatekey"),
+    ("kubernetes.io/basic-auth", ("ca.crt",), "username or password"),
+]
+
+
+@pytest.mark.parametrize(("type_", "keys", "missing"), REQUIRED)
+def test_keys_that_the_type_requires_and_are_not_copied_are_named_with_the_remedy(
+    type_, keys, missing
+):
+    with pytest.raises(TransformError) as caught:
+        typed(type_, keys, SOME_KEYS)
+    assert str(caught.value) == (
+        f"a Secret of the type {type_} must have {missing}; set spec.transform.type: Opaque, or "
+        "copy the keys, too"
+    )
+    assert typed(type_, keys, OPAQUE)["type"] == "Opaque"
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys"),
+    [
+        ("kubernetes.io/tls", ("tls.crt", "tls.key")),
+        ("kubernetes.io/tls", ("tls.crt", "tls.key", "ca.crt")),
+        ("kubernetes.io/dockerconfigjson", (".dockerconfigjson",)),
+        ("kubernetes.io/basic-auth", ("password",)),
+        ("kubernetes.io/basic-auth", ("username",)),
+        ("Opaque", ("ca.crt",)),
+        ("example.com/own", ()),
+        (None, ("ca.crt",)),
+    ],
+)
+def test_a_type_whose_keys_are_copied_stays(type_, keys):
+    assert typed(type_, keys, SOME_KEYS).get("type") == type_
+
+
+def test_a_type_that_the_copy_is_to_have_requires_its_keys_too():
+    tls = Transform(type="kubernetes.io/tls")
+    assert typed("Opaque", ("tls.crt", "tls.key"), tls)["type"] == "kubernetes.io/tls"
+    with pytest.raises(TransformError, match=r"must have tls\.key;"):
+        typed("Opaque", ("tls.crt",), tls)
+
+
+def test_without_a_transform_the_api_server_decides():
+    assert typed("kubernetes.io/tls", (), Transform())["type"] == "kubernetes.io/tls"

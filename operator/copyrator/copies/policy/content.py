@@ -19,7 +19,7 @@ from copyrator.copies.policy.metadata import copied_annotations, copied_labels
 from copyrator.copies.policy.ownership import Shape, is_ours_enough, is_ours_exactly
 from copyrator.copies.policy.records import CopyRecord, Extras
 from copyrator.copies.policy.sealing import Sealer
-from copyrator.copies.policy.transform import transform_data
+from copyrator.copies.policy.transform import transform_data, transform_type
 
 EXACT_KINDS: Final = frozenset({"ConfigMap", "Secret"})
 """Kinds of which we own the whole content, and that are written without being read."""
@@ -155,7 +155,7 @@ def copied_content(
         sealer,
         api_version=str(source["apiVersion"]),
         kind=kind,
-        payload=transform_data(payload, transform.keys),
+        payload=transform_type(transform_data(payload, transform.keys), kind, transform),
         labels=copied_labels(metadata.get("labels"), transform),
         annotations=copied_annotations(
             metadata.get("annotations"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.copies.policy.metadata import is_copy
 
@@ -15,6 +17,8 @@ _NEVER_SECRET_TYPES: Final = {
 LABEL_HASH_KEY: Final = "copyrator.flant.com/hash-key"
 """On the operator's own Secret with the key of the content hashes."""
 
+_RULE: Final = re.compile(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}", re.ASCII)
+"""A rule as messages name it; anybody may write the annotation."""
 _ROOT_CA: Final = "kube-root-ca.crt"
 
 
@@ -29,7 +33,8 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     if reason := metadata.get(NOT_WHOLE):
         return str(reason)
     if is_copy(metadata):
-        return "it is a copy"
+        rule = metadata["annotations"][names.ANN_RULE]
+        return f"it is a copy of {rule}" if _RULE.fullmatch(rule) else "it is a copy"
     if kind == "Secret" and (what := _NEVER_SECRET_TYPES.get(str(body.get("type")))):
         return f"it is {what}"
     if LABEL_HASH_KEY in (metadata.get("labels") or {}):

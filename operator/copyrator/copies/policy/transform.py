@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api.globs import Globs
-from copyrator.api.rule_spec import KeyTransform
+from copyrator.api.rule_spec import KeyTransform, Transform
 from copyrator.settings.limits import MAX_GLOB_WORK
 
 DATA_FIELDS = ("data", "binaryData")
@@ -50,6 +50,43 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
             kept[name] = value
         result[field] = kept
     return result
+
+
+def transform_type(content: dict[str, Any], kind: str, transform: Transform) -> dict[str, Any]:
+    """The content with the wanted type of a Secret.
+
+    Raises:
+        TransformError: the type requires keys that the copy hasn't got, so that the API server
+            would refuse each.
+    """
+    keys = transform.keys
+    if kind != "Secret" or not (transform.type or keys.include or keys.exclude or keys.rename):
+        return content
+    if transform.type is not None:
+        content["type"] = transform.type
+    required = _REQUIRED_KEYS.get(str(content.get("type")), ())
+    missing = [key for key in required if key not in (content.get("data") or {})]
+    if not missing or (content.get("type") == _BASIC_AUTH and len(missing) < len(required)):
+        return content
+    some = " or ".join if content.get("type") == _BASIC_AUTH else " and ".join
+    raise TransformError(
+        f"a Secret of the type {content['type']} must have {some(missing)}; set "
+        "spec.transform.type: Opaque, or copy the keys, too"
+    )
+
+
+_BASIC_AUTH: Final = "kubernetes.io/basic-auth"
+_REQUIRED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    _BASIC_AUTH: ("username", "password"),
+}
+"""By a Secret's type, the keys that the API server requires; of basic-auth one of them.
+
+Source: ValidateSecret in pkg/apis/core/validation/validation.go.
+"""
 
 
 def keeps(keys: KeyTransform, key: str) -> bool:
