@@ -26,7 +26,7 @@ from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
-from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader

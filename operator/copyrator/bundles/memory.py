@@ -18,7 +18,7 @@ from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.bundles.version.rhythm import Rhythm
 
 if TYPE_CHECKING:
-    from copyrator.bundles.health.watches import Release
+    from copyrator.bundles.health.monitor import Release
     from copyrator.bundles.inputs.reader import Known
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.jobs import LogReading

@@ -18,7 +18,7 @@ from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.runs import Runs
 from copyrator.bundles.deploy.uninstall import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher

@@ -48,7 +48,7 @@ from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
 from copyrator.bundles.deploy.restrictions import withheld_condition
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
-from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.version.rhythm import same_rhythm

@@ -32,7 +32,7 @@ from copyrator.bundles.gates import (
     windows,
 )
 from copyrator.bundles.gates.gate import PASSED, Occasion
-from copyrator.bundles.health.condition import HealthMonitor
+from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import correction as drift_correction

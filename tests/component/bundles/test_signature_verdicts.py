@@ -34,8 +34,8 @@ from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust import policy as trust
-from copyrator.bundles.trust import verdicts
-from copyrator.bundles.trust.verdicts import (
+from copyrator.bundles.trust import store as trust_store
+from copyrator.bundles.trust.store import (
     KEEP_VERDICTS,
     SignatureQuery,
     SignatureVerifier,
@@ -116,7 +116,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
         seen.append(found)
         return judge_found(found, asked, now)
 
-    monkeypatch.setattr(verdicts, "judge_found", counting)
+    monkeypatch.setattr(trust_store, "judge_found", counting)
     return seen
 
 

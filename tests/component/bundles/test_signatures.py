@@ -31,7 +31,7 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.signature_layout import digest_of, encoded, fallback_tag, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
-from copyrator.bundles.trust import store
+from copyrator.bundles.trust import store as trust_store
 from copyrator.oci.notifications import Push
 from copyrator.signatures.model import Artifact
 
@@ -212,7 +212,7 @@ async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
     if fault == "forbidden":
         cluster.refuse("get", f"/{POLICY}", 403, "you may not")
     if fault == "an error of ours":
-        monkeypatch.setattr(store, "policy_in", Mock(side_effect=KeyError()))
+        monkeypatch.setattr(trust_store, "policy_in", Mock(side_effect=KeyError()))
     registry.put("app", "1.0.0", "one")
     bundle()
     operator = await run(timer_interval=1.0)

@@ -19,10 +19,9 @@ from typing import Any, Final
 
 import yaml
 
-from copyrator.bundles.chart.archive import Budget, UnreadableError
+from copyrator.bundles.chart.archive import Budget, Chart, UnreadableError, read_chart, shorten_text
 from copyrator.bundles.chart.flow import MAX_REASONS, ChartFindings, follow
 from copyrator.bundles.chart.parser import ParsedTemplate, TemplateSyntaxError, parse
-from copyrator.bundles.chart.tree import Chart, read_chart, shorten_text
 from copyrator.settings.limits import CHART_TEMPLATES_BYTES, CHART_WORDS
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -20,7 +20,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.chart.reader import ChartReader
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.trust.verdicts import KEEP_VERDICTS, SignatureQuery, SignatureVerifier
+from copyrator.bundles.trust.store import KEEP_VERDICTS, SignatureQuery, SignatureVerifier
 from copyrator.bundles.version.answer import config_digest
 from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_tag
 from copyrator.oci.auth import Credential

@@ -50,7 +50,7 @@ from copyrator.bundles.gates.gate import (
 from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.trust.verdicts import SignatureQuery
+from copyrator.bundles.trust.store import SignatureQuery
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.bundles.version.candidates import (
     Choice,
