@@ -1,4 +1,4 @@
-"""A chart with its subcharts, unpacked in memory within limits that hold while it is unpacked. Pure.
+"""A chart with its subcharts, unpacked in memory within limits that hold while that is done. Pure.
 
 A reader of its own instead of ``tarfile``: that one ends silently at a header that it can't parse,
 where Go's reads on or fails, so a chart could have files for werf that weren't judged. Here
