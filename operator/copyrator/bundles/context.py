@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -143,13 +142,6 @@ class Context:
             held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
             poll.rhythm = held
         return held
-
-    def again_at(self, key: BundleKey) -> datetime | None:
-        """The time of the second poll after a push, by the wall clock; None where none is due."""
-        again = self.memory(key).poll.again
-        if again is None:
-            return None
-        return self.clock() + timedelta(seconds=again - self.monotonic())
 
 
 @lru_cache(maxsize=4)

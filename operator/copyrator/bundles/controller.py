@@ -18,11 +18,12 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.context import Context, Hasher
+from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.redaction import Redactor
-from copyrator.bundles.deploy.runs import Runs
-from copyrator.bundles.deploy.uninstall import Deletions
-from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.deploy.runs import AttemptRunner
+from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.deploys import Deployer
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
@@ -42,7 +43,7 @@ from copyrator.bundles.schedule import Change, Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.polling import bring_forward
+from copyrator.bundles.version.polling import VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
@@ -132,7 +133,7 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._health = HealthMonitor(context)
         writer = StatusWriter(context, self._health)
-        self._consents = ConsentReviewer(context, namespaces, reviewer, writer)
+        self._consents = ConsentReviewer(context, namespaces, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
@@ -145,7 +146,7 @@ class BundleController:
         reviews = PermissionReviewer(context, reviewer)
         self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
         plan_queue = PlanQueue(context, jobs)
-        runs = Runs(
+        attempts = AttemptRunner(
             context,
             jobs,
             references,
@@ -165,29 +166,32 @@ class BundleController:
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
         )
+        accounts, resolver = ServiceAccountChecker(context), VersionResolver(context, polls)
         self._reconciler = BundleReconciler(
             context=context,
+            writer=writer,
             jobs=jobs,
-            references=references,
             trust=trust,
             freezes=freezes,
             consents=self._consents,
             health=self._health,
-            writer=writer,
+            references=references,
             permissions=permissions,
             plan_queue=plan_queue,
-            runs=runs,
-            deploys=Deploys(
+            plans=plans,
+            accounts=accounts,
+            resolver=resolver,
+            deployer=Deployer(
                 context,
-                references,
                 writer,
-                polls,
-                runs,
+                resolver=resolver,
+                accounts=accounts,
+                attempts=attempts,
                 plans=plans,
-                trust=trust,
                 freezes=freezes,
             ),
-            deletions=Deletions(context, jobs, writer, runs.ownership),
+            attempts=attempts,
+            uninstaller=Uninstaller(context, jobs, writer, attempts.ownership),
         )
 
     async def start(self) -> None:
@@ -196,7 +200,6 @@ class BundleController:
         self._freezes.start()
         self._consents.start()
         self._trust.start()
-        self._health.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""

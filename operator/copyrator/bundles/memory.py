@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.jobs import LogReading
     from copyrator.bundles.plan.permissions import Review
+    from copyrator.bundles.schedule import Change
+    from copyrator.bundles.version.polling import DeployInputs
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class PollMemory:
     """
     judged_at: datetime | None = None
     """When the gates were evaluated last."""
+    inputs: DeployInputs | None = None
+    """What the pending poll was begun for; with its answer only the steps after it are taken."""
 
 
 @dataclass(slots=True)
@@ -128,6 +132,8 @@ class HealthMemory:
     """The Bundle's resourceVersion for which the condition was compared last."""
     release: Release | None = None
     """The release whose objects are watched; None where its namespace doesn't accept it."""
+    check_at: float | None = None
+    """Monotonic seconds when it is compared again."""
 
 
 @dataclass(slots=True)
@@ -168,6 +174,8 @@ class BundleMemory:
     """What was last written to ``status.consent``: the resourceVersion then, state and by."""
     soak: str = ""
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
+    changes: frozenset[Change] = frozenset()
+    """What has changed since its last reconcile began."""
     recheck_at: datetime | None = None
     """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
 

@@ -1,58 +1,117 @@
-"""Reconciles a Bundle: rejects it, observes its Job, updates it, or deletes its release."""
+"""Reconciles a Bundle: the order of all steps, from what rejects it to the Job of its deploy.
+
+Each reconcile takes the steps that are due and ends; none waits for a registry or a Job. What a
+step returns (step.py) is written here, then done; the earliest due time is passed to the schedule.
+"""
 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.drift_status import DriftReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.runs import Runs
-from copyrator.bundles.deploy.uninstall import Deletions
-from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.deploy.runs import AttemptRunner
+from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.deploys import Deployer
+from copyrator.bundles.gates import approval
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
-from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PlanPermissions
 from copyrator.bundles.plan.queue import PlanQueue
+from copyrator.bundles.plan.record import requested_preview
+from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.answer import DesiredVersion, kept_ready, record_error
+from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class StepTaker:
+    """Takes the results of one reconcile's steps: writes, then does, and collects due times."""
+
+    writer: StatusWriter
+    due: list[datetime] = field(default_factory=list)
+
+    async def take(self, step: Step) -> BundleEntry:
+        """Put a step on record, then do what follows; returns the Bundle as it is then.
+
+        Raises:
+            ApiError, StaleError: nothing is marked as handled; the next reconcile repeats the step.
+        """
+        while True:
+            with step.guard or nullcontext():
+                bundle = await self._write(step)
+                self.due += [moment for moment in step.due if moment is not None]
+                if step.effect is None:
+                    return bundle
+                step = await step.effect(bundle)
+
+    async def _write(self, step: Step) -> BundleEntry:
+        before, status = step.bundle, step.status
+        if status is None:
+            return before
+        if step.ready is None:
+            written = await self.writer.write_part(before, status)
+        else:
+            written = await self.writer.write(before, status, step.ready, decided=step.decided)
+        if written is not before and written.status.plan != before.status.plan:
+            self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
+        return written
+
+    @property
+    def earliest(self) -> datetime | None:
+        """The earliest due time; None: the Bundle isn't reconciled until something changes."""
+        return min(self.due, default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleReconciler:
-    """Takes the next step of one Bundle at a time."""
+    """Takes the next steps of one Bundle at a time."""
 
     context: Context
+    writer: StatusWriter
     jobs: JobClient
-    references: ReferenceReader
     trust: TrustStore
     freezes: FreezeWatcher
     consents: ConsentReviewer
     health: HealthMonitor
-    writer: StatusWriter
+    references: ReferenceReader
     permissions: PlanPermissions
     plan_queue: PlanQueue
-    runs: Runs
-    deploys: Deploys
-    deletions: Deletions
+    plans: PlanMachine
+    accounts: ServiceAccountChecker
+    resolver: VersionResolver
+    deployer: Deployer
+    attempts: AttemptRunner
+    uninstaller: Uninstaller
 
     async def reconcile(self, key: BundleKey) -> Outcome:
-        """Take a Bundle's next step; the workers' handler for Bundle keys.
+        """Take a Bundle's next steps; the workers' handler for Bundle keys.
 
         Raises:
             ApiError: the request failed; the queue retries with back-off.
@@ -72,19 +131,11 @@ class BundleReconciler:
         if entry is None:
             self.context.memories.drop(key)
             return Done()
-        if not self.jobs.synced:
-            if forbidden := self.jobs.forbidden:
-                await self._report_forbidden(key, forbidden)
-                # So that the former condition is written again when the watch works.
-                self.context.memory(key).poll.desired = None
+        if not await self._is_ready(entry):
             return RequeueAfter(1.0, Priority.RESYNC)
-        if not self.trust.ready or not (self.freezes.ready or entry.deleting):
-            return RequeueAfter(1.0, Priority.RESYNC)
+        steps, schedule = StepTaker(self.writer), self.context.schedule
         try:
-            if entry.deleting:
-                await self._visit_deleted(entry)
-            else:
-                await self._visit(entry)
+            await self._take_steps(steps, entry)
         except StaleError:
             return RequeueAfter(0.0)
         except Forbidden as error:
@@ -94,7 +145,242 @@ class BundleReconciler:
             if self.context.bundles.get(key) is not None:
                 raise
             log.debug("%s was deleted while it was reconciled: %s", key, error)
+            return Done()
+        finally:
+            if AT_ONCE in steps.due:  # also where a later step has failed
+                schedule.set_due(key, AT_ONCE)
+        if AT_ONCE not in steps.due:
+            schedule.set_due(key, steps.earliest)
         return Done()
+
+    async def _is_ready(self, entry: BundleEntry) -> bool:
+        """Whether what all Bundles are decided by has been listed; reports a forbidden watch."""
+        if not self.jobs.synced:
+            if forbidden := self.jobs.forbidden:
+                await self._report_forbidden(entry.key, forbidden)
+                # So that the former condition is written again when the watch works.
+                self.context.memories[entry.key].poll.desired = None
+            return False
+        return self.trust.ready and (self.freezes.ready or entry.deleting)
+
+    async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
+        memory = self.context.memories[entry.key]
+        changes, memory.changes = memory.changes, frozenset()
+        inputs, memory.poll.inputs = memory.poll.inputs, None
+        memory.recheck_at = None
+        if entry.deleting:
+            await self._reconcile_deleted(steps, entry)
+        elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
+            steps.due += [inputs.due] if inputs.due else []
+            await self._deploy(steps, inputs)
+        else:
+            await self._reconcile_live(steps, entry)
+        self._collect_due(steps, entry.key)
+
+    def _collect_due(self, steps: StepTaker, key: BundleKey) -> None:
+        """Take the times of steps that don't return them."""
+        memory = self.context.memories[key]
+        if memory.recheck_at is not None:
+            steps.due.append(memory.recheck_at)
+
+    def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
+        """Whether the steps before a poll needn't be taken again when its answer has arrived."""
+        read = inputs.entry.uid, inputs.entry.resource_version
+        is_due = inputs.due is not None and inputs.due <= self.context.clock()
+        return read == (entry.uid, entry.resource_version) and not is_due
+
+    # --- a Bundle that isn't being deleted --------------------------------------------------------
+
+    async def _reconcile_live(self, steps: StepTaker, entry: BundleEntry) -> None:
+        """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
+        step, not_accepted = await self.consents.review(entry)
+        entry = await steps.take(step)
+        self.health.follow(entry)
+        entry = await self.writer.keep_soak(entry)
+        spec = entry.spec
+        if isinstance(spec, BundleSpec):
+            spec = self.context.refusal(spec) or spec
+        if isinstance(spec, InvalidSpec):
+            await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
+            return
+        spec = self.context.effective(spec)
+        if fault := relations.find_cycle_fault(self.context.bundles, entry):
+            await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
+            return
+        problem = self.attempts.ownership.conflict(entry, spec)
+        is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
+        if not_accepted is not None and not (is_moved or entry.is_running):
+            entry = await steps.take(self.health.review(entry))
+            await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
+            return
+        if problem is not None:
+            await self._refuse(steps, entry, *problem)
+            return
+        entry = await self.writer.ensure_finalizer(entry)
+        entry = await steps.take(self.health.review(entry))
+        self.references.follow(entry, spec)
+        entry = await self.permissions.visit(entry, spec)
+        if entry.is_running:
+            await steps.take(await self.attempts.observe(entry, spec))
+        else:
+            await self._prepare(steps, entry, spec)
+
+    async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
+        await steps.take(await self.jobs.limit(entry, spec))
+        entry = await self.plans.visit_preview(entry, spec)
+        observed = await self.plans.observe_plan(entry, spec)
+        if entry.is_paused:
+            await steps.take(self._pause(entry, spec, observed or entry.status))
+            return
+        try:
+            inputs = await self._read_inputs(entry, spec, observed)
+        except MissingReferenceError as error:
+            await steps.take(self._report_missing(entry, spec, error, observed or entry.status))
+            return
+        if observed is None or observed == entry.status:
+            entry = await self.plans.visit_check(entry, spec, inputs.desired.values_hash)
+            inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
+        else:
+            due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
+            is_drift_due = entry.status.drift.check.is_running or due is not None
+            inputs = replace(inputs, is_drift_due=is_drift_due)
+        await steps.take(await self.accounts.check(entry, spec))
+        await self._deploy(steps, inputs)
+
+    async def _read_inputs(
+        self, entry: BundleEntry, spec: BundleSpec, observed: BundleStatus | None
+    ) -> DeployInputs:
+        """Read what the spec names, as far as it changed.
+
+        Raises:
+            MissingReferenceError: an object that the spec names doesn't exist, or isn't valid.
+            ApiError: it can't be read.
+        """
+        access = await self.references.access(entry, spec)
+        values_hash = await self.references.values_hash(entry, spec)
+        asked = await self.trust.of(entry, spec)
+        request = entry.request.token if entry.request else ""
+        desired = DesiredVersion(
+            generation=entry.generation,
+            spec_hash=entry.spec_hash,
+            values_hash=values_hash,
+            request=" ".join(one for one in (request, entry.plan_request) if one),
+            login=access.credential.fingerprint if access.credential else "",
+            signers=asked.key,
+            skipped=spec.skip_digests,
+        )
+        return DeployInputs(entry, spec, access, asked, desired, observed)
+
+    async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
+        """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
+        entry, spec = inputs.entry, inputs.spec
+        memory, freezes = self.context.memories[entry.key].poll, self.freezes.of(spec)
+        self._collect_due(steps, entry.key)
+        due, resolution = steps.earliest, self.resolver.resolve(inputs)
+        if isinstance(resolution, Step):
+            entry = await steps.take(resolution)
+            asks_preview = requested_preview(entry.annotations, entry.status) is not None
+            is_other_pending = asks_preview or bool(entry.status.plan_jobs)
+            if memory.asked_since is not None and not is_other_pending:
+                memory.inputs = replace(inputs, entry=entry, due=due)
+            return
+        await steps.take(await self.deployer.deploy(inputs, resolution))
+        if inputs.is_drift_due:
+            steps.due.append(AT_ONCE)  # for the check: the status is written now
+        if self.freezes.of(spec) != freezes:
+            self.context.schedule.changed(entry.key, Change.FREEZE)
+
+    def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
+        """Record that updates are disabled: nothing is polled, planned or deployed."""
+        memory = self.context.memories[entry.key].poll
+        memory.desired = memory.asked_since = memory.again = None
+        if not self.plans.is_made(entry, status):
+            status = approval.record_pause(status)
+        status = replace(status, ready=kept_ready(status), next_poll_at=None)
+        status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
+        return Step(entry, status, ready_conditions.autoupdate_disabled(status))
+
+    def _report_missing(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        error: MissingReferenceError,
+        status: BundleStatus,
+    ) -> Step:
+        """Report a missing ConfigMap or Secret that the spec names.
+
+        A watch requeues the Bundle when the object exists; the next poll is for references without
+        a watch.
+        """
+        now = self.context.clock()
+        is_values = error.reason is BundleReason.VALUES_MISSING
+        status = replace(
+            record_error(status, error.reason, str(error), now),
+            ready=kept_ready(status) if is_values else 0,
+        )
+        status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
+
+        async def forget_poll(written: BundleEntry) -> Step:
+            memory = self.context.memories[entry.key].poll
+            memory.desired = memory.asked_since = None
+            return Step(written, due=(self.context.poll_rhythm(entry, spec).after(now),))
+
+        verdict = ready_conditions.unusable(error.reason, str(error), status)
+        return Step(entry, status, verdict, effect=forget_poll)
+
+    async def _refuse(
+        self, steps: StepTaker, entry: BundleEntry, reason: BundleReason, message: str
+    ) -> None:
+        """Report why the spec is rejected; a Job of an older spec is observed to its end."""
+        if entry.is_running:
+            ended = await self.attempts.find_end(entry)
+            await steps.take(ended)
+            if ended.done:
+                await steps.take(await self._observe(entry))
+                return
+        ready = 0 if reason is BundleReason.INVALID_SPEC else entry.status.ready
+        verdict = ready_conditions.refused(reason, message)
+        await steps.take(self._report_refused(entry, verdict, ready=ready))
+
+    def _report_refused(
+        self, entry: BundleEntry, verdict: ReadyCondition, *, ready: int | None
+    ) -> Step:
+        """Report why nothing is polled, planned or deployed."""
+
+        async def forget_poll(written: BundleEntry) -> Step:
+            self.context.memories[entry.key].poll.desired = None
+            return Step(written)
+
+        status = replace(entry.status, ready=ready, next_poll_at=None)
+        return Step(entry, status, verdict, effect=forget_poll)
+
+    # --- a Bundle that is being deleted -----------------------------------------------------------
+
+    async def _reconcile_deleted(self, steps: StepTaker, entry: BundleEntry) -> None:
+        """Uninstall the release after the end of a running deploy.
+
+        Its outcome decides whether there is a release to uninstall. Consent decides whose it is.
+        """
+        self.health.follow(entry)
+        if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
+            step, _ = await self.consents.review(entry)
+            entry = await steps.take(step)
+        if entry.is_running:
+            step = await self._observe(entry)
+            entry = await steps.take(step)
+            if step.done:
+                return
+        await steps.take(await self.uninstaller.uninstall(entry))
+
+    async def _observe(self, entry: BundleEntry) -> Step:
+        """Observe the recorded attempt of a Bundle whose spec may not be valid."""
+        spec = entry.spec
+        if isinstance(spec, InvalidSpec):
+            spec = self.context.default_spec(entry.key)
+        return await self.attempts.observe(entry, self.context.effective(spec))
+
+    # --- faults -----------------------------------------------------------------------------------
 
     async def _report_failed(self, key: BundleKey, error: Exception) -> None:
         """Report an internal error in the status and an Event; other Bundles aren't affected.
@@ -124,83 +410,14 @@ class BundleReconciler:
             with suppress(ApiError, StaleError):
                 await self.writer.write(entry, entry.status, verdict)
 
-    async def _visit(self, entry: BundleEntry) -> None:
-        """Reconcile a Bundle that isn't being deleted: reject it, observe its Job, or update it."""
-        if not entry.is_running:
-            self.context.memory(entry.key).recheck_at = None
-        entry, not_accepted = await self.consents.visit(entry)
-        self.health.follow(entry)
-        entry = await self.writer.keep_soak(entry)
-        spec = entry.spec
-        if isinstance(spec, BundleSpec):
-            spec = self.context.refusal(spec) or spec
-        if isinstance(spec, InvalidSpec):
-            await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
-            return
-        spec = self.context.effective(spec)
-        if fault := relations.find_cycle_fault(self.context.bundles, entry):
-            await self._refuse(entry, BundleReason.INVALID_SPEC, fault)
-            return
-        problem = self.runs.ownership.conflict(entry, spec)
-        is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
-        if not_accepted is not None and not (is_moved or entry.is_running):
-            entry = await self.writer.note_health(entry)
-            await self._report_refused(entry, not_accepted, ready=entry.status.ready)
-            return
-        if problem is not None:
-            await self._refuse(entry, *problem)
-            return
-        entry = await self.writer.ensure_finalizer(entry)
-        entry = await self.writer.note_health(entry)
-        self.references.follow(entry, spec)
-        entry = await self.permissions.visit(entry, spec)
-        if entry.is_running:
-            await self._observe(entry)
-            return
-        await self.jobs.limit(entry, spec)
-        await self.deploys.visit(entry, spec)
 
-    async def _visit_deleted(self, entry: BundleEntry) -> None:
-        """Reconcile a Bundle that is being deleted, after the end of a running deploy.
+_PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
 
-        Its outcome decides whether there is a release to uninstall. Consent decides whose it is.
-        """
-        self.health.follow(entry)
-        if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
-            entry, _ = await self.consents.visit(entry)
-        if entry.is_running and not await self._observe(entry):
-            return
-        await self.deletions.visit(entry, deploy_runs=entry.is_running)
 
-    async def _observe(self, entry: BundleEntry) -> bool:
-        """Observe the recorded attempt; returns whether it still runs.
-
-        When it has ended, another reconcile follows.
-        """
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        runs = await self.runs.observe(entry, self.context.effective(spec))
-        if not runs:
-            self.context.schedule.repeat(entry.key)
-        return runs
-
-    async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
-        """Report why the spec is rejected; a Job of an older spec is observed to its end."""
-        if entry.is_running and await self.runs.has_ended(entry):
-            await self._observe(entry)
-            return
-        ready = 0 if reason is BundleReason.INVALID_SPEC else entry.status.ready
-        await self._report_refused(entry, ready_conditions.refused(reason, message), ready=ready)
-
-    async def _report_refused(
-        self, entry: BundleEntry, verdict: ReadyCondition, *, ready: int | None
-    ) -> None:
-        """Report why nothing is polled, planned or deployed."""
-        status = replace(entry.status, ready=ready, next_poll_at=None)
-        await self.writer.write(entry, status, verdict)
-        memory = self.context.memory(entry.key)
-        memory.poll.desired = None
-        self.context.schedule.requeue_at(entry.key)
-        if memory.recheck_at is not None and memory.recheck_at <= self.context.clock():
-            self.context.schedule.repeat(entry.key)  # that time has passed during this reconcile
+def _not_compared(
+    status: BundleStatus, spec: BundleSpec, reason: str, message: str
+) -> BundleStatus:
+    """The status with the reason why no check for drift is made now."""
+    if not spec.drift.is_enabled:
+        return status
+    return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))

@@ -19,6 +19,7 @@ from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.relations import readiness
 from copyrator.bundles.memory import Memories
+from copyrator.bundles.step import AT_ONCE
 from copyrator.workqueue.outcome import Priority
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Change(Enum):
     DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
     PROMOTION = "a Bundle that it is promoted from changed", Priority.NORMAL, Stale.DECISION
     SOURCE = "others are promoted from it now", Priority.NORMAL, Stale.NOTHING
+    STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 
     def __init__(self, _description: str, priority: Priority, stale: Stale) -> None:
         self.priority = priority
@@ -107,7 +109,9 @@ class Schedule:
         self._monotonic = monotonic
         memories.on_drop(lambda key, _: scheduler.remove(key))
 
-    def changed(self, key: BundleKey, why: Change, *, since: float | None = None) -> None:
+    def changed(
+        self, key: BundleKey, why: Change, *, since: float | None = None, delay: float = 0.0
+    ) -> None:
         """Reconcile a Bundle, as something has changed; every source of events calls this.
 
         Args:
@@ -115,6 +119,7 @@ class Schedule:
             why: what changed.
             since: monotonic seconds of a push; the same for all Bundles that it concerns, so that
                 they share their requests. None: now.
+            delay: seconds in which further changes are collected, unless it is due before that.
         """
         if why.stale is Stale.DECISION:
             entry = self._bundles.get(key)
@@ -129,7 +134,9 @@ class Schedule:
             memory, now = self._memories[key], self._monotonic() if since is None else since
             memory.poll.asked_since, memory.poll.again = now, now + self._poll_after_push
             memory.poll.asked_at = self._clock()
-        self._queue.add(key, why.priority)
+        if (known := self._memories.get(key)) is not None:
+            known.changes |= {why}
+        self._queue.add_after(key, delay, why.priority)
 
     def changed_with(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Reconcile the Bundles that a change of another one in the cache concerns.
@@ -153,27 +160,22 @@ class Schedule:
 
     def repeat(self, key: BundleKey, delay: float = 0.0) -> None:
         """Reconcile a Bundle once more, at once or in so many seconds: a step has more to do."""
-        self._queue.add_after(key, delay)
+        self.changed(key, Change.STEP, delay=delay)
+
+    def set_due(self, key: BundleKey, moment: datetime | None) -> None:
+        """Reconcile a Bundle at this time, in place of any earlier one; None: at none."""
+        if moment is None:
+            self._scheduler.remove(key)
+        elif moment == AT_ONCE:
+            self.changed(key, Change.STEP)
+        else:
+            delay = max((moment - self._clock()).total_seconds(), 0.0)
+            self._scheduler.set(key, self._monotonic() + delay)
 
     def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
-        """Reconcile the Bundle at this time too, in addition to the times of ``requeue_at``."""
+        """Reconcile the Bundle at this time too, in addition to those that steps return."""
         memory = self._memories[key]
         memory.recheck_at = min(memory.recheck_at or moment, moment)
-
-    def requeue_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Requeue the Bundle at the earliest of these times and those of ``reconcile_at``.
-
-        None is no time; without any time it isn't requeued.
-        """
-        known = [moment for moment in moments if moment is not None]
-        memory = self._memories[key]
-        now, account_at = self._clock(), memory.account.check_at if known else None
-        known += [at for at in (account_at, memory.recheck_at) if at is not None and at > now]
-        if not known:
-            self._scheduler.remove(key)
-            return
-        delay = max((min(known) - now).total_seconds(), 0.0)
-        self._scheduler.set(key, self._monotonic() + delay)
 
     def _unsettle(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):

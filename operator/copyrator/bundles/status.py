@@ -282,7 +282,7 @@ class StatusWriter:
             status = record_failed_request(status, entry.request)
         if not _has_changed(entry, status):
             return entry
-        status = self._with_health(entry, status)
+        status = self._health.record_condition(entry, status)
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
             self._context.schedule.repeat(entry.key)  # for its Job's TTL and its Secrets
@@ -307,36 +307,31 @@ class StatusWriter:
         self._context.schedule.repeat(entry.key)
         return written
 
-    async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        """Write the result of a check for drift, if it changed, and the condition Drifted.
+    async def write_part(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write a part of the status, if it changed; returns the Bundle as it is then.
+
+        Of the conditions only Drifted is determined anew, where its check changed.
 
         Raises:
             StaleError: as ``write``.
         """
-        if status == entry.status or not isinstance(entry.spec, BundleSpec):
+        if status == entry.status:
             return entry
-        conditions = with_further(
-            status.conditions,
-            ConditionType.DRIFTED,
-            drift_correction.drifted_condition(status, entry.spec),
-            generation=status.observed_generation or 0,
-            now=self._context.clock(),
-        )
-        written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
+        if isinstance(entry.spec, BundleSpec) and status.drift != entry.status.drift:
+            conditions = with_further(
+                status.conditions,
+                ConditionType.DRIFTED,
+                drift_correction.drifted_condition(status, entry.spec),
+                generation=status.observed_generation or 0,
+                now=self._context.clock(),
+            )
+            status = replace(status, conditions=tuple(conditions))
+        written = await self._replace(entry, status)
         record_drift(self._context, entry, written)
-        return written
-
-    async def note_health(self, entry: BundleEntry) -> BundleEntry:
-        """Write the condition Healthy, if it has changed and the last write isn't too new.
-
-        Raises:
-            StaleError: as ``write``.
-        """
-        if self._health.due(entry) is None:
-            return entry
-        written = await self._replace(entry, self._with_health(entry, entry.status))
         self._health_written(entry, written)
         return written
+
+    conclude = write_part
 
     def _further(
         self, status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
@@ -351,17 +346,6 @@ class StatusWriter:
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found
-
-    def _with_health(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-        """The status with the condition Healthy as it is now, which is written next."""
-        conditions = with_further(
-            status.conditions,
-            ConditionType.HEALTHY,
-            self._health.condition(entry, status),
-            generation=status.observed_generation or 0,
-            now=self._context.clock(),
-        )
-        return replace(status, conditions=tuple(conditions))
 
     def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:
         self._health.wrote(entry, written)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -33,7 +33,9 @@ class Step:
     status: BundleStatus | None = None
     """Is written, if it differs from the Bundle's."""
     ready: ReadyCondition | None = None
-    """Becomes the conditions; None: a part of the status that none depends on but Drifted."""
+    """Becomes the conditions; None: a part of the status that none depends on but Drifted, whose
+    basis is the check, and Healthy, which is part of ``status`` then.
+    """
     decided: bool = True
     """Whether the present spec was evaluated, so that observedGeneration is set."""
     effect: Effect | None = None
@@ -44,3 +46,14 @@ class Step:
     """When the Bundle is reconciled again; None is no time."""
     done: bool = False
     """Whether no other step follows in this reconcile."""
+
+    def then(self, effect: Effect) -> Step:
+        """The same step with one more effect, after all of its own."""
+        first = self.effect
+        if first is None:
+            return replace(self, effect=effect)
+
+        async def both(written: BundleEntry) -> Step:
+            return (await first(written)).then(effect)
+
+        return replace(self, effect=both)

@@ -157,10 +157,11 @@ async def test_a_deleted_bundle_leaves_its_key_nowhere(
     cluster.change("bundles", "shop", metadata={"finalizers": []})
     if path in cluster.objects:
         cluster.drop(path)
-    for job in [one for one in cluster.objects if one.startswith(path_of("jobs"))]:
-        cluster.drop(job)  # as the garbage collector does
 
     await eventually(lambda: operator.bundles.get(SHOP) is None)
+    await idle(operator)
+    for job in [one for one in cluster.objects if one.startswith(path_of("jobs"))]:
+        cluster.drop(job)  # as the garbage collector does
     try:
         await eventually(lambda: not list(holders(operator.controller)), seconds=10)
     except AssertionError:

@@ -22,7 +22,7 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import deploys
+from copyrator.bundles import reconciler
 from copyrator.bundles.gates import (
     age,
     approval,
@@ -37,6 +37,7 @@ from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.trust import policy as trust
+from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.scheduler import DueScheduler
 
 Step = tuple[Any, ...]
@@ -275,13 +276,12 @@ def test_a_wait_that_a_clock_set_forward_ends_is_not_longer(
 DRIFTS: list[Step] = [("check", "production", 20), ("wait", 30)]
 FOUGHT: list[Step] = [("drift", "production", "fought"), ("ask", "production", "plan-at")]
 IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging", 20)]
-DESIRED = deploys._desired_version
 FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "signatures that aren't looked for": (
         "signature",
         signature,
-        "_judge",
-        lambda *_: PASSED,
+        "GATE",
+        replace(signature.GATE, judge=lambda *_: PASSED),
         [("push_signed", 1, "B", SOAK + 10)],
         "has no trusted signature",
     ),
@@ -295,16 +295,16 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "what is deployed isn't judged anew by other keys": (
         "signature",
-        deploys,
-        "_desired_version",
-        lambda *wanted: replace(DESIRED(*wanted), signers=""),
+        reconciler,
+        "DesiredVersion",
+        lambda **wanted: DesiredVersion(**{**wanted, "signers": ""}),
         [("wait", 30), ("trust", "B"), ("wait", 20)],
         "shop is Verified",
     ),
     "drift that isn't corrected": (
         "drift",
         drift_correction,
-        "is_due",
+        "is_correction_due",
         lambda *_: False,
         [("wait", 100), *DRIFTS],
         "the drift of production isn't corrected",
@@ -344,7 +344,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "health that isn't looked at any more": (
         "health",
         HealthMonitor,
-        "_check_at",
+        "_on_change",
         lambda *_: None,
         [("wait", 30), ("become", "failed", SOAK)],
         "Healthy is {'True'}",

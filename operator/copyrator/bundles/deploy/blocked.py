@@ -32,6 +32,7 @@ from copyrator.bundles.deploy.pod import VALUES_VOLUME
 from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan import seal
 from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Step
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
@@ -117,9 +118,20 @@ class ServiceAccountChecker:
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
         context.memories.on_drop(self._leave)
 
-    def is_cleared(self, spec: BundleSpec) -> bool:
-        """Whether the account isn't recorded as missing: a request found it, or was forbidden."""
-        return (spec.namespace, spec.service_account) not in self._missing
+    async def check(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Check whether a missing account exists now; if so, decide again by the last resolution.
+
+        An account that isn't recorded as missing any more was found, or its request was forbidden.
+        """
+        memory = self._context.memories[entry.key].account
+        if memory.settled is None:
+            return Step(entry)
+        is_recorded = (spec.namespace, spec.service_account) in self._missing
+        if is_recorded and await self.missing(entry, spec):
+            return Step(entry, due=(memory.check_at,))
+        memory.settled = memory.check_at = None
+        self._context.schedule.decide_again(entry.key, spec)
+        return Step(entry)
 
     async def missing(
         self, entry: BundleEntry, spec: BundleSpec, *, recheck: bool = False

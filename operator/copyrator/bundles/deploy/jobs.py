@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names
@@ -25,6 +26,7 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.retention import plan_ttl
 from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -132,20 +134,21 @@ class JobClient:
         uid = metadata["annotations"][names.ANN_BUNDLE_UID]
         return record if record is not None and record.bundle_uid == uid else None
 
-    async def limit(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    async def limit(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
 
-        The Bundle is reconciled again when a plan expires.
+        The Bundle is due again when a plan expires.
         """
+        due: list[datetime | None] = []
         others = spec.job.ttl_seconds_after_finished
         for job in self.of(entry.key, entry.uid):
             if job.kind not in _PLANS:
                 await self.set_ttl(job, others)
                 continue
             now = self._context.clock()
-            if end := plan_record.waits_until(entry.status, now):
-                self._context.schedule.reconcile_at(entry.key, end)
+            due.append(plan_record.waits_until(entry.status, now))
             await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
+        return Step(entry, due=tuple(due))
 
     async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
         """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
-from copyrator.api.conditions import ReadyCondition, ready_reason
+from copyrator.api.conditions import ready_reason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -48,11 +49,12 @@ from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.seal import operations_secret
 from copyrator.bundles.plan.sealed import Seals
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 
 
-class Runs:
+class AttemptRunner:
     """Creates the Jobs of recorded attempts and records their outcomes."""
 
     def __init__(
@@ -77,50 +79,45 @@ class Runs:
         self._redaction = redaction
         self.ownership = ReleaseOwnership(context, jobs)
 
-    def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
-        """The status with the name of the new attempt's Job."""
-        job = order_of(entry, spec, status.attempted).job
-        return replace(status, attempted=replace(status.attempted, job=job))
+    def begin(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
+    ) -> Step:
+        """Record an attempt with its Job's name; then create the Job.
 
-    async def begin(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
-    ) -> None:
-        """Record an attempt (``named``), then create its Job.
-
-        Raises:
-            StaleError: the Bundle has changed, or another Bundle has become the release's owner.
-            ApiError: as ``make_job``.
+        The step raises StaleError where another Bundle has become the release's owner.
         """
-        with self.ownership.beginning(entry, spec):
-            entry = await self._writer.write(entry, status, verdict)
-            await self.make_job(entry, spec)
+        job = order_of(entry, spec, status.attempted).job
+        status = replace(status, attempted=replace(status.attempted, job=job))
+        return Step(
+            entry,
+            status,
+            ready_conditions.deploying(status, need),
+            effect=partial(self._make_job, spec),
+            guard=self.ownership.beginning(entry, spec),
+        )
 
-    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
-        """Observe the recorded attempt; returns whether it still runs.
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Observe the recorded attempt; ``done`` where it has ended, so that it runs no more.
 
-        If so, the Job's watch requeues the key.
+        While it runs, the Job's watch requeues the key.
         """
         attempted = entry.status.attempted
-        memory = self._context.memory(entry.key)
+        memory = self._context.memories[entry.key].deploy
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
-            if memory.deploy.creating == attempted.attempt and not entry.deleting:
-                await self.make_job(entry, spec)
-                return True
-            if self._may_come(entry):
-                return True
+            if memory.creating == attempted.attempt and not entry.deleting:
+                return await self._make_job(spec, entry)
+            if (end := self._handover_end(entry)) is not None:
+                return Step(entry, due=(end,))
             text = f"Job {attempted.job} was deleted before it had an outcome"
-            await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
-            return False
-        memory.deploy.creating, memory.deploy.begun = None, attempted.attempt
+            return self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
+        memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
-            await self._check_pods(entry, spec, job)
-            return True
+            return await self._check_pods(entry, spec, job)
         pods = await self._jobs.pods(job)
-        ending = ending_of(job, pods)
-        ending = planned_ending(ending)
+        ending = planned_ending(ending_of(job, pods))
         evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.printed_digests(pods)
@@ -130,8 +127,18 @@ class Runs:
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
-        await self._finish(entry, spec, ending, evidence, job)
-        return False
+        return self._finish(entry, spec, ending, evidence, job)
+
+    async def find_end(self, entry: BundleEntry) -> Step:
+        """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
+        attempted = entry.status.attempted
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is not None:
+            return Step(entry, done=job.done)
+        if self._context.memories[entry.key].deploy.creating == attempted.attempt:
+            return Step(entry)
+        end = self._handover_end(entry)
+        return Step(entry, due=(end,), done=end is None)
 
     async def _explained(
         self,
@@ -175,65 +182,47 @@ class Runs:
             found = []
         return judge(found, ending.revision)
 
-    async def has_ended(self, entry: BundleEntry) -> bool:
-        """Whether the recorded attempt's Job has an outcome, or was deleted without one."""
-        attempted = entry.status.attempted
-        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
-        if job is None:
-            is_creating = self._context.memory(entry.key).deploy.creating == attempted.attempt
-            return not is_creating and not self._may_come(entry)
-        return job.done
-
-    def _may_come(self, entry: BundleEntry) -> bool:
-        """Whether another process, the former leader, may be about to create the Job.
-
-        If so, the Bundle is requeued for the end of that time.
-        """
-        attempted = entry.status.attempted
+    def _handover_end(self, entry: BundleEntry) -> datetime | None:
+        """Until when another process, the former leader, may create the Job; None: it can't."""
+        attempted, now = entry.status.attempted, self._context.clock()
         started = parse_time(attempted.started_at)
-        if started is None or self._context.memory(entry.key).deploy.begun == attempted.attempt:
-            return False
-        left = self._context.timing.job_handover - abs(
-            (self._context.clock() - started).total_seconds()
-        )
-        if left > 0:
-            self._context.schedule.repeat(entry.key, left)
-        return left > 0
+        is_begun = self._context.memories[entry.key].deploy.begun == attempted.attempt
+        if started is None or is_begun:
+            return None
+        left = self._context.timing.job_handover - abs((now - started).total_seconds())
+        return now + timedelta(seconds=left) if left > 0 else None
 
-    async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    async def _make_job(self, spec: BundleSpec, entry: BundleEntry) -> Step:
         """Create the Job of the recorded attempt.
 
         Raises:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        memory = self._context.memory(entry.key)
-        memory.deploy.creating = memory.deploy.begun = entry.status.attempted.attempt
+        memory = self._context.memories[entry.key].deploy
+        memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
         except MissingReferenceError as error:
-            await self._give_up(entry, spec, error.reason, str(error))
-            return
+            return self._give_up(entry, spec, error.reason, str(error))
         except ApiError as error:
             if error.transient or isinstance(error, Forbidden):
                 raise
             text = f"copies of its values can't be created: {error.message}"
-            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
-            return
+            return self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
         try:
             job = await self._jobs.create(build_deploy_job(order))
         except ApiError as error:
             if error.transient:
                 raise
             text = f"the API server rejected the Job: {error.message}"
-            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
-            return
+            return self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
         if job is None:
             text = f"a Job {order.job} already exists and wasn't created for this Bundle; delete it"
-            await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
-            return
-        memory.deploy.creating = None
+            return self._give_up(entry, spec, BundleReason.JOB_LOST, text)
+        memory.creating = None
         if awaits_reset(entry.status):
-            await self._writer.reset_force(entry)
+            entry = await self._writer.reset_force(entry)
+        return Step(entry)
 
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
         """The input of the recorded attempt's Job.
@@ -271,28 +260,26 @@ class Runs:
         approved = ApprovedOperations(operations, plan.seal or "")
         return replace(order, approved=approved, image=plan.image)
 
-    async def _give_up(
+    def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
-    ) -> None:
-        self._context.memory(entry.key).deploy.creating = None
-        await self._finish(entry, spec, _interrupted(reason, text))
-        self._context.schedule.repeat(entry.key)
+    ) -> Step:
+        self._context.memories[entry.key].deploy.creating = None
+        return self._finish(entry, spec, _interrupted(reason, text))
 
-    async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
+    async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         """Report why the Job is blocked; clear it on progress.
 
         A Job whose namespace is frozen before its pod has started is ended.
         """
-        if job.given_up:
-            return  # the Job controller is ending it: that it has no pod says nothing
+        if job.given_up:  # the Job controller is ending it: that it has no pod says nothing
+            return Step(entry)
         if await self._is_frozen(entry, spec, job):
-            return
+            return Step(entry)
         now, timing = self._context.clock(), self._context.timing
         patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
-            self._context.schedule.requeue_at(entry.key, patience)
-            return
-        self._context.schedule.requeue_at(entry.key, now + timedelta(seconds=timing.job_recheck))
+            return Step(entry, due=(patience,))
+        step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:
@@ -304,9 +291,10 @@ class Runs:
             # new generation too.
             await self._jobs.give_up(job)
         if entry.deleting:
-            return
+            return step
         if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
-            await self._writer.write(entry, entry.status, verdict, decided=False)
+            step = replace(step, status=entry.status, ready=verdict, decided=False)
+        return step
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that is frozen before its pod has started; returns whether it ends."""
@@ -317,15 +305,15 @@ class Runs:
         await self._jobs.give_up(job, BundleReason.FROZEN)
         return True
 
-    async def _finish(
+    def _finish(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
         ending: Ending,
         evidence: state.Evidence | None = None,
         job: JobRecord | None = None,
-    ) -> None:
-        """Record the outcome of the attempt in the status."""
+    ) -> Step:
+        """Record the outcome of the attempt in the status; another reconcile follows."""
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
@@ -340,13 +328,20 @@ class Runs:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
-        entry = await self._writer.write(entry, status, verdict, decided=False)
-        if status.attempted.plan_job is not None or spec.drift.is_enabled:
-            await self._seals.remove_others(entry, plan_record.needed_jobs(status))
-            self._context.schedule.decide_again(entry.key, spec)  # for the baseline
-        if not status.available.version:
-            # The registry had nothing: poll it again.
-            self._context.memory(entry.key).poll.desired = None
+
+        async def tidy(written: BundleEntry) -> Step:
+            if status.attempted.plan_job is not None or spec.drift.is_enabled:
+                await self._seals.remove_others(written, plan_record.needed_jobs(status))
+                self._context.schedule.decide_again(entry.key, spec)  # for the baseline
+            if not status.available.version:
+                # The registry had nothing: poll it again.
+                self._context.memories[entry.key].poll.desired = None
+            self._count(ending, job, now)
+            return Step(written, due=(AT_ONCE,))
+
+        return Step(entry, status, verdict, decided=False, effect=tidy, done=True)
+
+    def _count(self, ending: Ending, job: JobRecord | None, now: datetime) -> None:
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:

@@ -1,6 +1,6 @@
-"""Reconciles a Bundle that is being deleted: uninstalls its release, or reports that it is kept.
+"""Uninstalls the releases of Bundles that are being deleted, or reports that they are kept.
 
-Uninstall Jobs: one at a time until one succeeds; failures are reported.
+By Jobs, one at a time until one succeeds; failures are reported. Then the finalizer is removed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
@@ -27,6 +27,7 @@ from copyrator.bundles.deploy.ownership import ReleaseOwnership
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.releases import is_stored
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden, NamespaceTerminating, NotFound
 from copyrator.kube.events import NORMAL, WARNING, ObjectRef
@@ -34,124 +35,11 @@ from copyrator.kube.resources import NAMESPACES
 
 log = logging.getLogger(__name__)
 
-
-class Progress(Enum):
-    """The state of an uninstall."""
-
-    UNDER_WAY = auto()
-    DONE = auto()
-    REFUSED = auto()
-    """The namespace is Terminating, so that no Job can be created in it."""
-
-
-class Uninstalls:
-    """Uninstalls the releases of Bundles that are being deleted."""
-
-    def __init__(self, context: Context, jobs: JobClient, writer: StatusWriter) -> None:
-        self._context = context
-        self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
-        self._jobs = jobs
-        self._writer = writer
-
-    async def visit(self, entry: BundleEntry, spec: BundleSpec) -> Progress:
-        """Create the Job, wait for it, or create another one; returns the uninstall's state."""
-        jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
-        jobs.sort(key=lambda job: job.attempt)
-        if any(job.complete for job in jobs):
-            await self._finish(entry, jobs)
-            return Progress.DONE
-        last = jobs[-1] if jobs else None
-        if last is not None and not last.done:
-            await self._wait_for(entry, spec, last)
-            return Progress.UNDER_WAY
-        if last is not None:
-            failed = [job for job in jobs if not job.given_up]
-            if not last.given_up and await self._must_wait(entry, last, len(failed)):
-                return Progress.UNDER_WAY
-            self._count(last)
-        return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
-
-    async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
-        """Report that the release is uninstalled, and set the TTL of its Jobs."""
-        for job in jobs:
-            await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
-        self._count(next(job for job in jobs if job.complete))
-        text = f"Release {entry.key.name} is uninstalled"
-        self._context.record(entry, NORMAL, "Uninstalled", text)
-        log.info("%s: its release is uninstalled", entry.key)
-
-    def _count(self, job: JobRecord) -> None:
-        metrics = self._context.metrics
-        metrics.deploys.labels("uninstall", "succeeded" if job.complete else "failed").inc()
-        if job.created is not None and job.finished is not None:
-            seconds = (job.finished - job.created).total_seconds()
-            metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
-
-    async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
-        now = self._context.clock()
-        text = f"Uninstalling with Job {job.name}"
-        verdict = ready_conditions.uninstalling(text)
-        if job.created and now - job.created > self._recheck:
-            blocked = await find_blocked(self._context.client, self._jobs, job, spec)
-            if blocked is not None:
-                verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
-                if entry.generation != job.generation:
-                    await self._jobs.give_up(job)  # the edited spec may fix it
-        await self._writer.write(entry, entry.status, verdict)
-        self._context.schedule.requeue_at(entry.key, now + self._recheck)
-
-    async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
-        """After a failure: report it, and return whether it is too early to retry."""
-        now = self._context.clock()
-        due = (job.finished or job.created or now) + timedelta(
-            seconds=retry_delay(self._context.timing.uninstall_retry, failures)
-        )
-        if now >= due:
-            return False
-        pods = await self._jobs.pods(job)
-        ending = ending_of(job, pods)
-        why = log_tail(await self._jobs.log_end(pods)) or ending.message
-        verdict = ready_conditions.uninstall_failed(
-            f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
-            f"Job {job.name}: {why[-512:]}"
-        )
-        await self._writer.write(entry, entry.status, verdict)
-        self._context.schedule.requeue_at(entry.key, due)
-        return True
-
-    async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
-        again = self._context.clock() + self._recheck
-        if refused := self._context.refusal(spec):
-            await self._report_failed(entry, f"Uninstalling is blocked: {refused}")
-            return Progress.UNDER_WAY
-        if missing := await missing_account(self._context.client, spec):
-            await self._report_failed(entry, f"Uninstalling is blocked: {missing}")
-            self._context.schedule.requeue_at(entry.key, again)
-            return Progress.UNDER_WAY
-        body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
-        verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
-        entry = await self._writer.write(entry, entry.status, verdict)
-        try:
-            await self._jobs.create(body)
-        except NamespaceTerminating:
-            return Progress.REFUSED
-        except ApiError as error:
-            if error.transient:
-                raise
-            text = f"The API server rejected the uninstall Job: {error.message}"
-            await self._report_failed(entry, text)
-        self._context.schedule.requeue_at(entry.key, again)
-        return Progress.UNDER_WAY
-
-    async def _report_failed(self, entry: BundleEntry, text: str) -> None:
-        await self._writer.write(entry, entry.status, ready_conditions.uninstall_failed(text))
-
-
 _DRIVER: Final = "HELM_DRIVER"
 """Variable of ``spec.env`` by which Helm stores releases elsewhere than in Secrets."""
 
 
-class Deletions:
+class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     def __init__(
@@ -161,33 +49,29 @@ class Deletions:
         self._jobs = jobs
         self._writer = writer
         self._ownership = ownership
-        self._uninstalls = Uninstalls(context, jobs, writer)
+        self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
 
-    async def visit(self, entry: BundleEntry, *, deploy_runs: bool) -> None:
+    async def uninstall(self, entry: BundleEntry) -> Step:
         """Take the next step towards removing the finalizer."""
-        memory = self._context.memory(entry.key)
+        memory = self._context.memories[entry.key].deploy
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
-        if not held or memory.deploy.remove_finalizer == entry.uid:
-            return
+        if not held or memory.remove_finalizer == entry.uid:
+            return Step(entry)
         await self._jobs.end_plans(entry.key, entry.uid)
         if await self._skips_uninstall(entry):
-            await self._remove_finalizer(entry)
-        elif deploy_runs or self._deploy_runs(entry):
+            return await self._remove_finalizer(entry)
+        if entry.is_running or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
-            await self._writer.write(entry, entry.status, ready_conditions.uninstalling(text))
-        elif await self._has_nothing_to_uninstall(entry):
-            await self._remove_finalizer(entry)
-        else:
-            progress = await self._uninstalls.visit(entry, self._uninstallable(entry))
-            if progress is Progress.REFUSED:
-                self._orphan(entry, "namespace-terminating")
-            if progress is not Progress.UNDER_WAY:
-                await self._remove_finalizer(entry)
+            return Step(entry, entry.status, ready_conditions.uninstalling(text))
+        if await self._has_nothing_to_uninstall(entry):
+            return await self._remove_finalizer(entry)
+        return await self._run_job(entry, self._uninstallable(entry))
 
-    async def _remove_finalizer(self, entry: BundleEntry) -> None:
+    async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
         await self._writer.remove_finalizer(entry)
-        self._context.memory(entry.key).deploy.remove_finalizer = entry.uid
+        self._context.memories[entry.key].deploy.remove_finalizer = entry.uid
+        return Step(entry)
 
     async def _skips_uninstall(self, entry: BundleEntry) -> bool:
         """Whether the release isn't uninstalled: by force-delete, or in a Terminating namespace."""
@@ -266,6 +150,96 @@ class Deletions:
         spec = self._context.effective(spec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec
+
+    # --- the Jobs ---------------------------------------------------------------------------------
+
+    async def _run_job(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Create the Job, wait for it, create another one, or finish."""
+        jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
+        jobs.sort(key=lambda job: job.attempt)
+        if any(job.complete for job in jobs):
+            return await self._finish(entry, jobs)
+        last = jobs[-1] if jobs else None
+        if last is not None and not last.done:
+            return await self._wait_for(entry, spec, last)
+        if last is not None:
+            failures = sum(not job.given_up for job in jobs)
+            if not last.given_up and (wait := await self._find_wait(entry, last, failures)):
+                return wait
+            self._count(last)
+        return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
+
+    async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> Step:
+        """Report that the release is uninstalled, and set the TTL of its Jobs."""
+        for job in jobs:
+            await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
+        self._count(next(job for job in jobs if job.complete))
+        text = f"Release {entry.key.name} is uninstalled"
+        self._context.record(entry, NORMAL, "Uninstalled", text)
+        log.info("%s: its release is uninstalled", entry.key)
+        return await self._remove_finalizer(entry)
+
+    def _count(self, job: JobRecord) -> None:
+        metrics = self._context.metrics
+        metrics.deploys.labels("uninstall", "succeeded" if job.complete else "failed").inc()
+        if job.created is not None and job.finished is not None:
+            seconds = (job.finished - job.created).total_seconds()
+            metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
+
+    async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
+        now = self._context.clock()
+        text = f"Uninstalling with Job {job.name}"
+        verdict = ready_conditions.uninstalling(text)
+        if job.created and now - job.created > self._recheck:
+            blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+            if blocked is not None:
+                verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
+                if entry.generation != job.generation:
+                    await self._jobs.give_up(job)  # the edited spec may fix it
+        return Step(entry, entry.status, verdict, due=(now + self._recheck,))
+
+    async def _find_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> Step | None:
+        """After a failure: report it where it is too early to retry."""
+        now = self._context.clock()
+        due = (job.finished or job.created or now) + timedelta(
+            seconds=retry_delay(self._context.timing.uninstall_retry, failures)
+        )
+        if now >= due:
+            return None
+        pods = await self._jobs.pods(job)
+        ending = ending_of(job, pods)
+        why = log_tail(await self._jobs.log_end(pods)) or ending.message
+        verdict = ready_conditions.uninstall_failed(
+            f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
+            f"Job {job.name}: {why[-512:]}"
+        )
+        return Step(entry, entry.status, verdict, due=(due,))
+
+    async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
+        again = self._context.clock() + self._recheck
+        if refused := self._context.refusal(spec):
+            verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
+            return Step(entry, entry.status, verdict)
+        if missing := await missing_account(self._context.client, spec):
+            verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {missing}")
+            return Step(entry, entry.status, verdict, due=(again,))
+        body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
+        verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
+        create = partial(self._create_job, body)
+        return Step(entry, entry.status, verdict, effect=create, due=(again,))
+
+    async def _create_job(self, body: dict[str, Any], entry: BundleEntry) -> Step:
+        try:
+            await self._jobs.create(body)
+        except NamespaceTerminating:
+            self._orphan(entry, "namespace-terminating")
+            return await self._remove_finalizer(entry)
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"The API server rejected the uninstall Job: {error.message}"
+            return Step(entry, entry.status, ready_conditions.uninstall_failed(text))
+        return Step(entry)
 
 
 def _has_release(status: BundleStatus) -> bool:

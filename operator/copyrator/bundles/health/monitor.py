@@ -16,7 +16,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context as TaskContext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -27,11 +28,12 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     conditions_by_type,
+    with_further,
 )
 from copyrator.api.health import HealthMode, HealthReason
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.context import Context
 from copyrator.bundles.health import judge
 from copyrator.bundles.health.judge import (
     DECODERS,
@@ -46,6 +48,7 @@ from copyrator.bundles.health.judge import (
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Step
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
@@ -53,7 +56,6 @@ from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
 from copyrator.settings import limits
-from copyrator.workqueue.scheduler import DueScheduler
 
 log = logging.getLogger(__name__)
 
@@ -375,17 +377,10 @@ class HealthMonitor:
         self._context = context
         self._timing = context.timing
         self._watches = HealthWatcher(context, self._on_change)
-        self._due: DueScheduler[BundleKey] = DueScheduler(self._requeue, clock=context.monotonic)
         context.memories.on_drop(lambda key, _: self._leave(key))
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self) -> None:
-        """Begin to requeue Bundles whose release has changed."""
-        self._tasks.add(asyncio.create_task(self._due.run(), name="changes of health"))
 
     async def stop(self) -> None:
         """End the watches."""
-        await cancel_all(self._tasks)
         await self._watches.close()
 
     def follow(self, entry: BundleEntry) -> None:
@@ -409,7 +404,6 @@ class HealthMonitor:
         memory = self._memory(key)
         if memory is not None:
             self._watches.follow(key, memory, None)
-            self._due.remove(key)
             self._context.memory(key).health = None
 
     def _memory(self, key: BundleKey) -> HealthMemory | None:
@@ -438,25 +432,42 @@ class HealthMonitor:
         reason, message = str(found.get("reason")), str(found.get("message"))
         return FurtherCondition(ConditionStatus(found["status"]), reason, message)
 
-    def due(self, entry: BundleEntry) -> FurtherCondition | None:
-        """The condition where it has changed and may be written now; else it is checked later."""
+    def review(self, entry: BundleEntry) -> Step:
+        """Record the condition where it has changed and may be written now; else check it later."""
         memory = self._memory(entry.key)
-        if memory is None or memory.version == entry.resource_version:
-            return None
+        if memory is None:
+            return Step(entry)
         status, now = entry.status, self._context.monotonic()
+        is_due = memory.check_at is not None and memory.check_at <= now
+        if memory.version == entry.resource_version and not is_due:
+            return Step(entry, due=(self._check_time(memory),))
+        if is_due:
+            memory.check_at = None
         found = self.condition(entry, status)
         pause = _pause(_stored(status), found, self._timing)
         if found is not None and pause is not None and status.observed_generation is not None:
             if now >= memory.written_at + pause:
-                return found
-            self._check_at(entry.key, memory.written_at + pause)
+                status = self.record_condition(entry, status)
+                return Step(entry, status, due=(self._check_time(memory),))
+            _check_at(memory, memory.written_at + pause)
         memory.version = entry.resource_version
         view = self._view(entry, status)
         if view is not None:
             late = judge.grace_ends_at(status, view, now, self._timing.health_grace)
             if late is not None:
-                self._check_at(entry.key, late)
-        return None
+                _check_at(memory, late)
+        return Step(entry, due=(self._check_time(memory),))
+
+    def record_condition(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+        """The status with the condition as it is now, which is written next."""
+        conditions = with_further(
+            status.conditions,
+            ConditionType.HEALTHY,
+            self.condition(entry, status),
+            generation=status.observed_generation or 0,
+            now=self._context.clock(),
+        )
+        return replace(status, conditions=tuple(conditions))
 
     def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
         """Record the time of a write that changed the condition."""
@@ -483,17 +494,26 @@ class HealthMonitor:
         return self._watches.view(release)
 
     def _on_change(self, key: BundleKey) -> None:
-        self._check_at(key, self._context.monotonic() + self._timing.health_settle)
+        """A release has changed: check the condition after the time for further changes."""
+        memory, now = self._memory(key), self._context.monotonic()
+        if memory is None:
+            return
+        known, moment = memory.check_at, now + self._timing.health_settle
+        if known is None or known <= now or moment < known:
+            memory.check_at = moment
+            delay = self._timing.health_settle
+            self._context.schedule.changed(key, Change.HEALTH, delay=delay)
 
-    def _check_at(self, key: BundleKey, moment: float) -> None:
-        known = self._due.due(key)
-        if known is None or moment < known:
-            self._due.set(key, moment)
+    def _check_time(self, memory: HealthMemory) -> datetime | None:
+        """When the condition is compared again, by the wall clock."""
+        if memory.check_at is None:
+            return None
+        seconds = memory.check_at - self._context.monotonic()
+        return self._context.clock() + timedelta(seconds=seconds)
 
-    def _requeue(self, key: BundleKey) -> None:
-        if memory := self._memory(key):
-            memory.version = ""
-            self._context.schedule.changed(key, Change.HEALTH)
+
+def _check_at(memory: HealthMemory, moment: float) -> None:
+    memory.check_at = moment if memory.check_at is None else min(moment, memory.check_at)
 
 
 def _stored(status: BundleStatus) -> Mapping[str, Any]:

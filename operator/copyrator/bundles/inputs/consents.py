@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -26,7 +27,7 @@ from copyrator.bundles.inputs.consent import ConsentFacts
 from copyrator.bundles.inputs.freezes import AnnotatedNamespace
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.schedule import Change
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
@@ -63,17 +64,13 @@ class ConsentReviewer:
         context: the controller's.
         namespaces: the watch of Namespaces; its records have ``annotations``.
         client: sends the reviews; nothing else waits for it.
-        writer: writes the results to the status.
     """
 
-    def __init__(
-        self, context: Context, namespaces: WatchSpec, client: KubeClient, writer: StatusWriter
-    ) -> None:
+    def __init__(self, context: Context, namespaces: WatchSpec, client: KubeClient) -> None:
         self._context = context
         self._timing = context.timing
         self._namespace_watch = namespaces
         self._client = client
-        self._writer = writer
         self._namespaces: Registration | None = None
         self._listed: dict[str, Consent] = {}
         """The annotations, by namespace."""
@@ -91,42 +88,50 @@ class ConsentReviewer:
             self._namespaces.release()
             self._namespaces = None
 
-    async def visit(self, entry: BundleEntry) -> tuple[BundleEntry, ReadyCondition | None]:
+    async def review(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
         """Record whether the release's namespace accepts it, where that is another one.
 
         Returns:
-            The Bundle as it is then, and the condition where the release isn't accepted.
-
-        Raises:
-            ApiError, StaleError: the status can't be written; the next reconcile tries again.
+            The step, and the condition where the release isn't accepted.
         """
         namespace = release_namespace(entry)
         if namespace is None or namespace == entry.key.namespace:
-            return await self._record(entry, ConsentStatus()), None
-        facts = await self._facts(entry, namespace)
+            return self._record(entry, ConsentStatus()), None
+        facts, ends = await self._facts(entry, namespace)
         before = entry.status.known_consent or ConsentStatus()
         found = consent.judge(before, facts, self._context.clock())
-        entry = await self._record(entry, found)
+        step = self._record(entry, found)
+        step = replace(step, due=(*step.due, ends))
         if found.state == ConsentState.ASSUMED and before.state != found.state:
-            text = consent.assumption(facts)
-            self._context.record(entry, WARNING, "ConsentAssumed", text)
-            log.warning("%s: %s", entry.key, text)
+            step = step.then(partial(self._report_assumed, consent.assumption(facts)))
         if found.state != ConsentState.NOT_ACCEPTED:
-            return entry, None
+            return step, None
         reason, text = BundleReason.RELEASE_NOT_ACCEPTED, consent.refusal(facts)
-        return entry, ready_conditions.unusable(reason, text, entry.status)
+        return step, ready_conditions.unusable(reason, text, entry.status)
 
-    async def _record(self, entry: BundleEntry, found: ConsentStatus) -> BundleEntry:
-        memory, result = self._context.memory(entry.key), (found.state, found.by)
+    def _record(self, entry: BundleEntry, found: ConsentStatus) -> Step:
+        memory, result = self._context.memories[entry.key], (found.state, found.by)
         if found == (entry.status.known_consent or ConsentStatus()):
-            return entry
+            return Step(entry)
         if memory.consent == (entry.resource_version, *result):
-            return entry  # it was written, and an older CRD dropped it
-        written = await self._writer.record(entry, replace(entry.status, consent=found))
-        memory.consent = written.resource_version, *result
-        return written
+            return Step(entry)  # it was written, and an older CRD dropped it
 
-    async def _facts(self, entry: BundleEntry, namespace: str) -> ConsentFacts:
+        async def remember(written: BundleEntry) -> Step:
+            memory.consent = written.resource_version, *result
+            return Step(written)
+
+        status = replace(entry.status, consent=found)
+        return Step(entry, status, effect=remember, due=(AT_ONCE,))
+
+    async def _report_assumed(self, text: str, entry: BundleEntry) -> Step:
+        self._context.record(entry, WARNING, "ConsentAssumed", text)
+        log.warning("%s: %s", entry.key, text)
+        return Step(entry)
+
+    async def _facts(
+        self, entry: BundleEntry, namespace: str
+    ) -> tuple[ConsentFacts, datetime | None]:
+        """What the consent is judged by, and when an answer has to be asked for again."""
         release, tenant = (namespace, entry.key.name), entry.key.namespace
         rivals = self._context.bundles.bundles_of(release)
         own = [one for one in rivals if one.key.namespace == namespace and not one.deleting]
@@ -142,23 +147,24 @@ class ConsentReviewer:
             fault = listed.problem if listed is not None else None
             facts = replace(facts, is_listed=is_listed, listed_fault=fault)
         if facts.is_listed:
-            return facts
+            return facts, None
         if not isinstance(entry.spec, BundleSpec):
-            return replace(facts, is_granted=False)
+            return replace(facts, is_granted=False), None
         account = ServiceAccount.of(entry.spec)
         answer = await self._answer(entry, (account, namespace))
+        ends = None
         if answer.is_granted is not True or len(rivals) > 1:
             # Nothing else may requeue it, and others wait for what it answers then.
-            ends = max(answer.at + answer.lasts - self._context.monotonic(), 0.0)
-            moment = self._context.clock() + timedelta(seconds=ends)
-            self._context.schedule.reconcile_at(entry.key, moment)
-        return replace(
+            seconds = max(answer.at + answer.lasts - self._context.monotonic(), 0.0)
+            ends = self._context.clock() + timedelta(seconds=seconds)
+        facts = replace(
             facts,
             account=account,
             is_granted=answer.is_granted,
             granted_fault=answer.fault,
             is_forbidden=answer.is_forbidden,
         )
+        return facts, ends
 
     async def _answer(self, entry: BundleEntry, question: Question) -> _Answer:
         """The answer to a question, at most ten minutes old."""

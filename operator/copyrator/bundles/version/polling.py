@@ -6,6 +6,7 @@ A push notification brings the next poll forward; it has no other effect.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,9 +22,10 @@ from copyrator.bundles.gates.gate import Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
+from copyrator.bundles.memory import PollMemory
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.schedule import Change
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import Step
 from copyrator.bundles.version.answer import DesiredVersion, is_answered, retry_at
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
@@ -39,110 +41,122 @@ _NONE: Final[Mapping[str | None, set[str | None]]] = {}
 """The tags of a repository that no push names; never changed."""
 
 
-class VersionPoller:
-    """Polls registries for Bundles, and requeues the Bundles when the answer arrives."""
+@dataclass(frozen=True, slots=True)
+class DeployInputs:
+    """What a deploy is decided by beside the registry's answer, as the steps before it found it."""
 
-    def __init__(self, context: Context, writer: StatusWriter, polls: RegistryPoller) -> None:
+    entry: BundleEntry
+    spec: BundleSpec
+    access: Access
+    asked: Asked
+    """The requirements for signatures."""
+    desired: DesiredVersion
+    observed: BundleStatus | None
+    """The status with the progress of the plan, where that has changed and isn't written yet."""
+    is_drift_due: bool = False
+    """A check for drift is due once that status is written."""
+    due: datetime | None = None
+    """The earliest time at which one of the steps before is due again."""
+
+
+class VersionResolver:
+    """Resolves the versions of Bundles, by polls of their registries where these are due."""
+
+    def __init__(self, context: Context, polls: RegistryPoller) -> None:
         self._context = context
-        self._writer = writer
         self._polls = polls
 
-    async def ask(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        access: Access,
-        desired: DesiredVersion,
-        asked: Asked,
-    ) -> Resolution | None:
-        """The resolution if a poll is due and answered; else None, and the Bundle is requeued."""
-        if not self._is_wanted(entry, spec, desired):
-            return None
-        since = self._context.memory(entry.key).poll.asked_since or 0.0
-        context = self._context
-        queries = RegistryReader(entry, spec, access, self._polls, since)
+    def resolve(self, inputs: DeployInputs) -> Resolution | Step:
+        """The resolution if a poll is due and answered; else when the Bundle is due.
+
+        While the poll is pending (PollMemory.asked_since), its answer requeues the Bundle.
+        """
+        entry, spec, context = inputs.entry, inputs.spec, self._context
+        if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
+            return Step(entry, due=due)
+        since = context.memories[entry.key].poll.asked_since or 0.0
+        queries = RegistryReader(entry, spec, inputs.access, self._polls, since)
         judge = Judge(
             queries,
             context.gates,
             context.clock(),
-            asked,
+            inputs.asked,
             relations.sources(context.bundles, spec, context.seen()),
-            desired.values_hash,
+            inputs.desired.values_hash,
         )
         resolution = Resolver(queries, judge).resolve()
-        if resolution is None:
-            await self._report_unanswered(entry, spec)
-        return resolution
+        return self._report_unanswered(entry, spec) if resolution is None else resolution
 
-    def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> None:
+    def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> Step:
         """Record that the answer to the poll that was due since then was handled."""
-        memory = self._context.memory(entry.key)
-        if memory.poll.asked_since == asked_since:  # else a push arrived since
-            memory.poll.asked_since = None
-        if memory.poll.again is not None:
-            self._context.schedule.requeue_at(
-                entry.key, memory.poll.next_poll, self._context.again_at(entry.key)
-            )
+        memory = self._context.memories[entry.key].poll
+        if memory.asked_since == asked_since:  # else a push arrived since
+            memory.asked_since = None
+        return Step(entry, due=(self._again_at(memory),))
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
         """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
-        memory, rhythm = self._context.memory(entry.key), self._context.poll_rhythm(entry, spec)
+        memory, rhythm = (
+            self._context.memories[entry.key].poll,
+            self._context.poll_rhythm(entry, spec),
+        )
         first = self._context.timing.poll_retry
         if (
             resolution.unresolved is not None
             and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
         ):
-            memory.poll.failures += 1
-            memory.poll.next_poll = poll_retry(rhythm, memory.poll.failures, now, first=first)
+            memory.failures += 1
+            memory.next_poll = poll_retry(rhythm, memory.failures, now, first=first)
         else:
-            memory.poll.failures, memory.poll.next_poll = 0, rhythm.after(now)
-            memory.poll.unsigned = memory.poll.unsigned + 1 if _awaits_registry(resolution) else 0
-            if memory.poll.unsigned:
-                memory.poll.next_poll = poll_retry(rhythm, memory.poll.unsigned, now, first=first)
+            memory.failures, memory.next_poll = 0, rhythm.after(now)
+            memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
+            if memory.unsigned:
+                memory.next_poll = poll_retry(rhythm, memory.unsigned, now, first=first)
 
-    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
+    def _begin_poll(
+        self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion
+    ) -> tuple[datetime | None, ...] | None:
+        """Begin a poll where one is due, or is pending; else return when the next one is due."""
         now, monotonic = self._context.clock(), self._context.monotonic()
-        memory = self._context.memory(entry.key)
-        if memory.poll.desired is None and is_answered(entry.status, desired):
-            memory.poll.desired = desired
-            memory.poll.next_poll = self._context.poll_rhythm(entry, spec).after(now)
-        is_newer = desired.request not in ("", memory.poll.asked_for)  # than the poll in flight
-        if memory.poll.asked_since is not None and not is_newer:
-            return True
-        regular, retry = self._regular_poll(entry), retry_at(entry.status)
-        if memory.poll.desired != desired:
+        memory = self._context.memories[entry.key].poll
+        if memory.desired is None and is_answered(entry.status, desired):
+            memory.desired = desired
+            memory.next_poll = self._context.poll_rhythm(entry, spec).after(now)
+        is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
+        if memory.asked_since is not None and not is_newer:
+            return None
+        regular, retry = self._regular_poll(memory), retry_at(entry.status)
+        is_due = _is_past(regular, now) or _is_past(retry, now)
+        if memory.desired != desired:
             strict = bool(desired.request)
-            memory.poll.asked_for = desired.request
-            memory.poll.asked_since = monotonic - (0.0 if strict else SHARING)
-        elif memory.poll.again is not None and monotonic >= memory.poll.again:
-            memory.poll.asked_since, memory.poll.again = memory.poll.again, None
-        elif (
-            _is_past(regular, now)
-            or _is_past(retry, now)
-            or self._is_judged_again(entry, spec, now)
-        ):
+            memory.asked_for = desired.request
+            memory.asked_since = monotonic - (0.0 if strict else SHARING)
+        elif memory.again is not None and monotonic >= memory.again:
+            memory.asked_since, memory.again = memory.again, None
+        elif is_due or self._is_judged_again(entry, spec, now):
             may_be = spec.interval / 2
-            if memory.poll.failures:
+            if memory.failures:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
-            memory.poll.asked_since = monotonic - may_be
+            memory.asked_since = monotonic - may_be
         else:
-            again = self._context.again_at(entry.key)
             changes_at = self.next_change(spec, entry.status, now)
-            judge_at = (
-                None if _is_judged(entry, memory.poll.judged_at) else next_check(entry.status)
-            )
-            self._context.schedule.requeue_at(
-                entry.key, regular, retry, judge_at, again, changes_at
-            )
-            return False
-        memory.poll.asked_at = now
-        return True
+            is_judged = _is_judged(entry, memory.judged_at)
+            judge_at = None if is_judged else next_check(entry.status)
+            return regular, retry, judge_at, self._again_at(memory), changes_at
+        memory.asked_at = now
+        return None
+
+    def _again_at(self, memory: PollMemory) -> datetime | None:
+        """The time of the second poll after a push, by the wall clock; None where none is due."""
+        if memory.again is None:
+            return None
+        return self._context.clock() + timedelta(seconds=memory.again - self._context.monotonic())
 
     def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by the time alone since the last evaluation."""
-        at, last = next_check(entry.status), self._context.memory(entry.key).poll.judged_at
+        at, last = next_check(entry.status), self._context.memories[entry.key].poll.judged_at
         past = [one for one in self._changes(spec, entry.status) if one <= now]
         if any(last is None or one > last for one in past):
             return True
@@ -157,26 +171,24 @@ class VersionPoller:
         sources = relations.sources(context.bundles, spec, context.seen())
         return context.gates.changes(spec, status, sources)
 
-    def _regular_poll(self, entry: BundleEntry) -> datetime | None:
+    def _regular_poll(self, memory: PollMemory) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
-        memory = self._context.memory(entry.key)
-        if memory.poll.next_poll is None or memory.poll.changed_at is None:
-            return memory.poll.next_poll
+        if memory.next_poll is None or memory.changed_at is None:
+            return memory.next_poll
         idle = timedelta(seconds=self._context.settings.timer_idle)
-        return max(memory.poll.next_poll, memory.poll.changed_at + idle)
+        return max(memory.next_poll, memory.changed_at + idle)
 
-    async def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Report in the status of a new spec that the registry hasn't answered yet."""
         if entry.status.observed_generation == entry.generation:
-            return
+            return Step(entry)
         now = self._context.clock()
-        asked_at = self._context.memory(entry.key).poll.asked_at or now
+        asked_at = self._context.memories[entry.key].poll.asked_at or now
         patience = asked_at + timedelta(seconds=self._context.timing.poll_report)
         if now < patience:
-            self._context.schedule.requeue_at(entry.key, patience)
-            return
+            return Step(entry, due=(patience,))
         verdict = ready_conditions.polling(spec.reference, spec.version)
-        await self._writer.write(entry, entry.status, verdict, decided=False)
+        return Step(entry, entry.status, verdict, decided=False)
 
 
 def _awaits_registry(resolution: Resolution) -> bool:
