@@ -32,12 +32,12 @@ from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.jobs import PlanJobs
+from copyrator.bundles.plan.jobs import PlanJobClient
 from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionReviewer, PlanPermissions
+from copyrator.bundles.plan.permissions import PermissionRecorder, PermissionReviewer
 from copyrator.bundles.plan.previews import PreviewResolver
 from copyrator.bundles.plan.queue import PlanQueue
-from copyrator.bundles.plan.sealed import PlanInputs, Seals
+from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Change, Clock, Schedule
 from copyrator.bundles.status import StatusWriter
@@ -137,14 +137,14 @@ class BundleController:
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
-        seals = Seals(context, references)
-        inputs = PlanInputs(context, seals, searching)
+        seals = SealStore(context, references)
+        inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
-        self._plan_jobs = PlanJobs(
+        self._plan_jobs = PlanJobClient(
             context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts
         )
         reviews = PermissionReviewer(context, reviewer)
-        self._permissions = permissions = PlanPermissions(context, reviews, seals, writer)
+        self._permissions = permissions = PermissionRecorder(context, reviews, seals)
         plan_queue = PlanQueue(context, jobs)
         attempts = AttemptRunner(
             context,
@@ -160,7 +160,6 @@ class BundleController:
             context,
             self._plan_jobs,
             plan_queue,
-            writer,
             seals=seals,
             permissions=permissions,
             inputs=inputs,

@@ -169,9 +169,11 @@ class Deployer:
             return None
         if (missing := await self._find_account(case, status)) is not None:
             return missing
-        if not await self._plans.begin_plan(entry, spec, status, case.target, verdict):
+        step = self._plans.begin_plan(entry, spec, status, case.target, verdict)
+        if step is None:
             return None
-        return Step(entry, due=(self._context.memories[entry.key].poll.next_poll,))
+        next_poll = self._context.memories[entry.key].poll.next_poll
+        return replace(step, due=(*step.due, next_poll))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""

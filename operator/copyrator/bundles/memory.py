@@ -176,8 +176,6 @@ class BundleMemory:
     """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
     changes: frozenset[Change] = frozenset()
     """What has changed since its last reconcile began."""
-    recheck_at: datetime | None = None
-    """When to reconcile again: for a plan's blocked Job, an expired preview, a check for drift."""
 
     def plan_of(self, purpose: PlanPurpose) -> PlanMemory:
         """The slot of the plans of this purpose."""
@@ -197,6 +195,18 @@ class Memories(dict[BundleKey, BundleMemory]):
     def __missing__(self, key: BundleKey) -> BundleMemory:
         memory = self[key] = BundleMemory(PollMemory(self._monotonic()))
         return memory
+
+    def decide_again(self, key: BundleKey, interval: float) -> None:
+        """Have the next resolution decide again, without a new request to the registry.
+
+        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
+        have read its inputs before they changed. ``interval``: the Bundle's, in seconds.
+        """
+        poll = self[key].poll
+        if poll.asked_since is None:
+            poll.asked_since = self._monotonic() - interval
+        else:
+            poll.asked_since = math.nextafter(poll.asked_since, -math.inf)
 
     def on_drop(self, release: Callable[[BundleKey, BundleMemory], None]) -> None:
         """Have what a feature holds for a Bundle released when its record is dropped.

@@ -35,7 +35,7 @@ from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PlanPermissions
+from copyrator.bundles.plan.permissions import PermissionRecorder
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
 from copyrator.bundles.schedule import Change
@@ -101,7 +101,7 @@ class BundleReconciler:
     consents: ConsentReviewer
     health: HealthMonitor
     references: ReferenceReader
-    permissions: PlanPermissions
+    permissions: PermissionRecorder
     plan_queue: PlanQueue
     plans: PlanMachine
     accounts: ServiceAccountChecker
@@ -167,7 +167,6 @@ class BundleReconciler:
         memory = self.context.memories[entry.key]
         changes, memory.changes = memory.changes, frozenset()
         inputs, memory.poll.inputs = memory.poll.inputs, None
-        memory.recheck_at = None
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -178,10 +177,9 @@ class BundleReconciler:
         self._collect_due(steps, entry.key)
 
     def _collect_due(self, steps: StepTaker, key: BundleKey) -> None:
-        """Take the times of steps that don't return them."""
-        memory = self.context.memories[key]
-        if memory.recheck_at is not None:
-            steps.due.append(memory.recheck_at)
+        """Take the time at which a plan that waits in the queue is looked at again."""
+        if (turn := self.plan_queue.due(key)) is not None:
+            steps.due.append(turn)
 
     def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
         """Whether the steps before a poll needn't be taken again when its answer has arrived."""
@@ -219,7 +217,7 @@ class BundleReconciler:
         entry = await self.writer.ensure_finalizer(entry)
         entry = await steps.take(self.health.review(entry))
         self.references.follow(entry, spec)
-        entry = await self.permissions.visit(entry, spec)
+        entry = await steps.take(self.permissions.review(entry, spec))
         if entry.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
         else:
@@ -228,8 +226,9 @@ class BundleReconciler:
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
         await steps.take(await self.jobs.limit(entry, spec))
-        entry = await self.plans.visit_preview(entry, spec)
-        observed = await self.plans.observe_plan(entry, spec)
+        entry = await steps.take(await self.plans.visit_preview(entry, spec))
+        observed, due = await self.plans.observe_plan(entry, spec)
+        steps.due += [due] if due else []
         if entry.is_paused:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return
@@ -239,7 +238,8 @@ class BundleReconciler:
             await steps.take(self._report_missing(entry, spec, error, observed or entry.status))
             return
         if observed is None or observed == entry.status:
-            entry = await self.plans.visit_check(entry, spec, inputs.desired.values_hash)
+            check = await self.plans.visit_check(entry, spec, inputs.desired.values_hash)
+            entry = await steps.take(check)
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
         else:
             due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
@@ -295,7 +295,7 @@ class BundleReconciler:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
         memory = self.context.memories[entry.key].poll
         memory.desired = memory.asked_since = memory.again = None
-        if not self.plans.is_made(entry, status):
+        if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)

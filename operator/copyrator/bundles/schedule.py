@@ -6,7 +6,6 @@ due times of a reconcile are a result of its steps (step.py); the reconciler pas
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import Enum, auto
@@ -127,7 +126,7 @@ class Schedule:
                 return
             if isinstance(entry.spec, BundleSpec):
                 self._unsettle(key)
-                self.decide_again(key, entry.spec)
+                self._memories.decide_again(key, entry.spec.interval)
         elif why.stale is Stale.SETTLED:
             self._unsettle(key)
         elif why.stale is Stale.ANSWERS:
@@ -146,22 +145,6 @@ class Schedule:
         for key, why in changes_of_others(self._bundles, before, after):
             self.changed(key, why)
 
-    def decide_again(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Have the next resolution decide again, without a new request to the registry.
-
-        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
-        have read its inputs before they changed.
-        """
-        memory = self._memories[key]
-        if memory.poll.asked_since is None:
-            memory.poll.asked_since = self._monotonic() - spec.interval
-        else:
-            memory.poll.asked_since = math.nextafter(memory.poll.asked_since, -math.inf)
-
-    def repeat(self, key: BundleKey, delay: float = 0.0) -> None:
-        """Reconcile a Bundle once more, at once or in so many seconds: a step has more to do."""
-        self.changed(key, Change.STEP, delay=delay)
-
     def set_due(self, key: BundleKey, moment: datetime | None) -> None:
         """Reconcile a Bundle at this time, in place of any earlier one; None: at none."""
         if moment is None:
@@ -171,11 +154,6 @@ class Schedule:
         else:
             delay = max((moment - self._clock()).total_seconds(), 0.0)
             self._scheduler.set(key, self._monotonic() + delay)
-
-    def reconcile_at(self, key: BundleKey, moment: datetime) -> None:
-        """Reconcile the Bundle at this time too, in addition to those that steps return."""
-        memory = self._memories[key]
-        memory.recheck_at = min(memory.recheck_at or moment, moment)
 
     def _unsettle(self, key: BundleKey) -> None:
         if memory := self._memories.get(key):

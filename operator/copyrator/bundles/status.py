@@ -284,8 +284,6 @@ class StatusWriter:
             return entry
         status = self._health.record_condition(entry, status)
         written = await self._replace(entry, status)
-        if status.plan != entry.status.plan:
-            self._context.schedule.repeat(entry.key)  # for its Job's TTL and its Secrets
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
         self._health_written(entry, written)
@@ -293,31 +291,20 @@ class StatusWriter:
             record_update(self._context, entry, status, verdict)
         return written
 
-    async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        """Write a part of the status that no condition depends on; returns the Bundle then.
-
-        The Bundle is requeued, as Jobs or Secrets may not be needed any more.
-
-        Raises:
-            StaleError: as ``write``.
-        """
-        if status == entry.status:
-            return entry
-        written = await self._replace(entry, status)
-        self._context.schedule.repeat(entry.key)
-        return written
-
     async def write_part(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write a part of the status, if it changed; returns the Bundle as it is then.
 
-        Of the conditions only Drifted is determined anew, where its check changed.
+        Of the conditions only Drifted is determined anew, where its check changed; one that begins
+        says nothing yet.
 
         Raises:
             StaleError: as ``write``.
         """
         if status == entry.status:
             return entry
-        if isinstance(entry.spec, BundleSpec) and status.drift != entry.status.drift:
+        before, drift = entry.status.drift, status.drift
+        begins = drift.check.number != before.check.number
+        if isinstance(entry.spec, BundleSpec) and drift != before and not begins:
             conditions = with_further(
                 status.conditions,
                 ConditionType.DRIFTED,
@@ -330,8 +317,6 @@ class StatusWriter:
         record_drift(self._context, entry, written)
         self._health_written(entry, written)
         return written
-
-    conclude = write_part
 
     def _further(
         self, status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool

@@ -57,3 +57,12 @@ class Step:
             return (await first(written)).then(effect)
 
         return replace(self, effect=both)
+
+
+def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None = None) -> Step:
+    """The step that writes a part of the status; if it does, another reconcile follows at once.
+
+    Jobs or Secrets may not be needed any more.
+    """
+    at_once = AT_ONCE if status != entry.status else None
+    return Step(entry, status, due=(due, at_once))

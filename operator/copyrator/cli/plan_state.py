@@ -14,7 +14,7 @@ from copyrator.api.conditions import conditions_by_type
 from copyrator.api.counts import count
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.times import parse_time
-from copyrator.bundles.plan.operations import counted
+from copyrator.bundles.plan.operations import describe_counts
 from copyrator.cli import rows
 from copyrator.cli.bundle_permissions import summary
 from copyrator.cli.hints import hint_about
@@ -76,7 +76,7 @@ def operation_counts(plan: PlanSummary) -> str:
     if not plan.operations:
         return "no operations"
     risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    return f"{count(plan.operations, 'operation')}: {counted(plan.counts) or '-'}{risky}"
+    return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
 
 
 def contents(plan: PlanSummary, most: int = 3) -> str:

@@ -15,12 +15,12 @@ from copyrator.bundles.plan.operations import (
     counts,
     covers,
     effects,
+    find_uncovered,
     plan_id,
     read_operation,
     read_plan,
     read_revision,
     risky,
-    uncovered,
 )
 
 OBJECTS = ("::ConfigMap:a", "::Pod:a", ":apps:Deployment:a", "ns:apps:Deployment:a")
@@ -282,7 +282,7 @@ def test_each_part_is_in_the_id(part: str, value: Any) -> None:
 def test_an_approved_create_covers_what_a_failed_attempt_left_to_do(
     approved: str, found: str, missing: bool
 ) -> None:
-    assert uncovered(ops(approved), ops(found)) == (ops(found) if missing else ())
+    assert find_uncovered(ops(approved), ops(found)) == (ops(found) if missing else ())
     assert covers(ops(approved), ops(found)) is not missing
 
 
@@ -299,5 +299,5 @@ def test_whatever_is_covered_was_approved_for_that_object(
             again = one.type in (OperationType.UPDATE, OperationType.RECREATE)
             assert one.type in types or (again and OperationType.CREATE in types)
         else:
-            assert one in uncovered(approved, found)
+            assert one in find_uncovered(approved, found)
             assert one not in approved

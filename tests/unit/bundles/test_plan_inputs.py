@@ -12,9 +12,9 @@ from copyrator.bundles.plan.input_hashes import (
     FileHash,
     Inputs,
     SourceHash,
-    changed,
+    find_changes,
     key_hashes,
-    keyed,
+    keyed_hash,
     read_inputs,
 )
 from copyrator.settings import limits
@@ -25,12 +25,14 @@ KEY = b"0" * 32
 def source(kind: str, name: str, files: Mapping[str, str]) -> SourceHash:
     found = {
         file: FileHash(
-            keyed(KEY, text.encode()),
+            keyed_hash(KEY, text.encode()),
             key_hashes(KEY, text.encode()) if kind == "ConfigMap" else None,
         )
         for file, text in files.items()
     }
-    return SourceHash(f"{kind} {name}", keyed(KEY, repr(sorted(files.items())).encode()), found)
+    return SourceHash(
+        f"{kind} {name}", keyed_hash(KEY, repr(sorted(files.items())).encode()), found
+    )
 
 
 def values(text: str, file: str = "values.yaml", kind: str = "ConfigMap") -> Inputs:
@@ -38,7 +40,7 @@ def values(text: str, file: str = "values.yaml", kind: str = "ConfigMap") -> Inp
 
 
 def variables(**env: str) -> Inputs:
-    return Inputs((), {name: keyed(KEY, value.encode()) for name, value in env.items()})
+    return Inputs((), {name: keyed_hash(KEY, value.encode()) for name, value in env.items()})
 
 
 BASE = "image: a\nreplicas: 1\nnested:\n  deep: [1, {b: c}]\n"
@@ -99,21 +101,21 @@ FILE = "ConfigMap shop-values values.yaml"
     ],
 )  # fmt: skip
 def test_what_changed_is_named(before, now, named):
-    assert changed(before, now) == named
+    assert find_changes(before, now) == named
 
 
 def test_another_order_of_the_same_sources_is_named():
     a, b, c = (source("ConfigMap", name, {}) for name in "abc")
-    assert changed(Inputs((a, b)), Inputs((b, a))) == ("the order of the values' sources",)
-    assert changed(Inputs((a, b)), Inputs((a, c, b))) == ("ConfigMap c (added)",)
+    assert find_changes(Inputs((a, b)), Inputs((b, a))) == ("the order of the values' sources",)
+    assert find_changes(Inputs((a, b)), Inputs((a, c, b))) == ("ConfigMap c (added)",)
 
 
 def test_the_list_and_the_keys_of_a_file_are_bounded():
     now = variables(**{f"V{i:02}": "" for i in range(22)})
-    named = changed(Inputs(), now)
+    named = find_changes(Inputs(), now)
     assert (len(named), named[-2:]) == (20, ("spec.env.V18 (added)", "and 3 more"))
     many = "".join(f"k{i:02}: {{}}\n" for i in range(22))
-    (named,) = changed(values(many), values(many.replace("{}", "[]")))
+    (named,) = find_changes(values(many), values(many.replace("{}", "[]")))
     assert named == f"{FILE}: {', '.join(f'k{i:02}' for i in range(20))}, and 2 more"
 
 
@@ -125,8 +127,8 @@ def test_of_too_many_keys_none_is_named():
 
 def test_hashes_cant_be_computed_without_the_key():
     assert key_hashes(KEY, b"a: b") != key_hashes(b"1" * 32, b"a: b")
-    assert keyed(KEY, b"a", b"b") != keyed(b"1" * 32, b"a", b"b")
-    assert keyed(KEY, b"ab", b"") != keyed(KEY, b"a", b"b")
+    assert keyed_hash(KEY, b"a", b"b") != keyed_hash(b"1" * 32, b"a", b"b")
+    assert keyed_hash(KEY, b"ab", b"") != keyed_hash(KEY, b"a", b"b")
 
 
 NAMES = st.text("abcdefgh", min_size=1, max_size=4)
@@ -155,9 +157,9 @@ def test_exactly_the_keys_whose_values_differ_are_named_and_no_value(before, now
     inputs = [values(text) for text in texts]
     recorded = [one.to_text() for one in inputs]
     assert [read_inputs(text) for text in recorded] == inputs
-    said = json.dumps([recorded, changed(*inputs)])
+    said = json.dumps([recorded, find_changes(*inputs)])
     assert SECRET not in said
-    assert "7000" not in " ".join(changed(*inputs))
+    assert "7000" not in " ".join(find_changes(*inputs))
 
 
 HOSTILE = st.lists(

@@ -14,7 +14,7 @@ import pytest
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.sealed import Seals
+from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"
@@ -41,10 +41,10 @@ class Client:
         return self.secrets[name]
 
 
-def seals(client: Client | None = None, key: bytes = KEY) -> Seals:
+def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
     context: Any = SimpleNamespace(hasher=lambda: hashlib.blake2b(key=key), client=client)
     references: Any = None
-    return Seals(context, references)
+    return SealStore(context, references)
 
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
@@ -103,7 +103,7 @@ def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
 def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
     def derived(key: bytes = KEY, uid: str = "uid-1", job: str = "j", purpose: str = "salt") -> str:
         entry: Any = SimpleNamespace(key=ENTRY.key, uid=uid)
-        return seals(key=key).derived(entry, job, purpose)
+        return seals(key=key).derive(entry, job, purpose)
 
     one = derived()
     assert derived() == one

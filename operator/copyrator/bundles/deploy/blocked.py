@@ -130,7 +130,7 @@ class ServiceAccountChecker:
         if is_recorded and await self.missing(entry, spec):
             return Step(entry, due=(memory.check_at,))
         memory.settled = memory.check_at = None
-        self._context.schedule.decide_again(entry.key, spec)
+        self._context.memories.decide_again(entry.key, spec.interval)
         return Step(entry)
 
     async def missing(

@@ -47,7 +47,7 @@ from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.seal import operations_secret
-from copyrator.bundles.plan.sealed import Seals
+from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
@@ -65,7 +65,7 @@ class AttemptRunner:
         writer: StatusWriter,
         redaction: Redactor,
         *,
-        seals: Seals,
+        seals: SealStore,
         freezes: FreezeWatcher,
         charts: ChartFinder,
     ) -> None:
@@ -246,7 +246,7 @@ class AttemptRunner:
         elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.values(
+        found, sealed = await self._seals.write_values(
             entry, spec, order.job, compares_renders=is_planned
         )
         if found != attempted.values_hash:
@@ -332,7 +332,7 @@ class AttemptRunner:
         async def tidy(written: BundleEntry) -> Step:
             if status.attempted.plan_job is not None or spec.drift.is_enabled:
                 await self._seals.remove_others(written, plan_record.needed_jobs(status))
-                self._context.schedule.decide_again(entry.key, spec)  # for the baseline
+                self._context.memories.decide_again(entry.key, spec.interval)  # for the baseline
             if not status.available.version:
                 # The registry had nothing: poll it again.
                 self._context.memories[entry.key].poll.desired = None

@@ -26,7 +26,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     record_verdicts,
 )
-from copyrator.bundles.plan.operations import counted
+from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.record import APPROVAL, content_of, must_plan
 
 _NAMED: Final = 3
@@ -132,7 +132,7 @@ def _by(plan: PlanStatus) -> str:
 
 def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
-    text = counted(plan.counts) or "no changes"
+    text = describe_counts(plan.counts) or "no changes"
     text += f"; {plan.risky_operations} risky" if plan.risky_operations else ""
     return text + ("; contents aren't bound" if plan.bound is False else "")
 

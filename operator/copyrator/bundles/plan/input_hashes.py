@@ -86,7 +86,7 @@ def read_inputs(text: str) -> Inputs:
     return Inputs(sources, raw["env"])
 
 
-def keyed(key: bytes, *parts: bytes) -> str:
+def keyed_hash(key: bytes, *parts: bytes) -> str:
     """The hash of some parts that only who has the key can compute: 32 hexadecimal digits."""
     found = hashlib.blake2b(key=key, digest_size=16)
     for part in parts:
@@ -157,56 +157,56 @@ def key_hashes_of(key: bytes, files: Mapping[str, bytes]) -> dict[str, Hashes | 
     return {name: key_hashes(key, content) for name, content in files.items()}
 
 
-def changed(before: Inputs, now: Inputs) -> tuple[str, ...]:
+def find_changes(before: Inputs, now: Inputs) -> tuple[str, ...]:
     """What differs, by name: ``ConfigMap shop-values values.yaml: image, replicas``.
 
     Returns:
         At most MAX_CHANGED texts; the last one says how many more there are.
     """
-    found = [*_changed_sources(before.sources, now.sources)]
-    found += (f"spec.env.{one}" for one in _changes(before.env, now.env))
+    found = [*_compare_sources(before.sources, now.sources)]
+    found += (f"spec.env.{one}" for one in _compare_hashes(before.env, now.env))
     if len(found) > MAX_CHANGED:
         found[MAX_CHANGED - 1 :] = [MORE.format(len(found) - MAX_CHANGED + 1)]
     return tuple(found)
 
 
-def _changed_sources(before: Sequence[SourceHash], now: Sequence[SourceHash]) -> Iterator[str]:
+def _compare_sources(before: Sequence[SourceHash], now: Sequence[SourceHash]) -> Iterator[str]:
     old, new = ({one.name: one for one in some} for some in (before, now))
     for name, source in new.items():
         if name not in old:
             yield f"{name} (added)"
         elif source.whole != old[name].whole:
-            yield from _changed_files(old[name], source)
+            yield from _compare_files(old[name], source)
     yield from (f"{name} (removed)" for name in old if name not in new)
     if [name for name in old if name in new] != [name for name in new if name in old]:
         yield "the order of the values' sources"
 
 
-def _changed_files(before: SourceHash, now: SourceHash) -> Iterator[str]:
+def _compare_files(before: SourceHash, now: SourceHash) -> Iterator[str]:
     if before.files is None or now.files is None:
         yield now.name
         return
     for name in sorted(before.files.keys() | now.files.keys()):
         old, new = before.files.get(name), now.files.get(name)
-        place = f"{now.name} {_said(name)}"
+        place = f"{now.name} {_quote_name(name)}"
         if old is None or new is None:
             yield f"{place} ({'added' if old is None else 'removed'})"
         elif old.whole != new.whole:
-            keys = [] if None in (old.keys, new.keys) else list(_changes(old.keys, new.keys))
+            keys = [] if None in (old.keys, new.keys) else list(_compare_hashes(old.keys, new.keys))
             if len(keys) > _NAMED:
                 keys[_NAMED:] = [MORE.format(len(keys) - _NAMED)]
             yield f"{place}: {', '.join(keys)}" if keys else place
 
 
-def _changes(before: Hashes | None, now: Hashes | None) -> Iterator[str]:
+def _compare_hashes(before: Hashes | None, now: Hashes | None) -> Iterator[str]:
     """The names whose hashes differ, each with what happened to it."""
     old, new = before or {}, now or {}
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
-            yield f"{_said(name)} ({'added' if name not in old else 'removed'})"
+            yield f"{_quote_name(name)} ({'added' if name not in old else 'removed'})"
         elif old[name] != new[name]:
-            yield _said(name)
+            yield _quote_name(name)
 
 
-def _said(name: str) -> str:
+def _quote_name(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else shown(name)

@@ -44,7 +44,7 @@ from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanRecord, needed_jobs, record_of
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
-from copyrator.bundles.plan.sealed import PlanInputs, Seals
+from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.schedule import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
@@ -86,15 +86,16 @@ class PlanDelay:
     """A Job's plan can't be read yet; the message is None while the Job simply runs."""
 
     message: str | None = None
+    due: datetime | None = None
+    """When to look again; None: once something has changed."""
 
 
 @dataclass(slots=True)
 class LogReading:
-    """A read of a Job's plan, or the time of the next one."""
+    """A read of a Job's plan, or why it is read again at a later time."""
 
     task: asyncio.Task[Plan | PlanFault | PlanDelay]
     delay: PlanDelay | None = None
-    again_at: datetime | None = None
 
 
 class PlanReader:
@@ -119,27 +120,26 @@ class PlanReader:
             ApiError: its pods can't be read now.
         """
         readings = self._context.memory(key).plan.readings
-        reading = readings.get(job.name)
-        if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
+        reading, now = readings.get(job.name), self._context.clock()
+        delay = reading.delay if reading is not None else None
+        if reading is None or (delay is not None and delay.due is not None and now >= delay.due):
             task = asyncio.create_task(
                 self._read_in_slot(job, nonce, made_of), name=f"plan of {job.name}"
             )
-            task.add_done_callback(lambda ended: self._ended(key, ended))
+            task.add_done_callback(lambda ended: self._handle_end(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
                 del readings[name]  # its result isn't needed any more
             readings[job.name] = LogReading(task)
             return None
-        if reading.again_at is not None:
-            self._context.schedule.reconcile_at(key, reading.again_at)
-            return reading.delay
+        if delay is not None:
+            return delay
         if not reading.task.done():
             return None
         del readings[job.name]
         found = reading.task.result()
         if isinstance(found, PlanDelay):
-            again_at = self._context.clock() + timedelta(seconds=self._timing.plan_log_retry)
-            readings[job.name] = LogReading(reading.task, found, again_at)
-            self._context.schedule.reconcile_at(key, again_at)
+            found = replace(found, due=now + timedelta(seconds=self._timing.plan_log_retry))
+            readings[job.name] = LogReading(reading.task, found)
         return found
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ class PlanReader:
             memory.plan.readings.clear()
         await cancel_all(tasks)
 
-    def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
+    def _handle_end(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
             task.exception()  # raised where the result is read
             self._context.schedule.changed(key, Change.PLAN_READ)
@@ -237,7 +237,7 @@ EDITED: Final = PlanFault(
 """The Job of a plan isn't created, as what it would be made of has changed since."""
 
 
-class PlanJobs:
+class PlanJobClient:
     """The plan Jobs of all Bundles."""
 
     def __init__(
@@ -247,8 +247,8 @@ class PlanJobs:
         references: ReferenceReader,
         redaction: Redactor,
         *,
-        seals: Seals,
-        inputs: PlanInputs,
+        seals: SealStore,
+        inputs: InputsStore,
         charts: ChartFinder,
     ) -> None:
         self._context = context
@@ -284,7 +284,7 @@ class PlanJobs:
         try:
             access = await self._references.access(entry, spec)
             also = inputs.add if inputs is not None else None
-            values_hash, sealed = await self._seals.values(entry, spec, job, also)
+            values_hash, sealed = await self._seals.write_values(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
                 await self._inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
@@ -312,7 +312,7 @@ class PlanJobs:
         return None
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self._seals.derived(entry, job, "nonce")
+        return self._seals.derive(entry, job, "nonce")
 
     async def find(self, entry: BundleEntry, plan: PlanRecord) -> JobRecord | None:
         """The Job of a recorded plan; None where it doesn't exist."""
@@ -324,7 +324,7 @@ class PlanJobs:
         """The result of a plan's Job, or why there is none yet.
 
         Args:
-            entry: the Bundle, which is requeued when the result may have changed.
+            entry: the Bundle, which is reconciled once the result was read.
             spec: its spec.
             job: the Job as it is now.
             plan: its record in the status, with the message about a delay.
@@ -333,15 +333,14 @@ class PlanJobs:
             ApiError: its pods, or the registry's credentials, can't be read now.
         """
         if not job.done:
-            return PlanDelay(await self._blocked_message(entry, spec, job, plan.message))
+            return await self._delay(job, spec, plan.message)
         chart = await self._charts.of(entry, spec, plan.digest or "")
         if chart is None:
             return PlanDelay(plan.message)
         if isinstance(chart, RegistryError):
             again = self._context.clock() + timedelta(seconds=ERROR_SECONDS)
-            self._context.schedule.reconcile_at(entry.key, again)
             text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
-            return PlanDelay(text)
+            return PlanDelay(text, again)
         made_of = PlanSubject(ServiceAccount.of(spec), spec.werf_image, chart)
         found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
         return found or PlanDelay(plan.message)
@@ -350,24 +349,20 @@ class PlanJobs:
         """End all reads of logs."""
         await self._reader.close()
 
-    async def _blocked_message(
-        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
-    ) -> str | None:
+    async def _delay(self, job: JobRecord, spec: BundleSpec, known: str | None) -> PlanDelay:
         """Why an unfinished Job makes no progress; ``known`` where its pods aren't read yet.
 
         A Job whose Secrets were deleted is ended.
         """
         now, timing = self._context.clock(), self._context.timing
         patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
-        is_early = now < patience
-        check_at = patience if is_early else now + timedelta(seconds=timing.job_recheck)
-        self._context.schedule.reconcile_at(entry.key, check_at)
-        if is_early:
-            return known
+        if now < patience:
+            return PlanDelay(known, patience)
         blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
-        return f"Job {job.name} is blocked: {blocked.message}" if blocked else None
+        text = f"Job {job.name} is blocked: {blocked.message}" if blocked else None
+        return PlanDelay(text, now + timedelta(seconds=timing.job_recheck))
 
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
         """The name of the release's namespace where it doesn't exist, else None."""

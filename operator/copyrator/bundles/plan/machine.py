@@ -8,8 +8,10 @@ wait for approval for days. docs/architecture.md has a table of what differs.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -26,6 +28,7 @@ from copyrator.bundles.deploy.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.memory import PlanMemory
 from copyrator.bundles.plan.correction import correctable_job
 from copyrator.bundles.plan.decision import has_new_decision, record_decision
 from copyrator.bundles.plan.drift import (
@@ -43,9 +46,9 @@ from copyrator.bundles.plan.drift import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.plan.jobs import EDITED, PAUSED, PlanDelay, PlanJobs
+from copyrator.bundles.plan.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.plan.operations import Plan, covers
-from copyrator.bundles.plan.permissions import PlanPermissions
+from copyrator.bundles.plan.permissions import PermissionRecorder
 from copyrator.bundles.plan.previews import PreviewResolver
 from copyrator.bundles.plan.queue import PlanQueue, Ticket
 from copyrator.bundles.plan.record import (
@@ -53,7 +56,6 @@ from copyrator.bundles.plan.record import (
     PlanPurpose,
     PlanRecord,
     PlanResult,
-    PreviewRequest,
     has_ended_since,
     needed_jobs,
     next_number,
@@ -68,15 +70,41 @@ from copyrator.bundles.plan.record import (
     requested_preview,
     set_message,
     unbound_reasons,
+    with_record,
 )
 from copyrator.bundles.plan.rights import list_missing
-from copyrator.bundles.plan.sealed import PlanInputs, Seals
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.step import AT_ONCE, Step, record_part
 from copyrator.bundles.version.rhythm import check_rhythm
 from copyrator.kube.errors import Forbidden
 
 LEFT_WITHIN: Final = timedelta(hours=1)
 """Time after an outcome in which a new process removes what an earlier one left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The plan of a purpose of a Bundle, as its record is now."""
+
+    entry: BundleEntry
+    spec: BundleSpec
+    purpose: PlanPurpose
+
+    @property
+    def status(self) -> BundleStatus:
+        return self.entry.status
+
+    @property
+    def record(self) -> PlanRecord:
+        return record_of(self.entry.status, self.purpose)
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket(self.entry.key, self.purpose)
+
+    def set_message(self, message: str | None) -> BundleStatus:
+        """The status with why the plan isn't made yet."""
+        return set_message(self.entry.status, self.purpose, message)
 
 
 class PlanMachine:
@@ -85,167 +113,162 @@ class PlanMachine:
     def __init__(
         self,
         context: Context,
-        plan_jobs: PlanJobs,
-        queue: PlanQueue,
-        writer: StatusWriter,
+        plan_jobs: PlanJobClient,
+        plan_queue: PlanQueue,
         *,
-        seals: Seals,
-        permissions: PlanPermissions,
-        inputs: PlanInputs,
+        seals: SealStore,
+        permissions: PermissionRecorder,
+        inputs: InputsStore,
         previews: PreviewResolver,
     ) -> None:
         self._context = context
         self._plan_jobs = plan_jobs
-        self._queue = queue
-        self._writer = writer
+        self._plan_queue = plan_queue
         self._seals = seals
         self._permissions = permissions
         self._inputs = inputs
         self._previews = previews
 
-    # --- the plan of the next deploy ---
+    # --- the plan of the next deploy --------------------------------------------------------------
 
-    async def observe_plan(self, entry: BundleEntry, spec: BundleSpec) -> BundleStatus | None:
+    async def observe_plan(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> tuple[BundleStatus | None, datetime | None]:
         """The status with the progress of the plan and a user's decision; the caller writes it.
 
-        None where neither changed: most reconciles don't even parse the status.
+        None where neither changed: most reconciles don't even parse the status. And when to look
+        again.
 
         Raises:
             ApiError: the plan's Job, pods or log can't be read now.
         """
-        await self._tidy_plan(entry, spec)
-        has_turn = self._queue.turn(Ticket(entry.key, PlanPurpose.DEPLOY))
-        status = before = entry.status
+        task = _Task(entry, spec, PlanPurpose.DEPLOY)
+        await self._tidy_plan(task)
+        has_turn = self._plan_queue.has_turn(task.ticket)
+        status, due = before, _ = entry.status, None
         is_decided = has_new_decision(status, entry.annotations)
         if not (status.plan.is_running or is_decided or has_turn):
-            return None
+            return None, None
         if status.plan.is_running:
-            status = await self._observe(entry, spec, PlanPurpose.DEPLOY)
+            status, due = await self._observe(task)
         status = record_decision(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
-            return None
-        self._context.schedule.decide_again(entry.key, spec)
-        return status
+            return None, due
+        self._context.memories.decide_again(entry.key, spec.interval)
+        return status, due
 
-    async def begin_plan(
+    def begin_plan(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
         status: BundleStatus,
         target: PlanTarget,
         verdict: ReadyCondition,
-    ) -> bool:
-        """Record a plan, then create its Job.
+    ) -> Step | None:
+        """Record a plan; its Job is created once that is on record.
 
-        False where too many plans are being made: it is queued.
+        None where too many plans are being made: it is queued.
         """
-        job = self._take_turn(entry, spec, PlanPurpose.DEPLOY)
-        if job is None:
-            return False
-        is_requested, now = entry.request is not None, self._context.clock()
-        status = record_plan(
-            status, PlanPurpose.DEPLOY, target, job, now, is_requested=is_requested
-        )
-        status = approval.record_planning(status)
+        step = self._begin(_Task(entry, spec, PlanPurpose.DEPLOY), status, target)
+        if step is None or step.status is None:
+            return None
+        status = approval.record_planning(step.status)
         if entry.plan_request is not None:
             status = replace(status, last_handled_plan=entry.plan_request)
-        await self._begin(entry, spec, PlanPurpose.DEPLOY, status, verdict)
-        return True
+        return replace(step, status=status, ready=verdict)
 
     def skip_plan(self, key: BundleKey) -> None:
         """Remove a Bundle from the queue of plans: none has to be begun."""
-        self._queue.forget(Ticket(key, PlanPurpose.DEPLOY))
+        self._plan_queue.forget(Ticket(key, PlanPurpose.DEPLOY))
 
-    def is_made(self, entry: BundleEntry, status: BundleStatus) -> bool:
-        """Whether the plan in the status is being made: its Job was created."""
-        begun = self._context.memory(entry.key).plan.begun
-        return status.plan.outcome == PlanOutcome.RUNNING and begun == status.plan.number
+    def is_job_created(self, entry: BundleEntry, status: BundleStatus) -> bool:
+        """Whether the Job of the running plan in the status was created."""
+        begun = self._context.memories[entry.key].plan.begun
+        return status.plan.is_running and begun == status.plan.number
 
-    async def discard(self, entry: BundleEntry) -> None:
+    async def discard(self, entry: BundleEntry) -> Step:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         await self._plan_jobs.discard(entry)
+        return Step(entry)
 
-    async def _tidy_plan(self, entry: BundleEntry, spec: BundleSpec) -> None:
+    async def _tidy_plan(self, task: _Task) -> None:
         """Delete Secrets of plans that aren't needed any more.
 
         Those of a failed plan are deleted once its message is in the status: until then the message
         may have to be determined again, without their contents. After a start also what a former
         process left.
         """
-        memory = self._context.memory(entry.key).plan
-        if memory.values_of is not None and not entry.status.plan.is_running:
+        entry, memory = task.entry, self._context.memories[task.entry.key].plan
+        if memory.values_of is not None and not task.record.is_running:
             await self._seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        status = entry.status
-        may_be = spec.approval.is_enabled or status.preview.outcome is not None
-        since = self._context.clock() - LEFT_WITHIN
+        status, since = entry.status, self._context.clock() - LEFT_WITHIN
+        may_be = task.spec.approval.is_enabled or status.preview.outcome is not None
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             await self._seals.remove_others(entry, needed_jobs(status))
         memory.is_tidied = True
 
-    # --- checks for drift ---
+    # --- checks for drift -------------------------------------------------------------------------
 
     async def visit_check(
         self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None
-    ) -> BundleEntry:
-        """Take the next step of a check for drift; returns the Bundle with its new status.
+    ) -> Step:
+        """Take the next steps of a check for drift.
 
         No registry is polled, as what is checked is deployed already.
 
         Raises:
-            ApiError, StaleError: the next reconcile repeats the step.
+            ApiError: the next reconcile repeats the step.
         """
-        if entry.status.drift.check.is_running:
-            entry = await self._observe_check(entry, spec)
-        ticket = Ticket(entry.key, PlanPurpose.CHECK)
-        due = due_at(entry.status, spec, entry.spec_hash, entry.uid)
-        if due is None and not entry.status.drift.check.is_running:
-            self._queue.forget(ticket)
-            return entry
-        memory, now = self._context.memory(entry.key).check, self._context.clock()
-        within = self._context.timing.drift_tidied
-        checked_at = parse_time(entry.status.drift.checked_at)
-        if not memory.is_tidied and checked_at and now < checked_at + within:
-            await self.discard(entry)  # what a former process may have left
-            memory.is_tidied = True
-        found = correctable_job(entry.status, spec)
-        if found is not None and memory.correctable != found:
-            memory.correctable = found
-            self._context.schedule.decide_again(entry.key, spec)
-        is_due = due is not None and due <= self._context.clock()
-        if is_due and not find_hindrance(entry.status, spec, entry.spec_hash, values_hash):
-            return await self._begin_check(entry, spec)
-        self._queue.forget(ticket)
-        memory.missed_until = None
-        if due is not None and not is_due:
-            self._context.schedule.reconcile_at(entry.key, due)
-        return entry
+        task = _Task(entry, spec, PlanPurpose.CHECK)
+        step = await self._observe_check(task) if task.record.is_running else Step(entry)
+        return step.then(lambda written: self._check(replace(task, entry=written), values_hash))
 
-    async def _observe_check(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        before = entry.status
-        status = await self._observe(entry, spec, PlanPurpose.CHECK)
-        entry = await self._writer.conclude(entry, status)
+    async def _observe_check(self, task: _Task) -> Step:
+        before, memory = task.status, self._context.memories[task.entry.key].check
+        status, due = await self._observe(task)
         check = status.drift.check
-        if check.outcome != PlanOutcome.RUNNING:
+        if check.is_running:
+            return Step(task.entry, status, due=(due,))
+
+        async def tidy(written: BundleEntry) -> Step:
             left = set(needed_jobs(before)) - set(needed_jobs(status))
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
-            memory = self._context.memory(entry.key).check
             if left or not memory.is_tidied:
-                await self.discard(entry)
+                await self._plan_jobs.discard(written)
                 memory.is_tidied = True
-            self._context.schedule.repeat(entry.key)  # its Job isn't needed any more
-        return entry
+            return Step(written, due=(AT_ONCE,))  # its Job isn't needed any more
 
-    async def _begin_check(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Record a check, then create its Job; where too many are being made, it is queued."""
-        memory, now = self._context.memory(entry.key).check, self._context.clock()
-        job = self._take_turn(entry, spec, PlanPurpose.CHECK)
-        if job is None:  # count the scheduled checks that are skipped meanwhile
-            since, memory.missed_until = memory.missed_until or now, now
-            count = check_rhythm(entry.uid, spec.drift.interval).count(since, now)
-            self._context.metrics.drift_checks_skipped.inc(count)
-            return entry
-        there = entry.status.deployed
+        return Step(task.entry, status, effect=tidy)
+
+    async def _check(self, task: _Task, values_hash: str | None) -> Step:
+        """Begin a check that is due."""
+        entry, status, now = task.entry, task.status, self._context.clock()
+        due = due_at(status, task.spec, entry.spec_hash, entry.uid)
+        if due is None and not status.drift.check.is_running:
+            self._plan_queue.forget(task.ticket)
+            return Step(entry)
+        memory = self._context.memories[entry.key].check
+        within = self._context.timing.drift_tidied
+        checked_at = parse_time(status.drift.checked_at)
+        if not memory.is_tidied and checked_at and now < checked_at + within:
+            await self._plan_jobs.discard(entry)  # what a former process may have left
+            memory.is_tidied = True
+        found = correctable_job(status, task.spec)
+        if found is not None and memory.correctable != found:
+            memory.correctable = found
+            self._context.memories.decide_again(entry.key, task.spec.interval)
+        is_due = due is not None and due <= self._context.clock()
+        if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
+            return self._begin_check(task)
+        self._plan_queue.forget(task.ticket)
+        memory.missed_until = None
+        return Step(entry, due=(None if is_due else due,))
+
+    def _begin_check(self, task: _Task) -> Step:
+        """Record a check; while it waits in the queue, the scheduled ones it misses are counted."""
+        entry, memory = task.entry, self._context.memories[task.entry.key].check
+        there = task.status.deployed
         wanted = DesiredDeploy(
             version=there.version or "",
             digest=there.digest or "",
@@ -253,272 +276,249 @@ class PlanMachine:
             spec_hash=entry.spec_hash,
             generation=entry.generation,
         )
-        target = target_of(entry, spec, wanted)
-        status = record_plan(entry.status, PlanPurpose.CHECK, target, job, now)
-        entry, status = await self._begin(entry, spec, PlanPurpose.CHECK, status)
-        memory.missed_until = None
-        self._context.schedule.repeat(entry.key)  # the watch may not report what was just read
-        entry = await self._writer.conclude(entry, status)
-        if status.drift.check.outcome != PlanOutcome.RUNNING:
-            await self.discard(entry)
-        return entry
+        step = self._begin(task, task.status, target_of(entry, task.spec, wanted))
+        if step is None:
+            now = self._context.clock()
+            since, memory.missed_until = memory.missed_until or now, now
+            count = check_rhythm(entry.uid, task.spec.drift.interval).count(since, now)
+            self._context.metrics.drift_checks_skipped.inc(count)
+            return Step(entry)
+        return step
 
-    # --- previews ---
+    # --- previews ---------------------------------------------------------------------------------
 
-    async def visit_preview(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Take the next step of a preview; returns the Bundle with its new status.
+    async def visit_preview(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Take the next steps of a preview.
 
         Raises:
-            ApiError, StaleError: nothing is marked as handled; the next reconcile repeats the step.
+            ApiError: nothing is marked as handled; the next reconcile repeats the step.
         """
-        if entry.status.preview.outcome is not None:
-            entry = await self._observe_preview(entry, spec)
+        task = _Task(entry, spec, PlanPurpose.PREVIEW)
+        has_preview = entry.status.preview.outcome is not None
+        step = await self._observe_preview(task) if has_preview else Step(entry)
+        step = step.then(lambda written: self._begin_preview(replace(task, entry=written)))
+        return step.then(_wait_for_expiry)
+
+    async def _observe_preview(self, task: _Task) -> Step:
+        entry, due = task.entry, None
+        if not task.record.is_running:
+            return record_part(entry, remove_expired_preview(task.status, self._context.clock()))
+        status, due = await self._observe(task)
+        if status.preview.is_running:
+            return record_part(entry, status, due)
+
+        async def remove_values(written: BundleEntry) -> Step:
+            await self._seals.remove_values(written, status.preview.job)
+            return Step(written)
+
+        return record_part(entry, status, due).then(remove_values)
+
+    async def _begin_preview(self, task: _Task) -> Step:
+        """Record a preview that is requested, or why it isn't possible."""
+        entry, spec = task.entry, task.spec
         request = requested_preview(entry.annotations, entry.status)
         if request is None:
-            self._queue.forget(Ticket(entry.key, PlanPurpose.PREVIEW))
-        elif not entry.is_paused:
-            entry = await self._begin_preview(entry, spec, request)
-        preview = entry.status.preview
-        if preview.outcome is not None and (end := parse_time(preview.expires_at)):
-            self._context.schedule.reconcile_at(entry.key, end)
-        return entry
-
-    async def _observe_preview(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        if entry.status.preview.outcome != PlanOutcome.RUNNING:
-            status = remove_expired_preview(entry.status, self._context.clock())
-            return await self._writer.record(entry, status)
-        status = await self._observe(entry, spec, PlanPurpose.PREVIEW)
-        entry = await self._writer.record(entry, status)
-        if status.preview.outcome != PlanOutcome.RUNNING:
-            await self._seals.remove_values(entry, status.preview.job)
-        return entry
-
-    async def _begin_preview(
-        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
-    ) -> BundleEntry:
-        """Record a preview, then create its Job; or record why that isn't possible."""
+            self._plan_queue.forget(task.ticket)
+            return Step(entry)
+        if entry.is_paused:
+            return Step(entry)
         target = await self._previews.resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
             target = await self._plan_jobs.missing_account(spec) or target
         if target is None:
-            return entry
-        now, status = self._context.clock(), request_preview(entry.status, request)
+            return Step(entry)
+        status = request_preview(task.status, request)
         if isinstance(target, PlanFault):
-            status = refuse_preview(status, target, spec.retry, now)
-            entry = await self._writer.record(entry, status)
-            await self.discard(entry)
-            return entry
-        job = self._take_turn(entry, spec, PlanPurpose.PREVIEW)
-        if job is None:
-            return entry
-        status = record_plan(status, PlanPurpose.PREVIEW, target, job, now)
-        entry, status = await self._begin(entry, spec, PlanPurpose.PREVIEW, status)
-        return await self._writer.record(entry, status)
+            status = refuse_preview(status, target, spec.retry, self._context.clock())
+            return record_part(entry, status).then(self.discard)
+        return self._begin(task, status, target) or Step(entry)
 
-    # --- of any purpose ---
+    # --- of any purpose ---------------------------------------------------------------------------
 
-    def _take_turn(self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose) -> str | None:
-        """The name of the Job that may be created now; None: the plan is queued."""
-        job = purpose.job_of(spec.name, entry.uid, next_number(entry.status, purpose))
-        return job if self._queue.begin(Ticket(entry.key, purpose), job) else None
+    def _begin(self, task: _Task, status: BundleStatus, target: PlanTarget) -> Step | None:
+        """Record a plan; its Job is created once that is on record. None: the plan is queued."""
+        entry, purpose, now = task.entry, task.purpose, self._context.clock()
+        number = next_number(task.status, purpose)
+        job = purpose.job_of(task.spec.name, entry.uid, number)
+        if not self._plan_queue.begin(task.ticket, job):
+            return None
+        is_requested = entry.request is not None
+        status = record_plan(status, purpose, target, job, now, is_requested=is_requested)
 
-    async def _begin(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        purpose: PlanPurpose,
-        status: BundleStatus,
-        verdict: ReadyCondition | None = None,
-    ) -> tuple[BundleEntry, BundleStatus]:
-        """Record a plan, then create its Job.
-
-        Returns:
-            The Bundle as it was written, and the status if no Job could be created; that of a
-            deploy is left to the next reconcile, which tries again.
-        """
-        slot, number = (
-            self._context.memory(entry.key).plan_of(purpose),
-            record_of(status, purpose).number,
-        )
-        try:
-            if verdict is None:
-                entry = await self._writer.record(entry, status)
-            else:
-                entry = await self._writer.write(entry, status, verdict)
+        async def create(written: BundleEntry) -> Step:
+            begun = replace(task, entry=written)
             if purpose is not PlanPurpose.CHECK:
-                await self.discard(entry)
-            fault = await self._create_job(entry, spec, purpose)
-        finally:
-            if slot.begun != number:
-                self._queue.end(Ticket(entry.key, purpose))
-        if fault is None:
-            return entry, entry.status
-        if purpose is PlanPurpose.DEPLOY:
-            # The watch may not report the change that was just read.
-            self._context.schedule.repeat(entry.key)
-            return entry, entry.status
-        return entry, self._refuse_job(entry, spec, purpose, fault)
+                await self._plan_jobs.discard(written)
+            return self._report_begun(begun, await self._create_job(begun))
 
-    async def _create_job(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose
-    ) -> PlanFault | None:
+        step = record_part(entry, status).then(create)
+        return replace(step, guard=self._keep_slot(task.ticket, number))
+
+    @contextmanager
+    def _keep_slot(self, ticket: Ticket, number: int) -> Iterator[None]:
+        """Free the slot of a plan whose Job isn't created."""
+        try:
+            yield
+        finally:
+            if self._context.memories[ticket.key].plan_of(ticket.purpose).begun != number:
+                self._plan_queue.end(ticket)
+
+    def _report_begun(self, task: _Task, fault: PlanFault | None) -> Step:
+        """Report why no Job was created; of a deploy's plan the next reconcile does, if need be."""
+        entry = task.entry
+        if task.purpose is PlanPurpose.DEPLOY:
+            return Step(entry, due=(None if fault is None else AT_ONCE,))
+        status = task.status if fault is None else self._refuse_job(task, fault)
+        if task.purpose is PlanPurpose.PREVIEW:
+            return record_part(entry, status)
+        self._context.memories[entry.key].check.missed_until = None
+        # The watch may not report the change that was just read.
+        step = Step(entry, status, due=(AT_ONCE,))
+        return step if fault is None else step.then(self.discard)
+
+    async def _create_job(self, task: _Task) -> PlanFault | None:
         """Create the Job of the recorded plan; the result says why it can't be."""
-        record, renders = record_of(entry.status, purpose), 2
-        if purpose is PlanPurpose.PREVIEW:
+        entry, spec, renders = task.entry, task.spec, 2
+        if task.purpose is PlanPurpose.PREVIEW:
             renders = 1
-        elif purpose is PlanPurpose.CHECK:
-            if not is_made_of(entry.status.drift.check, entry, spec):
+        elif task.purpose is PlanPurpose.CHECK:
+            if not is_made_of(task.status.drift.check, entry, spec):
                 return EDITED
             if (missing := await self._plan_jobs.missing_account(spec)) is not None:
                 return missing
             # A chart that draws gets no hash, with which its correction would never be equal.
-            is_bound = has_baseline(entry.status) and entry.status.baseline.bound
+            is_bound = has_baseline(task.status) and task.status.baseline.bound
             renders = 1 if is_bound else 2
-        fault = await self._plan_jobs.create(entry, spec, purpose, renders=renders)
+        fault = await self._plan_jobs.create(entry, spec, task.purpose, renders=renders)
         if fault is None:
-            self._context.memory(entry.key).plan_of(purpose).begun = record.number
+            self._slot(task).begun = task.record.number
         return fault
 
-    def _refuse_job(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, fault: PlanFault
-    ) -> BundleStatus:
+    def _refuse_job(self, task: _Task, fault: PlanFault) -> BundleStatus:
         """The status without the Job of the recorded plan."""
-        status = entry.status
-        if fault is not EDITED or purpose is PlanPurpose.PREVIEW:
-            return self._fail(entry, spec, purpose, fault)
-        if purpose is PlanPurpose.CHECK:
-            return break_off_check(status)
-        return set_message(status, purpose, None)  # another plan replaces it
+        if fault is not EDITED or task.purpose is PlanPurpose.PREVIEW:
+            return self._fail(task, fault)
+        if task.purpose is PlanPurpose.CHECK:
+            return break_off_check(task.status)
+        return task.set_message(None)  # another plan replaces it
 
-    async def _observe(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose
-    ) -> BundleStatus:
-        """The status with the progress of a recorded plan."""
-        status, record = entry.status, record_of(entry.status, purpose)
-        slot = self._context.memory(entry.key).plan_of(purpose)
-        if purpose is PlanPurpose.CHECK and status.drift.check.attempt != status.attempted.attempt:
-            return break_off_check(status)
-        if purpose is PlanPurpose.DEPLOY and not is_made_of(status.plan, entry, spec):
-            return status  # another plan replaces it
+    async def _observe(self, task: _Task) -> tuple[BundleStatus, datetime | None]:
+        """The status with the progress of a recorded plan, and when to look again."""
+        entry, status, record = task.entry, task.status, task.record
+        attempt = status.attempted.attempt
+        if task.purpose is PlanPurpose.CHECK and status.drift.check.attempt != attempt:
+            return break_off_check(status), None
+        if task.purpose is PlanPurpose.DEPLOY and not is_made_of(status.plan, entry, task.spec):
+            return status, None  # another plan replaces it
         job = await self._plan_jobs.find(entry, record)
         if job is None:
-            return await self._replace_job(entry, spec, purpose)
+            return await self._replace_job(task), None
+        slot = self._slot(task)
         slot.begun = record.number
-        found = await self._plan_jobs.progress(entry, spec, job, record)
+        found = await self._plan_jobs.progress(entry, task.spec, job, record)
         if isinstance(found, PlanDelay):
-            return set_message(status, purpose, found.message)
-        if isinstance(found, PlanFault):
-            status = self._fail(entry, spec, purpose, found)
-        else:
-            status = await self._take(entry, spec, purpose, found)
+            return task.set_message(found.message), found.due
+        status = self._fail(task, found) if isinstance(found, PlanFault) else status
+        if isinstance(found, Plan):
+            status = await self._record_result(task, found)
         if slot.counted != record.number:
             slot.counted = record.number
             self._plan_jobs.count(job, succeeded=isinstance(found, Plan))
-        return status
+        return status, None
 
-    async def _replace_job(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose
-    ) -> BundleStatus:
+    async def _replace_job(self, task: _Task) -> BundleStatus:
         """The status with the recorded plan whose Job doesn't exist: it was lost, or is created."""
-        status, record = entry.status, record_of(entry.status, purpose)
-        self._queue.end(Ticket(entry.key, purpose))
-        if self._context.memory(entry.key).plan_of(purpose).begun == record.number:
-            text = f"Job {record.job} was deleted before its plan was read"
-            return self._fail(entry, spec, purpose, PlanFault(text))
-        if entry.is_paused:
-            return set_message(status, purpose, PAUSED.format(record.job))
-        fault = await self._create_job(entry, spec, purpose)
-        if fault is not None:
-            return self._refuse_job(entry, spec, purpose, fault)
-        return set_message(status, purpose, None) if purpose is PlanPurpose.DEPLOY else status
+        self._plan_queue.end(task.ticket)
+        if self._slot(task).begun == task.record.number:
+            text = f"Job {task.record.job} was deleted before its plan was read"
+            return self._fail(task, PlanFault(text))
+        if task.entry.is_paused:
+            return task.set_message(PAUSED.format(task.record.job))
+        if (fault := await self._create_job(task)) is not None:
+            return self._refuse_job(task, fault)
+        return task.set_message(None) if task.purpose is PlanPurpose.DEPLOY else task.status
 
-    def _fail(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, why: PlanFault
-    ) -> BundleStatus:
+    def _fail(self, task: _Task, why: PlanFault) -> BundleStatus:
         """The status where no plan could be made."""
         now = self._context.clock()
-        status = record_failure(entry.status, purpose, why, spec.retry, now)
-        if purpose is PlanPurpose.CHECK:
+        status = record_failure(task.status, task.purpose, why, task.spec.retry, now)
+        if task.purpose is PlanPurpose.CHECK:
             return set_unknown(status, why.reason, why.message)
-        if purpose is PlanPurpose.DEPLOY:
-            memory = self._context.memory(entry.key).plan
+        if task.purpose is PlanPurpose.DEPLOY:
+            memory = self._context.memories[task.entry.key].plan
             memory.values_of = status.plan.job  # deleted once this is written
             if why.denied:
-                self._permissions.ask_without_plan(entry, spec, why.denied)
-                status = replace(
-                    status, plan=replace(status.plan, missing=list_missing(why.denied))
-                )
+                self._permissions.ask_without_plan(task.entry, task.spec, why.denied)
+                missing = list_missing(why.denied)
+                status = with_record(status, task.purpose, missing=missing)
         return status
 
-    # --- results ---
+    def _slot(self, task: _Task) -> PlanMemory:
+        return self._context.memories[task.entry.key].plan_of(task.purpose)
 
-    async def _take(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, plan: Plan
-    ) -> BundleStatus:
+    # --- results ----------------------------------------------------------------------------------
+
+    async def _record_result(self, task: _Task, plan: Plan) -> BundleStatus:
         """The status with the plan of a Job that has ended."""
-        if purpose is PlanPurpose.DEPLOY:
-            return await self._take_plan(entry, spec, plan)
-        missing = await self._plan_jobs.missing_namespace(spec)
-        if purpose is PlanPurpose.CHECK:
-            status = await self._judge_check(entry, spec, PlanResult(plan, missing))
+        entry = task.entry
+        if task.purpose is PlanPurpose.DEPLOY:
+            return await self._record_plan_result(task, plan)
+        missing = await self._plan_jobs.missing_namespace(task.spec)
+        if task.purpose is PlanPurpose.CHECK:
+            status = await self._judge_check(task, PlanResult(plan, missing))
             await self._seals.remove_values(entry, status.drift.check.job)
             return status
-        baseline = await self._seals.operations(entry, entry.status.baseline)
+        baseline = await self._seals.find_operations(entry, task.status.baseline)
         result = PlanResult(plan, missing, baseline=baseline)
-        status = record_preview_result(entry.status, result, self._context.clock())
-        return set_message(status, purpose, describe_left_out(spec))
+        status = record_preview_result(task.status, result, self._context.clock())
+        return set_message(status, task.purpose, describe_left_out(task.spec))
 
-    async def _take_plan(self, entry: BundleEntry, spec: BundleSpec, plan: Plan) -> BundleStatus:
-        status, job = entry.status, entry.status.plan.job or ""
+    async def _record_plan_result(self, task: _Task, plan: Plan) -> BundleStatus:
+        entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
         seal = await self._seals.store_operations(entry, job, plan.text)
         missing = await self._plan_jobs.missing_namespace(spec)
-        self._permissions.ask(
-            entry, spec, plan.operations, is_namespace_missing=missing is not None
-        )
+        is_missing = missing is not None
+        self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
         result = PlanResult(
             plan,
             missing,
             seal,
-            approved=await self._seals.operations(entry, status.plan.approved),
-            baseline=await self._seals.operations(entry, status.baseline),
+            approved=await self._seals.find_operations(entry, status.plan.approved),
+            baseline=await self._seals.find_operations(entry, status.baseline),
         )
         status = record_result(status, result, spec, self._context.clock())
-        changed, unknown = await self._inputs.changed(entry, status)
-        status = replace(
-            status, plan=replace(status.plan, changed=changed, change_unknown=unknown or None)
-        )
+        changed, unknown = await self._inputs.find_changes(entry, status)
+        status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)
         await self._seals.remove_values(entry, job)
-        self._context.memory(entry.key).plan.values_of = None
-        return await self._judge_plan(entry, spec, status, result)
+        self._context.memories[entry.key].plan.values_of = None
+        return await self._judge_plan(task, status, result)
 
     async def _judge_plan(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, result: PlanResult
+        self, task: _Task, status: BundleStatus, result: PlanResult
     ) -> BundleStatus:
         """The status with the verdict on drift by a plan of what is deployed, as a user requested.
 
         As by a check for drift; of another plan none.
         """
-        plan = status.plan
+        entry, spec, plan = task.entry, task.spec, status.plan
         if not spec.drift.is_enabled or not is_judged_by(status, plan.attempt):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self._seals.operations(entry, status.baseline)
+        baseline = await self._seals.find_operations(entry, status.baseline)
         if baseline is None:
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
         differs = _differs(status, baseline, result.plan)
-        return self._record_verdict(entry, spec, status, plan, found, differs=differs)
+        return self._record_verdict(task, status, found, differs=differs)
 
-    async def _judge_check(
-        self, entry: BundleEntry, spec: BundleSpec, result: PlanResult
-    ) -> BundleStatus:
+    async def _judge_check(self, task: _Task, result: PlanResult) -> BundleStatus:
         """The status with the result of a check: the baseline, or a verdict.
 
         Raises:
             ApiError: the baseline can't be read, or the operations can't be stored now.
         """
-        status, now, check = entry.status, self._context.clock(), entry.status.drift.check
+        entry, spec, status, now = task.entry, task.spec, task.status, self._context.clock()
         bound = not unbound_reasons(result.plan)
         baseline = None
         if has_baseline(status):
@@ -533,21 +533,20 @@ class PlanMachine:
             bound = bound and not has_baseline(status)
             if bound and spec.approval.is_enabled:
                 bound = await self._follows_from_plan(entry, status, result.plan)
-            result = await self._store(entry, check, result)
+            result = await self._store(task, result)
             status = set_baseline(record_check_result(status, result, now, bound=bound), now)
             return switch_off_drift(status, spec)
         found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
         if found.drifted:
-            result = await self._store(entry, check, result)
+            result = await self._store(task, result)
         status = record_check_result(status, result, now, bound=bound)
         differs = _differs(status, baseline, result.plan)
-        return self._record_verdict(entry, spec, status, check, found, differs=differs)
+        return self._record_verdict(task, status, found, differs=differs)
 
-    async def _store(
-        self, entry: BundleEntry, record: PlanRecord, result: PlanResult
-    ) -> PlanResult:
+    async def _store(self, task: _Task, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
-        seal = await self._seals.store_operations(entry, record.job or "", result.plan.text)
+        job = task.record.job or ""
+        seal = await self._seals.store_operations(task.entry, job, result.plan.text)
         return replace(result, seal=seal)
 
     async def _follows_from_plan(
@@ -561,26 +560,25 @@ class PlanMachine:
         plan = status.plan
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
-        made = await self._seals.operations(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        made = await self._seals.find_operations(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
         if made is None:
             return False
         return made.render == baseline.render or covers(made.operations, baseline.operations)
 
     def _record_verdict(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        record: PlanRecord,
-        found: DriftFindings,
-        *,
-        differs: bool,
+        self, task: _Task, status: BundleStatus, found: DriftFindings, *, differs: bool
     ) -> BundleStatus:
-        is_regular = is_regular_check(status, spec, entry.uid, record.started_at)
-        now = self._context.clock()
-        return record_verdict(
-            status, found, record.job or "", now, is_regular=is_regular, differs=differs
-        )
+        record, now = record_of(status, task.purpose), self._context.clock()
+        is_regular = is_regular_check(status, task.spec, task.entry.uid, record.started_at)
+        job = record.job or ""
+        return record_verdict(status, found, job, now, is_regular=is_regular, differs=differs)
+
+
+async def _wait_for_expiry(entry: BundleEntry) -> Step:
+    """When a preview is removed."""
+    preview = entry.status.preview
+    end = parse_time(preview.expires_at) if preview.outcome is not None else None
+    return Step(entry, due=(end,))
 
 
 def _differs(status: BundleStatus, baseline: Plan, plan: Plan) -> bool:

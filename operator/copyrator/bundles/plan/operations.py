@@ -28,7 +28,7 @@ class OperationType(StrEnum):
     """A blind apply: its dry run was refused, so what it changes isn't known."""
 
 
-def counted(counts: OperationCounts) -> str:
+def describe_counts(counts: OperationCounts) -> str:
     """``3 create, 1 blind apply``; empty without operations."""
     numbers = ((type_, getattr(counts, type_)) for type_ in OperationType)
     return ", ".join(
@@ -217,7 +217,9 @@ def plan_id(
     return hash_of(digest, values_hash, job, revision, listed, render, rejections)
 
 
-def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tuple[Operation, ...]:
+def find_uncovered(
+    approved: Iterable[Operation], found: Iterable[Operation]
+) -> tuple[Operation, ...]:
     """The operations of another plan that weren't approved.
 
     After a failed attempt an approved create covers an update or recreate of the same object, which
@@ -233,4 +235,4 @@ def uncovered(approved: Iterable[Operation], found: Iterable[Operation]) -> tupl
 
 def covers(approved: Iterable[Operation], found: Iterable[Operation]) -> bool:
     """Whether an approval also covers another plan."""
-    return not uncovered(approved, found)
+    return not find_uncovered(approved, found)

@@ -30,9 +30,9 @@ from copyrator.bundles.plan.rights import (
     record_findings,
     required_permissions,
 )
-from copyrator.bundles.plan.sealed import Seals
+from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.schedule import Change
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import Step, record_part
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
@@ -117,7 +117,7 @@ class PermissionReviewer:
         task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
         self._context.memory(key).plan.review = Review(job, task)
 
-    def found(self, key: BundleKey) -> tuple[str, PermissionFindings] | None:
+    def findings_of(self, key: BundleKey) -> tuple[str, PermissionFindings] | None:
         """The plan's Job and the findings, until ``forget``; None while there are none."""
         there = self._review_of(key)
         if there is None or there.findings is None:
@@ -144,7 +144,7 @@ class PermissionReviewer:
         findings = None
         async with self._turns.slot(key.namespace):
             if not self.is_paused:  # another plan's review may have failed
-                findings = await self._reviewed(ask)
+                findings = await self._ask_reviews(ask)
         review = self._review_of(key)
         if review is None:
             return
@@ -154,7 +154,7 @@ class PermissionReviewer:
         review.findings = findings
         self._context.schedule.changed(key, Change.PERMISSIONS)
 
-    async def _reviewed(self, ask: Ask) -> PermissionFindings | None:
+    async def _ask_reviews(self, ask: Ask) -> PermissionFindings | None:
         try:
             async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
                 request = await ask()
@@ -179,13 +179,17 @@ class PermissionReviewer:
             is_namespace_missing=request.is_namespace_missing,
             denied=request.denied,
         ):
-            denied = [verb for verb in need.verbs if not await self._allowed(request, need, verb)]
+            denied = [
+                verb for verb in need.verbs if not await self._is_allowed(request, need, verb)
+            ]
             if denied:
                 missing.append(replace(need, verbs=tuple(denied)))
         unknown = len(request.kinds) - len(kinds)
         return PermissionFindings(tuple(missing), unknown + request.beyond)
 
-    async def _allowed(self, request: ReviewRequest, need: RequiredPermission, verb: str) -> bool:
+    async def _is_allowed(
+        self, request: ReviewRequest, need: RequiredPermission, verb: str
+    ) -> bool:
         account, timeout = request.account, self._context.timing.review_timeout
         subject = Subject(account.user, account.groups)
         return await is_allowed(self._client, need.attributes(verb), subject, timeout=timeout)
@@ -203,16 +207,13 @@ class PermissionReviewer:
         self._paused_until = self._context.monotonic() + self._pause
 
 
-class PlanPermissions:
+class PermissionRecorder:
     """Records the permissions that the plans of all Bundles lack."""
 
-    def __init__(
-        self, context: Context, reviews: PermissionReviewer, seals: Seals, writer: StatusWriter
-    ) -> None:
+    def __init__(self, context: Context, reviews: PermissionReviewer, seals: SealStore) -> None:
         self._context = context
         self._reviews = reviews
         self._seals = seals
-        self._writer = writer
 
     def ask(
         self,
@@ -238,39 +239,43 @@ class PlanPermissions:
 
         self._reviews.begin(entry.key, entry.status.plan.job or "", ask)
 
-    async def visit(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
-        """Write findings to the status; begin reviews of a waiting plan that has none.
+    def review(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Record findings; then begin reviews of a waiting plan that has none.
 
         It has none after a restart, and where reviews failed or were forbidden.
-
-        Raises:
-            ApiError, StaleError: the status can't be written; the next reconcile tries again.
         """
-        entry = await self._recorded(entry)
-        is_reviewed = entry.status.plan.missing_permissions is not None
-        if awaits_approval_since(entry.status) is not None and not is_reviewed:
-            self._ask_again(entry, spec)
-        return entry
+
+        async def ask_again(written: BundleEntry) -> Step:
+            is_reviewed = written.status.plan.missing_permissions is not None
+            if awaits_approval_since(written.status) is not None and not is_reviewed:
+                self._ask_again(written, spec)
+            return Step(written)
+
+        return self._record_findings(entry).then(ask_again)
 
     async def close(self) -> None:
         """End all reviews."""
         await self._reviews.close()
 
-    async def _recorded(self, entry: BundleEntry) -> BundleEntry:
-        """Write the findings about the present plan; returns the Bundle with its new status."""
-        found = self._reviews.found(entry.key)
+    def _record_findings(self, entry: BundleEntry) -> Step:
+        """Record the findings about the present plan."""
+        found, plan = self._reviews.findings_of(entry.key), entry.status.plan
         if found is None:
-            return entry
-        plan = entry.status.plan
+            return Step(entry)
         job, findings = found
         if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
-            return entry  # the plan's outcome isn't written yet
-        if plan.job == job:
-            status = replace(entry.status, plan=record_findings(plan, findings))
-            entry = await self._writer.record(entry, status)
-            self._context.memory(entry.key).plan.reviewed = job
-        self._reviews.forget(entry.key)
-        return entry
+            return Step(entry)  # the plan's outcome isn't written yet
+
+        async def forget(written: BundleEntry) -> Step:
+            if plan.job == job:
+                self._context.memory(entry.key).plan.reviewed = job
+            self._reviews.forget(entry.key)
+            return Step(written)
+
+        if plan.job != job:
+            return Step(entry, effect=forget)
+        status = replace(entry.status, plan=record_findings(plan, findings))
+        return record_part(entry, status).then(forget)
 
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Review the permissions of a plan whose operations are in its Secret."""
@@ -281,7 +286,7 @@ class PlanPermissions:
             return
 
         async def ask() -> ReviewRequest | None:
-            kept = await self._seals.operations(entry, ApprovedPlan(job=job, seal=plan.seal))
+            kept = await self._seals.find_operations(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
                 self._context.memory(entry.key).plan.reviewed = job
                 return None

@@ -79,10 +79,10 @@ class PlanQueue:
         """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
-        jobs.plan_changed = self._changed
+        jobs.plan_changed = self._handle_job
         context.memories.on_drop(lambda key, _: self._leave(key))
 
-    def turn(self, ticket: Ticket) -> bool:
+    def has_turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""
         waiting = self._waiting[ticket.is_check].get(ticket.key.namespace, {})
         return ticket in self._called or ticket in waiting
@@ -108,10 +108,19 @@ class PlanQueue:
             waiting.setdefault(ticket)
             self._call(asking=ticket)
             if self._called.pop(ticket, None) is None:
-                self._context.schedule.repeat(ticket.key, self._recheck_seconds())
                 return False
         self._beginning[ticket] = job
         return True
+
+    def due(self, key: BundleKey) -> datetime | None:
+        """When a Bundle whose plan waits is reconciled again: the next slot may be free then."""
+        waiting = [self._waiting[one.is_check].get(key.namespace, {}) for one in _tickets(key)]
+        if not any(one in there for one, there in zip(_tickets(key), waiting, strict=True)):
+            return None
+        now = self._context.clock()
+        latest = now + timedelta(seconds=self._context.timing.plan_requeue)
+        dues = (_pending_at(job) for job in self._jobs.plans())
+        return min((latest, *(due for due in dues if due is not None and due > now)))
 
     def end(self, ticket: Ticket) -> None:
         """Free the slot of a Job that wasn't created, or doesn't exist any more."""
@@ -132,7 +141,7 @@ class PlanQueue:
             self.forget(ticket)
             self.end(ticket)
 
-    def _changed(self, key: BundleKey, job: str, has_ended: bool) -> None:
+    def _handle_job(self, key: BundleKey, job: str, has_ended: bool) -> None:
         for ticket in _tickets(key):
             if self._beginning.get(ticket) == job:
                 del self._beginning[ticket]
@@ -177,13 +186,6 @@ class PlanQueue:
         for ticket in (*self._beginning, *self._called):
             usage.add(ticket.key.namespace, is_check=ticket.is_check)
         return usage
-
-    def _recheck_seconds(self) -> float:
-        """Seconds until a plan that waits is looked at again: the next slot may be free then."""
-        now = self._context.clock()
-        dues = (_pending_at(job) for job in self._jobs.plans())
-        delays = ((due - now).total_seconds() for due in dues if due is not None and due > now)
-        return min((self._context.timing.plan_requeue, *delays))
 
 
 def _pending_at(job: JobRecord) -> datetime | None:

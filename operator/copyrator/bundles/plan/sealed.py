@@ -36,7 +36,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 log = logging.getLogger(__name__)
 
 
-class Seals:
+class SealStore:
     """The Secrets of all Bundles.
 
     Salts and nonces are derived with the operator's hash key from the Job's name, which is
@@ -47,13 +47,13 @@ class Seals:
         self._context = context
         self._references = references
 
-    def derived(self, entry: BundleEntry, job: str, purpose: str) -> str:
+    def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
         """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
         keyed = self._context.hasher()
         keyed.update(f"{purpose}\0{entry.uid}\0{job}".encode())
         return keyed.hexdigest()[:32]
 
-    async def values(
+    async def write_values(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
@@ -73,7 +73,7 @@ class Seals:
             MissingReferenceError: a source doesn't exist, or the values are too large.
             ApiError: a Secret can't be written.
         """
-        salt = self.derived(entry, job, "salt")
+        salt = self.derive(entry, job, "salt")
         labels = SealLabels(entry.key.name, job, SealKind.VALUES)
         hashes: list[list[tuple[str, str]]] = []
         pause = TimeSlice()
@@ -91,10 +91,10 @@ class Seals:
                 await also(source, files)
 
         found, _ = await self._references.values(entry, spec, take)
-        data, render_salt = {seal.SALT: _encoded(salt)}, None
+        data, render_salt = {seal.SALT: _encode(salt)}, None
         if compares_renders:
-            shared = self.derived(entry, "", "render")
-            data[seal.RENDER_SALT] = _encoded(shared)
+            shared = self.derive(entry, "", "render")
+            data[seal.RENDER_SALT] = _encode(shared)
             render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
         if hashes or compares_renders:
             await self._create(entry, seal.salt_secret(job), labels, data)
@@ -117,18 +117,20 @@ class Seals:
             ApiError: it can't be written.
         """
         labels = SealLabels(entry.key.name, job, kind)
-        encoded = {key: _encoded(text) for key, text in data.items()}
+        encoded = {key: _encode(text) for key, text in data.items()}
         await self._create(entry, name, labels, encoded)
 
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
         """Store the operations that a plan Job found; returns the seal that a deploy checks."""
-        salt = self.derived(entry, job, "salt")
-        data = {seal.SALT: _encoded(salt), seal.OPERATIONS: _encoded(text)}
+        salt = self.derive(entry, job, "salt")
+        data = {seal.SALT: _encode(salt), seal.OPERATIONS: _encode(text)}
         labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
         await self._create(entry, seal.operations_secret(job), labels, data)
         return seal.seal_of(salt, text.encode())
 
-    async def operations(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+    async def find_operations(
+        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
+    ) -> Plan | None:
         """The stored plan; None where there is none, it was changed, or it can't be read."""
         try:
             return await self.read_operations(entry, kept)
@@ -151,7 +153,7 @@ class Seals:
             content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
         except (NotFound, ValueError):
             return None
-        if seal.seal_of(self.derived(entry, kept.job, "salt"), content) != kept.seal:
+        if seal.seal_of(self.derive(entry, kept.job, "salt"), content) != kept.seal:
             return None
         return read_plan(content.decode())
 
@@ -187,7 +189,7 @@ class Seals:
             log.debug("%s: Secret %s exists already", key, name)
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
@@ -219,12 +221,12 @@ class InputsReader:
         pause = TimeSlice()
         hashes: dict[str, str] = {}
         for name in sorted(files):
-            hashes[name] = input_hashes.keyed(self.key, name.encode(), files[name])
+            hashes[name] = input_hashes.keyed_hash(self.key, name.encode(), files[name])
             await pause.pause()
         name = f"{source.kind} {source.name}"
         if again := sum(one.name.partition(" (")[0] == name for one in self._sources):
             name += f" ({again + 1})"  # it is named twice, perhaps as spec.secretKey
-        whole = input_hashes.keyed(
+        whole = input_hashes.keyed_hash(
             self.key, *(part.encode() for pair in hashes.items() for part in pair)
         )
         self._files += len(files)
@@ -271,23 +273,23 @@ class InputsReader:
     def result(self) -> Inputs:
         """The record of all sources and the variables."""
         env = {
-            name: input_hashes.keyed(self.key, name.encode(), value.encode())
+            name: input_hashes.keyed_hash(self.key, name.encode(), value.encode())
             for name, value in self.env.items()
         }
         return Inputs(tuple(self._sources), env)
 
 
-class PlanInputs:
+class InputsStore:
     """The records of all Bundles' plans."""
 
-    def __init__(self, context: Context, seals: Seals, isolated: Isolated) -> None:
+    def __init__(self, context: Context, seals: SealStore, isolated: Isolated) -> None:
         self._context = context
         self._seals = seals
         self._isolated = isolated
 
     def begin(self, entry: BundleEntry, spec: BundleSpec) -> InputsReader:
         """Begin the record of a plan whose Job is made of this spec."""
-        key = self._seals.derived(entry, "", _PURPOSE).encode()
+        key = self._seals.derive(entry, "", _PURPOSE).encode()
         return InputsReader(key, entry.key.namespace, self._isolated, spec.env)
 
     async def store(self, entry: BundleEntry, job: str, reader: InputsReader) -> None:
@@ -300,7 +302,7 @@ class PlanInputs:
         data = {_INPUTS: text, _SIGNATURE: self._signature(entry, job, text)}
         await self._seals.store(entry, seal.inputs_secret(job), job, SealKind.INPUTS, data)
 
-    async def changed(
+    async def find_changes(
         self, entry: BundleEntry, status: BundleStatus
     ) -> tuple[tuple[str, ...], str]:
         """What changed since the deployed plan, and why that isn't known; both empty before it.
@@ -321,7 +323,7 @@ class PlanInputs:
             now = await self._read(entry, status.plan.job or "")
         except _UnknownError as error:
             return (), f"what changed isn't known: {error}"
-        return input_hashes.changed(before, now), ""
+        return input_hashes.find_changes(before, now), ""
 
     async def _read(self, entry: BundleEntry, job: str) -> Inputs:
         name = seal.inputs_secret(job)
@@ -343,5 +345,5 @@ class PlanInputs:
         return input_hashes.read_inputs(text)
 
     def _signature(self, entry: BundleEntry, job: str, text: str) -> str:
-        key = self._seals.derived(entry, job, f"{_PURPOSE} signature").encode()
-        return input_hashes.keyed(key, text.encode())
+        key = self._seals.derive(entry, job, f"{_PURPOSE} signature").encode()
+        return input_hashes.keyed_hash(key, text.encode())
