@@ -38,6 +38,8 @@ class ConditionType(StrEnum):
     """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     """Whether a certificate in a rule's copies ends soon; only where there is one."""
+    FIELDS_DROPPED = "FieldsDropped"
+    """True where the API server drops fields of a rule's copies; absent where it doesn't."""
 
 
 class ConditionStatus(StrEnum):

@@ -10,14 +10,16 @@ from typing import Any, Final
 
 from copyrator.api.certificates import Certificate, expiring, read_certificates
 from copyrator.api.conditions import (
+    ConditionStatus,
     ConditionType,
+    FurtherCondition,
     ReadyCondition,
     build_conditions,
     conditions_by_type,
 )
 from copyrator.api.rollout import RolloutState
 from copyrator.api.times import format_time
-from copyrator.settings.limits import OVERRIDDEN_HOSTS, PASSED_OVER_SOURCES
+from copyrator.settings.limits import DROPPED_FIELDS, OVERRIDDEN_HOSTS, PASSED_OVER_SOURCES
 
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
@@ -171,6 +173,12 @@ def confirmed_generation(status: Mapping[str, Any]) -> int:
     return observed if isinstance(observed, int) else 0
 
 
+class FieldsReason(StrEnum):
+    """Reasons of the condition FieldsDropped, and of Events: stable values of the API."""
+
+    UNKNOWN_FIELD = "UnknownField"
+
+
 @dataclass(frozen=True, slots=True)
 class RuleFacts:
     """The results of a rule's reconcile."""
@@ -187,6 +195,8 @@ class RuleFacts:
     """Registries that several sources have: the source that isn't used, the one that is."""
     passed_over: Sequence[tuple[str, str]] = ()
     """Sources of which nothing is used, and why."""
+    dropped: Sequence[str] | None = None
+    """Fields of the copies that the API server drops; None where that isn't known."""
     composed_of: str = ""
     """The sources of a template, with numbers: ``hub, private (3)``; empty where it isn't known."""
     certificates: Sequence[Certificate] | None = None
@@ -214,13 +224,17 @@ def build_rule_status(
     if certificates is None:
         certificates = read_certificates(before)
     ends = expiring(certificates, now, facts.warning)
+    dropped = read_dropped(before) if facts.dropped is None else sorted(facts.dropped)
     status: dict[str, Any] = {
         "conditions": build_conditions(
             before.get("conditions"),
             verdict,
             generation=generation,
             now=now,
-            further={ConditionType.CERTIFICATE_EXPIRING: ends},
+            further={
+                ConditionType.CERTIFICATE_EXPIRING: ends,
+                ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
+            },
         ),
         "observedGeneration": generation,
         "sources": facts.sources,
@@ -233,6 +247,8 @@ def build_rule_status(
     if facts.unconfirmed is not None:
         status["unconfirmed"] = facts.unconfirmed.to_dict()
     status |= _composed(before, facts)
+    if dropped or before.get("droppedFields"):
+        status["droppedFields"] = dropped[:DROPPED_FIELDS]
     if facts.composed_of:
         status["composedOf"] = facts.composed_of
     if certificates or before.get("certificates"):
@@ -247,6 +263,26 @@ def build_rule_status(
     if isinstance(last, str):
         status["lastSyncTime"] = last
     return status
+
+
+def read_dropped(status: Mapping[str, Any]) -> list[str]:
+    """The fields that a status lists as dropped by the API server."""
+    found = status.get("droppedFields")
+    kept = found[:DROPPED_FIELDS] if isinstance(found, list) else []
+    return [one for one in kept if isinstance(one, str)]
+
+
+def _fields_dropped(fields: Sequence[str]) -> FurtherCondition | None:
+    if not fields:
+        return None
+    shown = ", ".join(fields[:DROPPED_FIELDS])
+    them, what = ("them", "fields") if len(fields) > 1 else ("it", "field")
+    return FurtherCondition(
+        ConditionStatus.TRUE,
+        FieldsReason.UNKNOWN_FIELD,
+        f"the API server knows no {what} {shown} and drops {them}: the copies are written without "
+        f"{them}. Correct spec.template, or the source",
+    )
 
 
 def _composed(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
@@ -274,7 +310,15 @@ def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *("unconfirmed", "overridden", "passedOver", "composedOf", "certificates", "rollout"),
+    *(
+        "unconfirmed",
+        "overridden",
+        "passedOver",
+        "droppedFields",
+        "composedOf",
+        "certificates",
+        "rollout",
+    ),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

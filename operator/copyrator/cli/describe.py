@@ -184,11 +184,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("Made from", made)
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
-    for lost in status.get("overridden") or ():
-        used = f"{lost.get('by')} is used for {lost.get('host')}"
-        yield labelled("Not used", f"{lost.get('source')}: {used}")
-    for unused in status.get("passedOver") or ():
-        yield labelled("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
+    yield from _unused_lines(status)
     for line in certificate_state.lines(status, now):
         yield labelled("Certificate", line)
     for line in state_lines(status, now):
@@ -200,6 +196,17 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield f"Failures{of}:"
     for line in grouping.lines(failures):
         yield f"  {line}"
+
+
+def _unused_lines(status: Body) -> Iterator[str]:
+    """What isn't in the copies, of the sources and of the template."""
+    for lost in status.get("overridden") or ():
+        used = f"{lost.get('by')} is used for {lost.get('host')}"
+        yield labelled("Not used", f"{lost.get('source')}: {used}")
+    for unused in status.get("passedOver") or ():
+        yield labelled("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
+    if dropped := status.get("droppedFields"):
+        yield labelled("Dropped", f"{', '.join(map(str, dropped))} (unknown to the API server)")
 
 
 def _spec_lines(spec: RuleSpec, body: Body) -> Iterator[str]:

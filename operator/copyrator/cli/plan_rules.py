@@ -173,6 +173,9 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
                 yield f"{host}: the credentials of {by} are used, not those of {source}."
             for source, why in sorted(binding.composition.passed_over):
                 yield f"{source} is passed over: {why}."
+    state = dry_run.context.rule_states.get(rule.key)
+    for field in sorted(state.dropped or ()) if state else ():
+        yield f"Warning: the API server knows no field {field} and drops it."
     if not spec.legacy and (reached := system_namespaces.warning(spec.targets)):
         yield f"Warning: {reached}"
 

@@ -221,7 +221,7 @@ class _Attempt:
             self._context.touch(record.owner)
         note_write(self._context, self._key, plan, record.owner if record else "")
         if state:
-            state.wrote(self._context.monotonic())
+            state.wrote(self._context.monotonic(), self._writer.dropped)
         return True
 
     async def _tried_to_write(self, plan: CopyDecision[CopyRequest]) -> bool:

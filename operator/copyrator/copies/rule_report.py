@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from copyrator.api.certificates import Certificate, soonest
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import read_dropped
 from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.composed_rules import binding_of
@@ -48,6 +51,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
     certificates = await _certificates(context, rule)
     found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
+    found = dataclasses.replace(found, dropped=_dropped(state, rule, spec))
     if composed is not None:
         composition = composed.composition
         found = dataclasses.replace(
@@ -57,6 +61,23 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
             composed_of=composition.to_string(),
         )
     await write_status(context, state, rule, condition, found)
+
+
+def _dropped(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
+    """The fields that copies are written without.
+
+    Of a template's metadata only some is written at all; the rest is known from the API server,
+    and as long as nothing was written, from the status.
+    """
+    metadata = spec.template.body["metadata"] if spec.template else {}
+    ours = {f"metadata.{key}" for key, value in metadata.items() if value and key not in _WRITTEN}
+    known = state.dropped
+    if known is None:
+        known = {one for one in read_dropped(rule.status) if not one.startswith("metadata.")}
+    return sorted(known | ours)
+
+
+_WRITTEN: Final = frozenset({"name", "namespace", "labels", "annotations"})
 
 
 async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:

@@ -9,6 +9,7 @@ from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
+from copyrator.api.rule_status import read_dropped
 from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.rule_trace import RuleTrace
@@ -78,6 +79,10 @@ class RuleState:
     """The last value of the requestedAt annotation that was handled."""
     _reseal: str | None = None
     """The last value of the resealAt annotation that was handled."""
+    dropped: set[str] | None = None
+    """Fields of copies that the API server has dropped; None: this version of the spec has written
+    nothing yet.
+    """
     _last_write: float = 0.0
     """Loop time of the last write of a copy."""
     _open_writes: int = 0
@@ -89,6 +94,9 @@ class RuleState:
         self.phase = RulePhase.INCOMPLETE
         self.compiled = compiled
         self.generation = generation
+        known = compiled.rule.status
+        same = known.get("observedGeneration") == generation
+        self.dropped = set(read_dropped(known)) if same else None
         self.had = None
         self.spare()
 
@@ -238,9 +246,11 @@ class RuleState:
         finally:
             self._open_writes -= 1
 
-    def wrote(self, now: float) -> None:
-        """A copy was written."""
+    def wrote(self, now: float, dropped: set[str] | None = None) -> None:
+        """A copy was written, or deleted; `dropped` is what the server has dropped of it."""
         self._last_write = now
+        if dropped is not None:
+            self.dropped = (self.dropped or set()) | dropped
 
     def forget_lag(self) -> None:
         """The copies needn't follow the source at once."""

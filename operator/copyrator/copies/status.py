@@ -97,7 +97,8 @@ async def write_status(
     if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
         good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
         _record_event(context, rule, condition.reason, condition.message, good=good)
-    _record_certificate_event(context, rule, known)
+    for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
+        _record_warning(context, rule, kind, known)
 
 
 async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
@@ -142,9 +143,11 @@ def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> Unc
     return known or (UnconfirmedEdit(last) if last else None)
 
 
-def _record_certificate_event(context: CopyContext, rule: Rule, known: Any) -> None:
-    """Record an Event when a certificate enters its warning period, and when it ends."""
-    kind = ConditionType.CERTIFICATE_EXPIRING
+def _record_warning(context: CopyContext, rule: Rule, kind: ConditionType, known: Any) -> None:
+    """Record an Event when a condition becomes True, and when what it says changes.
+
+    Such as when a certificate enters its warning period, and when it ends.
+    """
     before, after = (
         conditions_by_type(one).get(kind, {}) for one in (known, rule.status.get("conditions"))
     )

@@ -38,6 +38,8 @@ class CopyWriter:
     ) -> None:
         self.unmanaged: Unmanaged | None = None
         """The unmanaged object at the target, as the last read found it."""
+        self.dropped: set[str] | None = None
+        """Fields of what was written that the API server has dropped; None: nothing was."""
         self._metrics = metrics
         self._cluster = cluster
         self._view = view
@@ -231,9 +233,11 @@ class CopyWriter:
     async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
         name = None if method == "POST" else self._key.name
         path = self._view.resource.path(self._key.namespace, name)
+        dropped: set[str] = set()
         answer: dict[str, Any] = await self._cluster.client.request(
-            method, path, body=body, accept=METADATA_WATCH
+            method, path, body=body, accept=METADATA_WATCH, dropped=dropped
         )
+        self.dropped = dropped
         return answer
 
     def _wrote(self, winner: CopyRequest, record: CopyRecord, action: str) -> None:

@@ -115,6 +115,9 @@ written."""
 OVERRIDDEN_HOSTS: Final = 20
 """Hosts in status.overridden."""
 
+DROPPED_FIELDS: Final = 20
+"""Fields in status.droppedFields."""
+
 PASSED_OVER_SOURCES: Final = 20
 """Sources in status.passedOver."""
 

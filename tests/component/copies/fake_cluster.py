@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +21,8 @@ class FakeCluster(FakeApi):
 
     created = "2026-01-01T00:00:00Z"
     """When an object is created."""
+    unknown: frozenset[str] = frozenset()
+    """Top-level fields that it drops, with a warning."""
 
     # --- the test's side -------------------------------------------------------------------------
 
@@ -161,13 +164,18 @@ class FakeCluster(FakeApi):
             return await error(403, "Forbidden", details=details)(request)
         if path in self.objects:
             return await error(409, "AlreadyExists")(request)
-        return self._answer(request, self.write(path, body, manager_of(request)), 201)
+        stored = self.write(path, self._known(body), manager_of(request))
+        return self._answer(request, stored, 201, dropped=self.unknown & body.keys())
 
     async def _update(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         if refusal := await self._refuse(request, body["metadata"]):
             return refusal
-        return self._answer(request, self.write(request.path, body, manager_of(request)))
+        stored = self.write(request.path, self._known(body), manager_of(request))
+        return self._answer(request, stored, dropped=self.unknown & body.keys())
+
+    def _known(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in body.items() if key not in self.unknown}
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         patch = await request.json()
@@ -207,9 +215,17 @@ class FakeCluster(FakeApi):
         return None
 
     def _answer(
-        self, request: web.Request, body: dict[str, Any], status: int = 200
+        self,
+        request: web.Request,
+        body: dict[str, Any],
+        status: int = 200,
+        *,
+        dropped: Iterable[str] = (),
     ) -> web.StreamResponse:
-        return json_response(Filter(request).shown(body), status=status)
+        answer = json_response(Filter(request).shown(body), status=status)
+        for field in dropped:
+            answer.headers.add("Warning", f'299 - "unknown field \\"{field}\\""')
+        return answer
 
 
 class Filter:

@@ -194,3 +194,63 @@ def test_the_known_fields_have_the_types_of_the_api_servers_own_document(api):
             assert served["types"][name][field] == fields[field], f"{name}.{field}"
     if api.get("/version")["minor"] == "34":
         assert known == served
+
+
+POLICY = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota"}
+
+
+@pytest.mark.parametrize(
+    ("plural", "template", "fields"),
+    [
+        ("networkpolicies", {**POLICY, "spec": {"podSelector": {}, "ingres": []}}, ["spec.ingres"]),
+        (
+            "networkpolicies",
+            {**POLICY, "spec": {"podSelector": {}, "Ingress": [], "ingress": [{"port": 1}]}},
+            ["spec.Ingress", "spec.ingress[0].port"],
+        ),
+        ("networkpolicies", {**POLICY, "spec": {"podSelector": {}}, "spek": {}}, ["spek"]),
+        ("resourcequotas", {**QUOTA, "spec": {"hart": {"pods": "1"}}}, ["spec.hart"]),
+        ("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "dta": {"a": "b"}}, ["dta"]),
+        (
+            "secrets",
+            {"apiVersion": "v1", "kind": "Secret", "stringdata": {"a": "hunter2"}},
+            ["stringdata"],
+        ),
+        (
+            "configmaps",
+            {"apiVersion": "v1", "kind": "ConfigMap", "data": {}, "metadata": {"lables": {}}},
+            [],
+        ),
+        (
+            "configmaps",
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"lables": {"a": "b"}}},
+            ["metadata.lables"],
+        ),
+    ],
+)
+def test_fields_that_the_api_server_drops_are_named_and_cost_no_request(
+    wide, user, namespace, word, plural, template, fields
+):
+    target = namespace(f"{word}-a")
+    template = {**template, "metadata": {**template.get("metadata", {}), "name": word}}
+    since = wide.cluster.audit_offset()
+    user.rule(
+        wide.namespace, word, {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
+    )
+    user.wait_ready(wide.namespace, word)
+    writes = [(e.verb, e.resource) for e in wide.writes(since, at=[target])]
+    assert [one for one in writes if one[1] != "events"] == [("create", plural)]
+
+    def status():
+        return user.get("copyrators", wide.namespace, word)["status"]
+
+    until(lambda: (status().get("droppedFields") or []) == fields, f"{fields}: {status()}")
+    conditions = {one["type"]: one for one in status()["conditions"]}
+    assert conditions["Ready"]["reason"] == "Synced"
+    if not fields:
+        assert "FieldsDropped" not in conditions
+        return
+    assert conditions["FieldsDropped"]["reason"] == "UnknownField"
+    assert all(field in conditions["FieldsDropped"]["message"] for field in fields)
+    assert "hunter2" not in str(status())

@@ -227,6 +227,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         plan=PlanCounts(),
         unconfirmed=UnconfirmedEdit(1, 2, 3),
         overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
+        dropped=["spec.ingres"],
         passed_over=[("private (infra/x)", "has no credentials")],
         certificates=[Certificate(now, "infra/tls", "tls.crt", "example.com", now)],
         composed_of="hub, private (3)",

@@ -24,6 +24,11 @@ def watch() -> Any:
     return Watch(reflector)
 
 
+def compiled(*, active: bool = True, **status: Any) -> Any:
+    """A rule's version, with the status that the rule has when it is served."""
+    return SimpleNamespace(active=active, rule=SimpleNamespace(status=status))
+
+
 class Watch:
     def __init__(self, reflector: Any) -> None:
         self.reflector = reflector
@@ -34,13 +39,13 @@ def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: R
     state.serve()
     state.condemn([A, B])
     assert state.phase is RulePhase.SERVING
-    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    state.begin(compiled(), 2)
     assert (state.phase, state.generation, state.condemned) == (RulePhase.INCOMPLETE, 2, set())
 
 
 def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
     one = watch()
-    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    state.begin(compiled(), 2)
     state.watch([one])
     state.condemn([A])
     assert state.end() == [one]
@@ -113,7 +118,7 @@ def test_what_an_earlier_process_decided_is_no_edit(state: RuleState) -> None:
 
 def test_the_copies_before_a_generation_are_counted_once(state: RuleState) -> None:
     assert (state.count_before(7), state.count_before(3)) == (7, 7)
-    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    state.begin(compiled(), 2)
     assert state.count_before(3) == 3
 
 
@@ -126,11 +131,33 @@ def test_a_status_is_never_due_earlier_but_at_once(state: RuleState) -> None:
 
 
 def test_a_paused_rule_keeps_its_phase(state: RuleState) -> None:
-    compiled = SimpleNamespace(active=False)
+    paused = compiled(active=False)
     state.resume()  # nothing is served yet
-    state.begin(compiled, 2)  # type: ignore[arg-type]
+    state.begin(paused, 2)
     state.serve()
     state.resume()
-    assert compiled.active
+    assert paused.active
     state.pause()
-    assert (compiled.active, state.phase) == (False, RulePhase.SERVING)
+    assert (paused.active, state.phase) == (False, RulePhase.SERVING)
+
+
+def test_dropped_fields_are_those_of_the_versions_own_writes(state: RuleState) -> None:
+    state.begin(compiled(), 2)
+    assert state.dropped is None
+    state.wrote(1.0)  # a deletion
+    assert state.dropped is None
+    state.wrote(2.0, set())
+    assert state.dropped == set()
+    state.wrote(3.0, {"spec.a"})
+    state.wrote(4.0, {"spec.b"})
+    state.wrote(5.0, set())
+    assert state.dropped == {"spec.a", "spec.b"}
+    state.begin(compiled(observedGeneration=2, droppedFields=["spec.a", "spec.b"]), 3)
+    assert state.dropped is None
+
+
+def test_dropped_fields_of_an_earlier_process_stay_until_an_edit(state: RuleState) -> None:
+    state.begin(compiled(observedGeneration=2, droppedFields=["spec.a", 5]), 2)
+    assert state.dropped == {"spec.a"}
+    state.wrote(1.0, set())
+    assert state.dropped == {"spec.a"}

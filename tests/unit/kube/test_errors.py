@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from copyrator.kube import errors
-from copyrator.kube.client.answers import from_answer
+from copyrator.kube.client.answers import dropped_fields, from_answer
 from copyrator.kube.client.redaction import redact
 
 
@@ -172,3 +172,22 @@ def test_a_secrets_values_are_taken_out_of_what_comes_back(sent: Any, quoted: st
         assert quoted not in message
         assert "hunter" not in message
         assert message == "the server quotes: <redacted> and more"
+
+
+@pytest.mark.parametrize(
+    ("warnings", "fields"),
+    [
+        ((), set()),
+        (('299 - "unknown field \\"spec.ingres\\""',), {"spec.ingres"}),
+        (('299 - "unknown field \\"spec.a\\""', '299 - "unknown field \\"b\\""'), {"spec.a", "b"}),
+        (('299 - "unknown field \\"spec.ingress[0].port\\""',), {"spec.ingress[0].port"}),
+        (('299 - "unknown field \\"größe\\""',), {"größe"}),
+        (('299 - "unknown field \\"a\x1b[31m\\""',), {"a[31m"}),
+        (('299 - "unknown field \\"' + "a" * 300 + '\\""',), set()),
+        (('299 - "policy/v1beta1 PodDisruptionBudget is deprecated"',), set()),
+        (('299 - "duplicate field \\"spec.a\\""',), set()),
+        (('299 - "would violate PodSecurity \\"restricted:latest\\""',), set()),
+    ],
+)
+def test_the_fields_that_warnings_name_as_dropped(warnings, fields):
+    assert dropped_fields(warnings) == fields

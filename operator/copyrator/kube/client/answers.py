@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import aiohttp
 
@@ -110,11 +110,23 @@ def _has_cause(details: Mapping[str, Any], reason: str) -> bool:
     return any(isinstance(cause, Mapping) and cause.get("reason") == reason for cause in causes)
 
 
+_UNKNOWN_FIELD: Final = re.compile(r'unknown field "([^"]{1,253})"')
+
+
 def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
     """Seconds from the header (a number or, from proxies, a date) or from the Status object."""
     value = headers.get("Retry-After") or details.get("retryAfterSeconds")
     seconds = parse_retry_after(value, headers) if value else None
     return None if seconds is None else min(max(seconds, 0.0), RETRY_AFTER_CAP)
+
+
+def dropped_fields(warnings: Iterable[str]) -> set[str]:
+    r"""The fields that the server has dropped, by its Warning headers.
+
+    It sends these by default (``fieldValidation=Warn``): ``299 - "unknown field \"spec.x\""``.
+    """
+    found = (_UNKNOWN_FIELD.search(one.replace('\\"', '"')) for one in warnings)
+    return {"".join(filter(str.isprintable, one[1])) for one in found if one}
 
 
 async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> bytes:

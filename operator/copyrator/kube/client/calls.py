@@ -43,6 +43,8 @@ class Call:
     )
     most: int | None = None
     """Limit of the answer in bytes; a longer one raises AnswerTooLarge."""
+    dropped: set[str] | None = None
+    """Filled with the fields of the body that the server has dropped."""
 
     @property
     def writes(self) -> bool:

@@ -189,8 +189,12 @@ class KubeClient:
         content_type: str = JSON,
         accept: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
+        dropped: set[str] | None = None,
     ) -> Any:
-        """Other requests: subresources, reviews, discovery, /version. Returns the decoded JSON."""
+        """Other requests: subresources, reviews, discovery, /version. Returns the decoded JSON.
+
+        The fields of the body that the server has dropped are added to ``dropped``.
+        """
         verb = calls.VERBS.get(method, "get")
         params = dict(params or {})
         headers = {"Accept": accept or JSON}
@@ -199,7 +203,17 @@ class KubeClient:
         if verb in WRITES and method != "DELETE":
             params.setdefault("fieldManager", FIELD_MANAGER)
         limit = calls.total(timeout or REQUEST_TIMEOUT)
-        call = Call(verb, calls.resource_of(path), path, method, params, body, headers, limit)
+        call = Call(
+            verb,
+            calls.resource_of(path),
+            path,
+            method,
+            params,
+            body,
+            headers,
+            limit,
+            dropped=dropped,
+        )
         return await self._http.fetch(call, _decode)
 
     async def list_pages(

@@ -26,7 +26,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from copyrator.connections import Connector, keepalive_socket
-from copyrator.kube.client.answers import from_answer, no_answer, read_answer
+from copyrator.kube.client.answers import dropped_fields, from_answer, no_answer, read_answer
 from copyrator.kube.client.calls import Call
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.client.redaction import redact
@@ -169,6 +169,8 @@ class Transport:
                 async with self._answer(call) as response:
                     code = response.status
                     answer = decode(await read_answer(response, call.most))
+                    if call.dropped is not None:
+                        call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
                 if on_dry_run:
                     on_dry_run(call, answer)
                 return answer
