@@ -221,7 +221,9 @@ class PlanMachine:
             ApiError: the next reconcile repeats the step.
         """
         task = _Task(entry, spec, PlanPurpose.CHECK)
-        step = await self._observe_check(task) if task.record.is_running else Step(entry)
+        if not task.record.is_running:
+            return await self._check(task, values_hash)
+        step = await self._observe_check(task)
         return step.then(lambda written: self._check(replace(task, entry=written), values_hash))
 
     async def _observe_check(self, task: _Task) -> Step:
@@ -294,10 +296,10 @@ class PlanMachine:
             ApiError: nothing is marked as handled; the next reconcile repeats the step.
         """
         task = _Task(entry, spec, PlanPurpose.PREVIEW)
-        has_preview = entry.status.preview.outcome is not None
-        step = await self._observe_preview(task) if has_preview else Step(entry)
-        step = step.then(lambda written: self._begin_preview(replace(task, entry=written)))
-        return step.then(_wait_for_expiry)
+        if task.record.outcome is None:
+            return await self._begin_preview(task)
+        step = await self._observe_preview(task)
+        return step.then(lambda written: self._begin_preview(replace(task, entry=written)))
 
     async def _observe_preview(self, task: _Task) -> Step:
         entry, due = task.entry, None
@@ -315,23 +317,24 @@ class PlanMachine:
 
     async def _begin_preview(self, task: _Task) -> Step:
         """Record a preview that is requested, or why it isn't possible."""
-        entry, spec = task.entry, task.spec
-        request = requested_preview(entry.annotations, entry.status)
+        entry, spec, preview = task.entry, task.spec, task.status.preview
+        request = requested_preview(entry.annotations, task.status)
         if request is None:
             self._plan_queue.forget(task.ticket)
-            return Step(entry)
-        if entry.is_paused:
-            return Step(entry)
+        end = parse_time(preview.expires_at) if preview.outcome is not None else None
+        unchanged = Step(entry, due=(end,))
+        if request is None or entry.is_paused:
+            return unchanged
         target = await self._previews.resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
             target = await self._plan_jobs.missing_account(spec) or target
         if target is None:
-            return Step(entry)
+            return unchanged
         status = request_preview(task.status, request)
         if isinstance(target, PlanFault):
             status = refuse_preview(status, target, spec.retry, self._context.clock())
             return record_part(entry, status).then(self.discard)
-        return self._begin(task, status, target) or Step(entry)
+        return self._begin(task, status, target) or unchanged
 
     # --- of any purpose ---------------------------------------------------------------------------
 
@@ -572,13 +575,6 @@ class PlanMachine:
         is_regular = is_regular_check(status, task.spec, task.entry.uid, record.started_at)
         job = record.job or ""
         return record_verdict(status, found, job, now, is_regular=is_regular, differs=differs)
-
-
-async def _wait_for_expiry(entry: BundleEntry) -> Step:
-    """When a preview is removed."""
-    preview = entry.status.preview
-    end = parse_time(preview.expires_at) if preview.outcome is not None else None
-    return Step(entry, due=(end,))
 
 
 def _differs(status: BundleStatus, baseline: Plan, plan: Plan) -> bool:

@@ -244,25 +244,24 @@ class PermissionRecorder:
 
         It has none after a restart, and where reviews failed or were forbidden.
         """
+        found = self._reviews.findings_of(entry.key)
+        if found is None:
+            self._ask_again(entry, spec)
+            return Step(entry)
 
         async def ask_again(written: BundleEntry) -> Step:
-            is_reviewed = written.status.plan.missing_permissions is not None
-            if awaits_approval_since(written.status) is not None and not is_reviewed:
-                self._ask_again(written, spec)
+            self._ask_again(written, spec)
             return Step(written)
 
-        return self._record_findings(entry).then(ask_again)
+        return self._record_findings(entry, *found).then(ask_again)
 
     async def close(self) -> None:
         """End all reviews."""
         await self._reviews.close()
 
-    def _record_findings(self, entry: BundleEntry) -> Step:
-        """Record the findings about the present plan."""
-        found, plan = self._reviews.findings_of(entry.key), entry.status.plan
-        if found is None:
-            return Step(entry)
-        job, findings = found
+    def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
+        """Record the findings about the plan of this Job, if it is the present one."""
+        plan = entry.status.plan
         if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
             return Step(entry)  # the plan's outcome isn't written yet
 
@@ -278,8 +277,10 @@ class PermissionRecorder:
         return record_part(entry, status).then(forget)
 
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Review the permissions of a plan whose operations are in its Secret."""
-        plan = entry.status.plan
+        """Review the permissions of a waiting plan whose operations are in its Secret."""
+        plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
+        if not is_waiting or plan.missing_permissions is not None:
+            return
         job = plan.job or ""
         reviewed = self._context.memory(entry.key).plan.reviewed
         if reviewed == job or not self._reviews.begins(entry.key, job):
