@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
 class _Types:
-    """Collects the types that kinds use; of two with one name the later has its group's, too."""
+    """Collects the types that kinds use. A name that several groups use has the group's, too."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
+        self._uses = Counter(one.rpartition(".")[2] for one in definitions)
         self._names: dict[str, str] = {}
         self._pending: list[str] = []
         self.found: dict[str, dict[str, str]] = {}
@@ -31,8 +33,8 @@ class _Types:
         """The short name of a definition."""
         if definition not in self._names:
             parts = definition.split(".")
-            taken = parts[-1] in self._names.values()
-            self._names[definition] = ".".join(parts[-3:] if taken else parts[-1:])
+            unique = self._uses[parts[-1]] == 1
+            self._names[definition] = ".".join(parts[-1:] if unique else parts[-3:])
             self._pending.append(definition)
         return self._names[definition]
 

@@ -27,6 +27,7 @@ from copyrator.cli.why_source import waiting
 from copyrator.copies import ready_conditions
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
+from copyrator.copies.rule_report import dropped_fields
 from copyrator.copies.summarize import summarize_rule
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
@@ -173,8 +174,7 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
                 yield f"{host}: the credentials of {by} are used, not those of {source}."
             for source, why in sorted(binding.composition.passed_over):
                 yield f"{source} is passed over: {why}."
-    state = dry_run.context.rule_states.get(rule.key)
-    for field in sorted(state.dropped or ()) if state else ():
+    for field in dropped_fields(dry_run.context.rule_states[rule.key], rule, spec):
         yield f"Warning: the API server knows no field {field} and drops it."
     if not spec.legacy and (reached := system_namespaces.warning(spec.targets)):
         yield f"Warning: {reached}"

@@ -51,7 +51,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
     certificates = await _certificates(context, rule)
     found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
-    found = dataclasses.replace(found, dropped=_dropped(state, rule, spec))
+    found = dataclasses.replace(found, dropped=dropped_fields(state, rule, spec))
     if composed is not None:
         composition = composed.composition
         found = dataclasses.replace(
@@ -63,7 +63,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     await write_status(context, state, rule, condition, found)
 
 
-def _dropped(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
+def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
     """The fields that copies are written without.
 
     Of a template's metadata only some is written at all; the rest is known from the API server,

@@ -79,7 +79,7 @@ async def test_an_edit_that_writes_nothing_leaves_the_condition(cluster, operato
     assert condition(cluster)["status"] == "True"
 
 
-async def test_the_condition_outlives_a_restart_without_a_write(cluster, operator):
+async def test_the_condition_outlives_a_restart(cluster, operator):
     stage(cluster, "a")
     rule(cluster, "a", ingres=[1], data={"k": "v"})
     await until(lambda: condition(cluster), "the condition")
