@@ -116,6 +116,11 @@ class Metrics:
         self.copy_failures = self._counter(
             "copy_failures", "Copies that could not be written, by reason.", "reason"
         )
+        self.copies_contested = self._gauge(
+            "copies_contested",
+            "Copies that other clients change back each time, so that they are written after "
+            "pauses (ConflictPersists).",
+        )
         self.rollouts = self._counter(
             "rollouts",
             "Rollouts of rules with spec.rollout: started (also by a change during another one), "

@@ -53,7 +53,7 @@ def good() -> Story:
 
 @pytest.fixture(scope="module")
 def bad(good: Story) -> Story:
-    """All goes wrong; late copies, a held loop, a certificate and a stopped rollout are added.
+    """All goes wrong; late copies, a held loop, certificate, stopped rollout and fight are added.
 
     So are the hours that a plan has waited, and a version, of which only seconds are recorded.
     """
@@ -65,6 +65,7 @@ def bad(good: Story) -> Story:
     }
     assert len(waited) == len(WAITED), "a plan and a version waited when it was recorded"
     added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
+    added[tuple(sorted({"__name__": "copyrator_copies_contested", **SCRAPED}.items()))] = 1.0
     return [good[-1], {**page, **added}]
 
 

@@ -22,6 +22,7 @@ FIRES = {
         f'copyrator_watches_synced{{{POD}, resource="secrets"}}': "0x60",
     },
     "CopyratorCopiesFailing": {f'copyrator_copies{{{POD}, state="failed"}}': "3x60"},
+    "CopyratorConflictPersists": {f"copyrator_copies_contested{{{POD}}}": "1x60"},
     "CopyratorLag": {f"copyrator_queue_oldest_seconds{{{POD}}}": "90x60"},
     "CopyratorCertificateExpiring": {
         f'copyrator_certificate_expiry_timestamp_seconds{{{POD}, rule="ops/ca"}}': "1209000x60"

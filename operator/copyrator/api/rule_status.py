@@ -52,6 +52,8 @@ class RuleReason(StrEnum):
     """The template's sources are too many, or too large."""
     FORBIDDEN = "Forbidden"
     """The operator lacks a permission."""
+    CONFLICT_PERSISTS = "ConflictPersists"
+    """Other clients change copies back each time that they are written."""
     PARTIAL_FAILURE = "PartialFailure"
 
 
@@ -59,6 +61,8 @@ class FailureReason(StrEnum):
     """Why one copy isn't as wanted: stable values, part of the API."""
 
     CONFLICT = "Conflict"
+    CONFLICT_PERSISTS = "ConflictPersists"
+    """Another client changes the copy back each time that it is written."""
     FORBIDDEN = "Forbidden"
     QUOTA_EXCEEDED = "QuotaExceeded"
     ADMISSION_DENIED = "AdmissionDenied"

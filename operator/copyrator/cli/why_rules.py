@@ -10,6 +10,7 @@ from copyrator.api.counts import GROUP, some
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import Mode
+from copyrator.api.rule_status import FailureReason
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
 from copyrator.cli.rollout_state import state_of, waits
@@ -74,6 +75,8 @@ async def verdict_of(asked: ExplainedObject) -> str:
 
 async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
     plan = asked.dry_run.context.plan(asked.key)
+    if contested := _contested(asked, plan):
+        return contested
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
@@ -83,6 +86,17 @@ async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
     said = broken or _missing(plan) or _sentence(plan.why, plan.winner.owner if plan.winner else "")
     return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
+
+
+def _contested(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str | None:
+    """That others change it back, as the operator's status says: a dry run can't see that."""
+    if plan.winner is None:
+        return None
+    said = asked.dry_run.reported(plan.winner.rule.key, asked.namespace, asked.name)
+    reason, _, message = said.partition(": ")
+    if reason != FailureReason.CONFLICT_PERSISTS:
+        return None
+    return f"The rule {plan.winner.owner} requires it, but {message} ({reason})."
 
 
 def _missing(plan: CopyDecision[CopyRequest]) -> str | None:

@@ -12,6 +12,7 @@ from copyrator.api.keys import HOME, CopyKey
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.drift import CopyDriftTracker
+from copyrator.copies.fights import FightTracker
 from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
@@ -59,11 +60,14 @@ class ClusterContext:
     kinds: dict[str, KindView] = field(default_factory=dict)
     drift: CopyDriftTracker = field(init=False)
     """Copies that have to be read whole."""
+    fights: FightTracker = field(init=False)
+    """Copies that others change back each time."""
     unmanaged: UnmanagedObjects = field(init=False)
     """Objects that aren't ours at the targets of copies."""
 
     def __post_init__(self) -> None:
         self.drift = CopyDriftTracker(self.monotonic, self.timing)
+        self.fights = FightTracker(self.monotonic, self.timing)
         informers = self.informers if self.watches_unmanaged else None
         self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic, self.timing)
 

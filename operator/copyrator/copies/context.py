@@ -128,6 +128,7 @@ class CopyContext:
                 unmanaged=unmanaged,
                 satisfied=cluster.unmanaged.satisfied(key),
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
+                contested=cluster.fights.wait(key) > 0,
             )
         )
 

@@ -252,12 +252,14 @@ class CopyController:
             try:
                 self._compare_health()
                 report_finished(context)
+                context.metrics.copies_contested.set(len(context.home.fights))
                 if time.monotonic() >= read_at:
                     read_at = time.monotonic() + timing.read_period
                     self._kinds.read_next()
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + timing.stale
                     context.home.drift.forget_old()
+                    context.home.fights.forget_old()
                     self._kinds.drop_stale_writes()
                     if self._kinds.missing or context.home.sealer is None:
                         await self.prepare()

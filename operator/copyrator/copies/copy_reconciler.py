@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
+from typing import Any
 
+from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.copies.cache.composed import ComposedBinding, NotHeldError
@@ -22,6 +25,7 @@ from copyrator.copies.copy_failures import (
     reason_of,
     unsealed_message,
 )
+from copyrator.copies.fights import describe_change
 from copyrator.copies.notices import notify_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
@@ -80,6 +84,8 @@ class _Attempt:
         self._key = key
         self._unsealed = unsealed
         self._writer = CopyWriter(context.metrics, cluster, view, key)
+        self._change: str | None = None
+        """What others did to the copy, where it is in a fight or about to be."""
 
     async def run(self) -> Outcome:
         plan = self._plan()
@@ -111,11 +117,13 @@ class _Attempt:
         return plan.act is not Action.NOTHING or plan.why in _COMPARED
 
     async def _run(self, plan: CopyDecision[CopyRequest]) -> Outcome:
-        wait = self._cluster.drift.wait(self._key) or 0.0
-        if plan.why is Cause.UP_TO_DATE and wait > 0:
+        wait = self._cluster.drift.wait(self._key)
+        if wait is not None:
+            wait = max(wait, self._cluster.fights.wait(self._key))
+        if plan.why is Cause.UP_TO_DATE and wait:
             return RequeueAfter(wait)
         try:
-            plan = await self._checked(plan)
+            plan = await self._examined(await self._checked(plan))
             for _ in range(ATTEMPTS):
                 if outcome := await self._without_a_write(plan):
                     return outcome
@@ -131,6 +139,8 @@ class _Attempt:
 
     async def _without_a_write(self, plan: CopyDecision[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
+        if plan.why is Cause.CONTESTED:
+            return RequeueAfter(self._cluster.fights.wait(self._key))
         if plan.act is Action.NOTHING and plan.why in (Cause.UNMANAGED, Cause.SATISFIED):
             return await self._keep_unmanaged(plan)
         if plan.act is Action.RESEAL and self._is_refused(plan):
@@ -166,11 +176,12 @@ class _Attempt:
             await self._read_metadata()
         return self._plan()
 
-    async def _read_metadata(self) -> None:
+    async def _read_metadata(self) -> Mapping[str, Any] | None:
         """Read the target's metadata; without an unmanaged object there, forget it."""
-        await self._writer.read_metadata()
+        found = await self._writer.read_metadata()
         if self._writer.unmanaged is None:
             self._cluster.unmanaged.forget(self._key)
+        return found
 
     async def _checked_copy(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
@@ -196,7 +207,48 @@ class _Attempt:
         plan = self._plan()
         if plan.why is not Cause.UP_TO_DATE or plan.winner is None or plan.winner.is_held_by(live):
             return plan
+        fields = differences(plan.winner.binding.content(plan.winner.namespace), live)
+        self._change = (
+            f"another client with the field manager {names.FIELD_MANAGER} changes "
+            f"{', '.join(fields) or 'it'}"
+        )
         return CopyDecision(Action.REPLACE, Cause.DRIFTED, plan.winner)
+
+    # --- fights with other clients ---------------------------------------------------------------
+
+    async def _examined(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
+        """Read who changed a copy whose write begins or continues a fight, and plan anew."""
+        fights, winner = self._cluster.fights, plan.winner
+        contested = fights.get(self._key) is not None or (
+            self._is_foreign(plan) and fights.is_next(self._key)
+        )
+        if winner is None or self._change or not contested or plan.act is Action.NOTHING:
+            return plan
+        metadata = await self._read_metadata()
+        self._change = describe_change(winner.binding.content(winner.namespace), metadata)
+        return self._plan()
+
+    def _is_foreign(self, plan: CopyDecision[CopyRequest]) -> bool:
+        """Whether others are the cause of a write."""
+        if plan.why is Cause.MISSING:
+            return self._cluster.fights.is_lost(self._key)
+        return plan.why in (Cause.DRIFTED, Cause.UNSEALED, Cause.UNMANAGED)
+
+    def _count(self, plan: CopyDecision[CopyRequest], sent: int, *, complete: bool = True) -> None:
+        """Count the requests of an attempt since the writer had sent so many."""
+        fights, requests = self._cluster.fights, self._writer.sent - sent
+        foreign = self._is_foreign(plan)
+        fights.count(self._key, requests, foreign=foreign, complete=complete)
+        fight = fights.get(self._key)
+        if fight is None:
+            return
+        if self._change and foreign:
+            fight.change = self._change
+        if fight.persists and not fight.told and plan.winner is not None:
+            fight.told = True
+            place = self._key.namespace, self._key.name
+            failure = Failure(*place, FailureReason.CONFLICT_PERSISTS, fight.message)
+            notify_owner(self._context, plan.winner.rule, self._view.resource, failure)
 
     def _is_refused(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether the same version was read before and didn't have the content wanted now."""
@@ -225,11 +277,15 @@ class _Attempt:
         return True
 
     async def _tried_to_write(self, plan: CopyDecision[CopyRequest]) -> bool:
+        sent = self._writer.sent
         try:
             await self._writer.write(plan)
         except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
             if is_place_gone(error):
                 raise
+            self._count(plan, sent, complete=isinstance(error, errors.ConflictError))
+            if isinstance(error, errors.NotFound):
+                self._cluster.fights.lose(self._key)
             await self._read_metadata()
             return False
         except REFUSED:
@@ -238,6 +294,7 @@ class _Attempt:
             if plan.act is not Action.CREATE or self._writer.unmanaged is None:
                 raise
             return False
+        self._count(plan, sent)
         return True
 
     def _awaits_source(self) -> bool:
@@ -306,7 +363,10 @@ class _Attempt:
         self._cluster.unmanaged.forget(self._key)
         self._unsealed.pop(self._key, None)
         self._touch(plan)
-        return Done()
+        if plan.winner is None:
+            self._cluster.fights.end(self._key)
+        remaining = self._cluster.fights.remaining(self._key)
+        return Done() if remaining is None else RequeueAfter(remaining, Priority.RESYNC)
 
     def _not_as_wanted(self) -> Outcome:
         """It isn't read again before the watch delivers a change, or other content is wanted."""

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
+_BY_OTHERS = (Cause.CONTESTED, Cause.DRIFTED, Cause.UNSEALED)
+
+
 class Kinds:
     """Starts the watches of copies in one cluster; they run until the operator stops."""
 
@@ -126,6 +129,8 @@ class Kinds:
         if not view.registration.reflector.lists:
             return  # the first list: rules are reconciled when it is complete
         if news:
+            if new is None:
+                self._cluster.fights.lose(self._cluster.key(view.resource.key, *name))
             self.enqueue_copy(view, name, news=True)
         if new is None and old is not None:
             context.note_lost(old.owner, self._cluster.key(view.resource.key, *name))
@@ -146,7 +151,11 @@ class Kinds:
                 "the required change of %s can't be determined: %s", key, type(error).__name__
             )
             return
-        if plan.act is Action.RESEAL:
+        if news and plan.why in _BY_OTHERS:
+            self._cluster.fights.change(key)
+        if plan.why is Cause.CONTESTED:
+            self._context.queue.add_after(key, self._cluster.fights.wait(key))
+        elif plan.act is Action.RESEAL:
             self._context.queue.add(key, Priority.RESYNC)
         elif plan.act is not Action.NOTHING:
             self._context.queue.add(key)

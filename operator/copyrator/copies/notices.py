@@ -38,5 +38,7 @@ def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: 
         return
     name = failure.name or rule.key.name
     ref = ObjectRef(resource.api_version, resource.kind, namespace, name)
-    text = f"the rule {rule.owner} can't write this copy: {failure.message}"
+    fights = failure.reason is FailureReason.CONFLICT_PERSISTS
+    problem = "can't keep this copy as it wants it" if fights else "can't write this copy"
+    text = f"the rule {rule.owner} {problem}: {failure.message}"
     context.recorder.record(ref, WARNING, failure.reason.value, text)

@@ -178,6 +178,10 @@ def _incomplete(
     if waits.fault:
         text = f"the rollout can't continue: {_up_to_date(summary)}: {waits.fault}"
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+    if summary.contested:
+        text = _contested(summary)
+        text = f"{text}; {rollout}" if rollout else text
+        return ReadyCondition(Health.RETRYING, RuleReason.CONFLICT_PERSISTS, text)
     if summary.failed or summary.conflicts or summary.stuck:
         text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
@@ -208,7 +212,18 @@ def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed
     )
 
 
+def _contested(summary: RuleSummary) -> str:
+    """How many copies are changed back by others, what they do to the first, and other failures."""
+    number = count(len(summary.contested), "copy is", "copies are")
+    text = f"{number} changed back by other clients: {summary.contest}"
+    if summary.failed or summary.conflicts or summary.stuck:
+        text += f". {_failing(summary)}"
+    return text
+
+
 def _besides(summary: RuleSummary) -> str:
+    if summary.contested:
+        return _contested(summary)
     if summary.failed or summary.conflicts or summary.stuck:
         return _failing(summary)
     return _up_to_date(summary)
@@ -314,7 +329,7 @@ def facts(spec: RuleSpec, summary: RuleSummary, *, sources: int, targets: int) -
             ready=summary.ready,
             satisfied=summary.satisfied,
             failed=summary.failed,
-            conflicts=summary.conflicts,
+            conflicts=summary.conflicts + len(summary.contested),
             pending=summary.pending,
         ),
         failures=summary.samples,

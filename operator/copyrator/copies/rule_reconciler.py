@@ -128,8 +128,9 @@ class RuleReconciler:
         ended = context.monotonic()
         state.delay_summary(ended + SUMMARY_REST * (ended - began))
         if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
-            for key in summary.retrying:
+            for key in (*summary.retrying, *summary.contested):
                 context.problems.pop(key, None)
+                context.clusters[key.cluster].fights.end(key)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
         notify_owners(context, state, rule, summary)

@@ -19,7 +19,7 @@ from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.confirmation import FEW
-from copyrator.copies.policy.planning import Action, Cause
+from copyrator.copies.policy.planning import Action, Cause, CopyDecision
 from copyrator.workqueue.timeslice import TimeSlice
 
 if TYPE_CHECKING:
@@ -54,12 +54,17 @@ class RuleSummary:
     """Those that were read and don't have the wanted content, or couldn't be resealed."""
     unwanted: list[CopyKey] = field(default_factory=list)
     """Copies of the rule that it doesn't want any more."""
+    contested: list[CopyKey] = field(default_factory=list)
+    """Copies that others change back each time, right now or not."""
+    contest: str = ""
+    """The first of them, and what others do to it."""
     samples: list[Failure] = field(default_factory=list)
 
     @property
     def pending(self) -> int:
         """Neither right nor failed."""
-        return self.desired - self.ready - self.failed - self.conflicts
+        others = self.failed + self.conflicts + len(self.contested)
+        return self.desired - self.ready - others
 
     @property
     def is_mass_deletion(self) -> bool:
@@ -134,6 +139,7 @@ def _summarize_target(
     owned = record is not None and record.owner == binding.compiled.rule.owner
     if (
         alone
+        and not _is_contested(context, key)
         and owned
         and record
         and not record.deleting
@@ -203,10 +209,13 @@ def _count_target(
     plan = context.plan(key)
     mine = plan.winner is not None and plan.winner.binding is binding
     summary.kept += owned and mine
-    if mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
+    problem = binding.at(namespace).problem
+    if mine and problem is None and key not in context.problems and _is_contested(context, key):
+        _count_contested(context, summary, key, plan)
+    elif mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
         summary.ready += 1
         summary.satisfied += plan.why is Cause.SATISFIED
-    elif problem := binding.at(namespace).problem:  # may be the cause of a conflict
+    elif problem:  # may be the cause of a conflict
         summary.failed += 1
         summary.sample(key, FailureReason.TEMPLATE_ERROR, problem)
         if not mine and plan.act is not Action.NOTHING:
@@ -216,17 +225,42 @@ def _count_target(
         summary.sample(key, FailureReason.CONFLICT, _lost_to(binding, plan.winner))
         if plan.act is not Action.NOTHING:
             summary.due.append(key)
-    elif plan.why in _OCCUPIED:
+    else:
+        _count_wrong(context, summary, key, plan)
+
+
+def _count_wrong(
+    context: CopyContext, summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest]
+) -> None:
+    """Count a copy that isn't as wanted, for a reason other than its content and other rules."""
+    if plan.why in _OCCUPIED:
         summary.conflicts += 1
         summary.sample(key, FailureReason.CONFLICT, _occupied(context, key, plan.why))
-    elif problem_there := context.problems.get(key):
-        _count_problem(summary, key, problem_there, plan.act)
+    elif problem := context.problems.get(key):
+        _count_problem(summary, key, problem, plan.act)
     elif plan.act is not Action.NOTHING or plan.why is Cause.PENDING:
         (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
         summary.missing += plan.act is Action.CREATE
     elif plan.why is Cause.PAUSED:
         record = context.clusters[key.cluster].record(key)
         summary.missing += record is None
+
+
+def _is_contested(context: CopyContext, key: CopyKey) -> bool:
+    fight = context.clusters[key.cluster].fights.get(key)
+    return fight is not None and fight.persists
+
+
+def _count_contested(
+    context: CopyContext, summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest]
+) -> None:
+    fight = context.clusters[key.cluster].fights.get(key)
+    assert fight is not None
+    summary.contested.append(key)
+    summary.contest = summary.contest or f"{key.namespace}/{key.name}: {fight.message}"
+    summary.sample(key, FailureReason.CONFLICT_PERSISTS, fight.message)
+    if plan.act is not Action.NOTHING or plan.why is Cause.CONTESTED:
+        summary.due.append(key)
 
 
 def _count_problem(summary: RuleSummary, key: CopyKey, problem: Failure, act: Action) -> None:

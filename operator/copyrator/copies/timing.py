@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTiming:
-    """Durations in seconds; only tests use others than the defaults."""
+    """Durations in seconds, one number; only tests use others than the defaults."""
 
     status_interval: float = 1.0
     """Between two writes of one rule's status."""
@@ -35,6 +35,16 @@ class CopyTiming:
     """Before an unwatched object that isn't ours is read again, doubling; also between two reads of
     one that changes all the time.
     """
+    fight_window: float = 60.0
+    """In which a fight begins with so many writes of one copy because of others (fights.py)."""
+    fight_writes: int = 3
+    """How many."""
+    fight_pause: float = 1.0
+    """Before the next write in a fight, doubling."""
+    longest_fight_pause: float = 300.0
+    """At most."""
+    fight_end: float = 600.0
+    """Without a change by others, after which a fight is over."""
     longest_reread: float = 300.0
     """At most, for a conflict. With a watch, the interval of checking that the object exists."""
 

@@ -40,6 +40,8 @@ class CopyWriter:
         """The unmanaged object at the target, as the last read found it."""
         self.dropped: set[str] | None = None
         """Fields of what was written that the API server has dropped; None: nothing was."""
+        self.sent = 0
+        """Write requests."""
         self._metrics = metrics
         self._cluster = cluster
         self._view = view
@@ -49,8 +51,8 @@ class CopyWriter:
         """What `read` returned, so that a write needn't read again."""
         self._exact = view.resource.kind in EXACT_KINDS
 
-    async def read_metadata(self) -> None:
-        """Read the target's metadata.
+    async def read_metadata(self) -> Mapping[str, Any] | None:
+        """Read the target's metadata; None where nothing exists.
 
         Raises:
             ApiError: it can't be read.
@@ -69,11 +71,12 @@ class CopyWriter:
             copies.wrote(self._name, record)
             if found and not record.owner:
                 self.unmanaged = _unmanaged(found["metadata"])
-            return
+            return found["metadata"] if found else None
         if known := copies.get(self._name):
             copies.deleted(self._name, known.uid)
         if found:
             self.unmanaged = _unmanaged(found["metadata"])
+        return found["metadata"] if found else None
 
     async def read(self) -> dict[str, Any]:
         """Read the whole object, and keep the version that was read.
@@ -149,7 +152,8 @@ class CopyWriter:
         found = self._view.reader(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
             winner.accept(whole)  # the server's own form of our content: nothing changed
-        if self._exact and _is_disturbed(winner, found):
+        repeated = self._cluster.fights.is_repeated(self._key)
+        if self._exact and _is_disturbed(winner, found) and not repeated:
             # The live object was right already, but others are recorded as its writers.
             metadata = answer["metadata"]
             body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
@@ -231,6 +235,7 @@ class CopyWriter:
         body["metadata"]["managedFields"] = claimed_fields(managed, self._body(winner))
 
     async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.sent += 1
         name = None if method == "POST" else self._key.name
         path = self._view.resource.path(self._key.namespace, name)
         dropped: set[str] = set()
@@ -253,6 +258,7 @@ class CopyWriter:
         self._cluster.drift.wrote(self._key, record.resource_version)
 
     async def _delete(self, uid: str, resource_version: str) -> None:
+        self.sent += 1
         try:
             answer = await self._cluster.client.delete(
                 self._view.resource,

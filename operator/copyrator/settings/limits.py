@@ -149,6 +149,10 @@ COMPARED_VALUES: Final = 20_000
 """Values of an existing object in a copy's place and of the rule's desired one, together, up to
 which they are compared (ConfigMaps and Secrets always are): 20 ms."""
 
+FIGHTS: Final = 10_000
+"""Copies that other clients change back, of which the pauses are kept (ConflictPersists): 1 KB
+each. Beyond them the one that was written longest ago is written without a pause again."""
+
 # --- fairness between namespaces ----------------------------------------------------------------
 
 TENANT_WORKERS: Final = 8

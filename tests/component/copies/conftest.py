@@ -67,6 +67,7 @@ class Operator:
         monotonic: Callable[[], float] = time.monotonic,
         watches: int = WATCH_CONNECTIONS,
         jitter: Callable[[], float] = lambda: 1.0,
+        queue_clock: Callable[[], float] = time.monotonic,
         **settings: Any,
     ) -> None:
         self.left.add(self)
@@ -80,6 +81,7 @@ class Operator:
             each=2,
             together=6,
             jitter=jitter,
+            clock=queue_clock,
         )
         self.metrics = Metrics()
         self.rules = RuleCache()

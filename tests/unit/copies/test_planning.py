@@ -259,6 +259,32 @@ def plan(requests=(), existing=None, **more):
             Cause.BEING_DELETED,
             A,
         ),
+        # Others change a copy back each time: it is written after a pause, and deleted at once.
+        *(
+            ({**state, "contested": True}, Action.NOTHING, Cause.CONTESTED, A)
+            for state in (
+                {"requests": [A], "existing": Copy("a", "drifted")},
+                {"requests": [A], "existing": Copy("a", "old")},
+                {"requests": [A]},
+                {"requests": [A], "existing": Copy("", marks="a")},
+            )
+        ),
+        *(
+            ({"existing": Copy("x"), "contested": True, **more}, act, Cause.UNWANTED, None)
+            for act, more in (
+                (Action.DELETE, {"owner_state": OwnerState.CONDEMNED}),
+                (
+                    Action.RELEASE,
+                    {"owner_state": OwnerState.CONDEMNED, "deletion": DeletionPolicy.ORPHAN},
+                ),
+            )
+        ),
+        (
+            {"requests": [A], "existing": Copy("a"), "contested": True},
+            Action.NOTHING,
+            Cause.UP_TO_DATE,
+            A,
+        ),
         # A copy does whose rule doesn't claim it.
         (
             {"requests": [A], "existing": Copy("x"), "owner_state": OwnerState.KEEPS},

@@ -79,7 +79,7 @@ class Shapes:
             if entry.get("subresource"):
                 continue
             mine = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Update"
-            (ours if mine else others).update(_paths(encode(entry.get("fieldsV1") or {})))
+            (ours if mine else others).update(paths_of(entry))
         foreign = frozenset(
             path for path in others - ours if not path.startswith(_METADATA) and path != "metadata"
         )
@@ -88,6 +88,11 @@ class Shapes:
         if shape is None:
             shape = self._known[key] = Shape(*key)
         return Ownership(shape, frozenset(p for p in others if p.startswith(_METADATA)))
+
+
+def paths_of(entry: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that one entry of managedFields has, as in Shape."""
+    return _paths(encode(entry.get("fieldsV1") or {}))
 
 
 @lru_cache(maxsize=1_024)

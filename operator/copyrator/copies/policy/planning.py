@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.policy.records import NO_EXTRAS, CopyRecord, Extras
@@ -65,6 +65,8 @@ class Cause(StrEnum):
     """The wanted content can't be rendered (template, transform)."""
     ROLLOUT = "Rollout"
     """Its rule changes copies in steps, and the step of this copy hasn't begun."""
+    CONTESTED = "Contested"
+    """Others change the copy back each time: it is written after a pause."""
     PENDING = "Pending"
     """The wanted content isn't known before the template's sources are read."""
 
@@ -161,6 +163,8 @@ class TargetState(Generic[W]):
     satisfied: Terms | None = None
     """The terms that such an object was found to fulfil, by this read or an earlier one."""
     is_source: bool = False
+    contested: bool = False
+    """Others change the copy back each time, and the pause before the next write isn't over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +176,20 @@ class CopyDecision(Generic[W]):
     winner: W | None = None
 
 
+_AFTER_PAUSE: Final = (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL)
+"""What a contested copy waits for; a deletion doesn't wait."""
+
+
 def plan_copy(now: TargetState[W]) -> CopyDecision[W]:
     """Plan one target."""
+    plan = _plan_now(now)
+    if now.contested and plan.act in _AFTER_PAUSE:
+        return CopyDecision(Action.NOTHING, Cause.CONTESTED, plan.winner)
+    return plan
+
+
+def _plan_now(now: TargetState[W]) -> CopyDecision[W]:
+    """The plan without a pause."""
     if not now.open:
         return CopyDecision(Action.NOTHING, Cause.NAMESPACE_CLOSED)
     existing = now.existing

@@ -1,0 +1,288 @@
+"""When a copy that others change back is written again, by a clock of the test's own."""
+
+import pytest
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule_spec import Transform
+from copyrator.copies import fights as module
+from copyrator.copies.fights import FightTracker, describe_change
+from copyrator.copies.policy.content import copied_content, rendered_content
+from copyrator.copies.policy.sealing import Sealer
+
+KEY = CopyKey("configmaps", "team", "app")
+OTHER = CopyKey("configmaps", "other", "app")
+SEALER = Sealer(b"0" * 32)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def fights(clock):
+    return FightTracker(clock)
+
+
+def fought(fights, clock, seconds, *, requests=1, react=0.0):
+    """Times of the writes of a copy that others change `react` seconds after each."""
+    begin, times = clock.now, []
+    while clock.now - begin < seconds:
+        times += [clock.now - begin] * requests
+        fights.count(KEY, requests, foreign=True)
+        clock.now += react
+        fights.change(KEY)
+        clock.now += fights.wait(KEY)
+    return times
+
+
+def test_the_third_write_in_a_minute_is_followed_by_a_pause_of_a_second_that_doubles(fights, clock):
+    times = fought(fights, clock, 1_200)
+    assert times == [0, 0, 0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111]
+
+
+@pytest.mark.parametrize("react", [0.0, 0.01, 1.0, 5.0, 19.0])
+@pytest.mark.parametrize("requests", [1, 2, 3])
+def test_never_more_than_twelve_requests_in_ten_minutes(fights, clock, react, requests):
+    times = fought(fights, clock, 3_600, requests=requests, react=react)
+    for begin in times:
+        assert sum(begin <= when < begin + 600 for when in times) <= 12
+
+
+def test_a_copy_that_is_changed_seldom_is_written_at_once(fights, clock):
+    for _ in range(50):
+        assert fights.wait(KEY) == 0
+        fights.count(KEY, 1, foreign=True)
+        clock.now += 30.5
+    assert fights.get(KEY) is None
+
+
+def test_writes_of_our_own_never_begin_a_fight(fights, clock):
+    for _ in range(20):
+        fights.count(KEY, 1, foreign=False)
+    assert fights.get(KEY) is None
+
+
+def test_a_change_of_the_source_in_a_fight_counts_and_is_followed_by_a_pause(fights, clock):
+    fought(fights, clock, 1)
+    fights.count(KEY, 1, foreign=False)
+    assert fights.wait(KEY) == 2
+
+
+def test_ten_minutes_without_a_change_by_others_end_it_and_it_begins_anew(fights, clock):
+    fought(fights, clock, 60)
+    fights.count(KEY, 1, foreign=True)
+    fights.change(KEY)
+    clock.now += 599
+    assert fights.remaining(KEY) == 1
+    clock.now += 1
+    assert fights.remaining(KEY) is None
+    assert fights.get(KEY) is None
+    assert fought(fights, clock, 5) == [0, 0, 0, 1, 3]
+
+
+def test_a_change_within_the_ten_minutes_goes_on_where_it_was(fights, clock):
+    fought(fights, clock, 60)
+    clock.now += 590
+    fights.change(KEY)
+    assert fights.remaining(KEY) == 600
+    assert fights.wait(KEY) == 0
+    fights.count(KEY, 1, foreign=True)
+    assert fights.wait(KEY) > 60
+
+
+def test_a_change_that_no_event_has_shown_keeps_the_fight(fights, clock):
+    for _ in range(3):
+        fights.count(KEY, 1, foreign=True)
+    clock.now += 500
+    fights.count(KEY, 1, foreign=True)
+    assert fights.remaining(KEY) == 600
+
+
+def test_the_fight_of_one_copy_delays_no_other(fights, clock):
+    fought(fights, clock, 300)
+    assert fights.wait(OTHER) == 0
+
+
+def test_an_attempt_that_isnt_complete_counts_only_its_requests(fights, clock):
+    for _ in range(2):
+        fights.count(KEY, 1, foreign=True, complete=False)
+        fights.count(KEY, 1, foreign=True)
+    fights.count(KEY, 1, foreign=True, complete=False)
+    assert fights.get(KEY) is None
+    fights.count(KEY, 1, foreign=True)
+    assert fights.wait(KEY) == 8
+
+
+def test_three_changes_are_reported_when_a_fourth_follows(fights):
+    for _ in range(3):
+        fights.change(KEY)
+        fights.count(KEY, 1, foreign=True)
+    assert (len(fights), fights.wait(KEY)) == (0, 1)
+    fights.change(KEY)
+    assert len(fights) == 1
+
+
+def test_a_copy_that_others_deleted_is_lost_until_it_is_created(fights, clock):
+    assert not fights.is_lost(KEY)
+    fights.lose(KEY)
+    fights.count(KEY, 1, foreign=True, complete=False)
+    assert fights.is_lost(KEY)
+    fights.count(KEY, 1, foreign=True)
+    assert not fights.is_lost(KEY)
+
+
+def test_nothing_is_kept_of_what_is_over(fights, clock):
+    fought(fights, clock, 10)
+    fights.count(OTHER, 1, foreign=True)
+    fights.lose(OTHER)
+    clock.now += 60
+    fights.forget_old()
+    assert not fights._recent
+    assert not fights._lost
+    assert fights._fights.keys() == {KEY}
+    clock.now += 600
+    fights.forget_old()
+    assert not fights._fights
+
+
+def test_so_many_fights_are_kept_and_those_that_are_written_last(fights, clock, monkeypatch):
+    monkeypatch.setattr(module, "FIGHTS", 3)
+    keys = [CopyKey("configmaps", f"team-{number}", "app") for number in range(5)]
+    for key in keys:
+        for _ in range(3):
+            fights.count(key, 1, foreign=True)
+        fights.lose(key)
+        fights.count(OTHER, 1, foreign=True)
+    assert [key for key in keys if fights.get(key)] == keys[3:]
+    assert len(fights._fights) == len(fights._lost) == 3
+
+
+# --- what others change -----------------------------------------------------------------------
+
+MARKS = {names.ANN_RULE: {}, names.ANN_SOURCE: {}, names.ANN_HASH: {}}
+
+
+def managed(manager, time, **fields):
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "time": f"2026-01-01T00:00:{time:02}Z",
+        "fieldsV1": fields,
+    }
+
+
+def ours(**fields):
+    marks = {f"f:{key}": {} for key in MARKS}
+    metadata = {
+        "f:annotations": marks,
+        "f:labels": {f"f:{names.LABEL_MANAGED_BY}": {}, "f:app": {}},
+    }
+    return managed(names.FIELD_MANAGER, 1, **{"f:metadata": metadata, **fields})
+
+
+def configmap():
+    metadata = {"namespace": "a", "name": "b", "labels": {"app": "x"}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "1"}}
+    return copied_content(body, Transform(), rule="a/b", sealer=SEALER)
+
+
+def gizmo():
+    body = {"apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": {}}
+    body["spec"] = {"size": "1Gi", "parts": [1]}
+    return rendered_content(body, Transform(), rule="a/b", sealer=SEALER)
+
+
+DATA = {"f:data": {"f:key": {}}}
+INJECTED = managed("injector", 5, **{"f:data": {"f:ca-bundle.crt": {}}})
+STATUS = managed("gizmos", 9, **{"f:status": {"f:ready": {}}}) | {"subresource": "status"}
+
+CHANGES = [
+    (
+        "a key is added",
+        configmap(),
+        [ours(**DATA), INJECTED],
+        "injector changes data[ca-bundle.crt]",
+    ),
+    (
+        "a value is changed",
+        configmap(),
+        [ours(), managed("kubectl-edit", 5, **DATA)],
+        "kubectl-edit changes data.key",
+    ),
+    (
+        "several fields",
+        configmap(),
+        [ours(), managed("tool", 5, **{"f:data": {"f:key": {}, "f:more": {}}})],
+        "tool changes data.key and 1 more",
+    ),
+    (
+        "the last one of two",
+        configmap(),
+        [INJECTED, managed("later", 7, **DATA), ours()],
+        "later changes data.key",
+    ),
+    (
+        "a label",
+        configmap(),
+        [ours(**DATA), managed("tool", 5, **{"f:metadata": {"f:labels": {"f:tool": {}}}})],
+        "another client with the field manager copyrator changes it",
+    ),
+    (
+        "a label of the copy",
+        configmap(),
+        [
+            managed("tool", 5, **{"f:metadata": {"f:labels": {"f:app": {}}}}),
+        ],
+        "tool changes metadata.labels.app",
+    ),
+    ("a key is removed", configmap(), [ours()], "another client removes data.key"),
+    (
+        "a key is removed by one who has other fields",
+        configmap(),
+        [ours(), managed("tool", 5, **{"f:metadata": {"f:labels": {"f:tool": {}}}})],
+        "another client (the last one is the field manager tool) removes data.key",
+    ),
+    (
+        "a field is normalised",
+        gizmo(),
+        [ours(), managed("gizmos", 5, **{"f:spec": {"f:size": {}, "f:parts": {}}}), STATUS],
+        "gizmos changes spec.parts and 1 more",
+    ),
+    (
+        "what others own beside us doesn't count",
+        gizmo(),
+        [ours(**{"f:spec": {"f:size": {}}}), managed("gizmos", 5, **{"f:other": {"f:x": {}}})],
+        "another client with the field manager copyrator changes it",
+    ),
+    ("under our own name", configmap(), [ours(**DATA)], "the field manager copyrator changes it"),
+    ("no managedFields at all", configmap(), None, "another client removes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "entries", "expected"),
+    [row[1:] for row in CHANGES],
+    ids=[row[0] for row in CHANGES],
+)
+def test_the_field_and_the_field_manager_are_named(content, entries, expected):
+    assert expected in describe_change(content, {"managedFields": entries})
+
+
+def test_a_deleted_copy_has_no_field():
+    assert describe_change(configmap(), None) == "another client deletes it"
+
+
+def test_long_names_are_cut():
+    field = {"f:data": {"f:" + "k" * 250: {}}}
+    text = describe_change(configmap(), {"managedFields": [ours(), managed("m" * 900, 5, **field)]})
+    assert len(text) < 3 * module.SHOWN
