@@ -179,6 +179,7 @@ def test_whatever_the_file_has_only_keys_are_named(parts):
     text = "".join(parts)
     found = key_hashes(KEY, text.encode())
     if found:
-        tree = yaml.compose(text, Loader=yaml.CSafeLoader) if "*x" not in text else None
+        is_composed = "*x" not in text and text.count("&x") < 2  # libyaml refuses a second anchor
+        tree = yaml.compose(text, Loader=yaml.CSafeLoader) if is_composed else None
         if tree is not None:
             assert set(found) == {node.value for node, _ in tree.value}
