@@ -42,9 +42,23 @@ LISTS = ("gates",)
 """Folders whose modules are members of a list: one importer is enough for them."""
 QUEUES = ("queue", "scheduler", "schedule")
 """The attributes that hold the work queue, the scheduler or their owner; `_queue` counts too."""
-REQUEUES = ("requeue_at", "reconcile_at", "repeat", "changed_with")
+REQUEUES = ("changed", "set_due")
 """The functions that end in the work queue or the scheduler."""
-EVENT_SOURCES: tuple[str, ...] = ()
+EVENT_SOURCES = (
+    "controller",  # handlers, pushes, answers of registries
+    "reconciler",  # the due times of steps
+    "status",  # what the answer to a write means for other Bundles
+    "polling",  # pushes
+    "jobs",  # the watch of Jobs; logs of plans that were read
+    "queue",  # slots for plans
+    "permissions",  # reviews of permissions
+    "blocked",  # service accounts that exist now
+    "consents",
+    "freezes",
+    "watches",  # objects that Bundles name
+    "store",  # the signature policy
+    "monitor",  # objects of releases
+)
 """The modules of `bundles` that may report events to the owner of the queue, by their last name."""
 
 LONGEST = 600

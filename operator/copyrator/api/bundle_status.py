@@ -272,6 +272,11 @@ class Attempted(Record):
     finished_at: str | None = None
     next_retry_at: str | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.outcome == Outcome.RUNNING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateStatus(Record):

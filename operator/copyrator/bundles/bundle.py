@@ -20,7 +20,6 @@ from copyrator.api.bundle import bound_status, parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import (
     BundleStatus,
-    Outcome,
     parse_status,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -94,11 +93,6 @@ class BundleEntry:
         return requested_plan(self.annotations, self.status)
 
     @property
-    def is_running(self) -> bool:
-        """An attempt is recorded that has no outcome yet."""
-        return self.status.attempted.outcome == Outcome.RUNNING
-
-    @property
     def attempted_namespace(self) -> str | None:
         """The namespace of the newest attempt, whatever its outcome; None where there was none."""
         if not self.status.attempted.attempt:
@@ -124,7 +118,7 @@ class BundleEntry:
     @property
     def running_release(self) -> tuple[str, str] | None:
         """Namespace and name of the release of its running attempt; None where none runs."""
-        return self._attempted_release if self.is_running else None
+        return self._attempted_release if self.status.attempted.is_running else None
 
     @property
     def releases(self) -> tuple[tuple[str, str], ...]:

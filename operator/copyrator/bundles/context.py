@@ -19,17 +19,15 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.deploy.identity import Hash
 from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.memory import BundleMemory, Memories
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.timing import BundleTiming
-from copyrator.bundles.version.rhythm import Rhythm, choose_rhythm, interval_of, query_of
 from copyrator.kube.events import ObjectRef
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
@@ -125,23 +123,6 @@ class Context:
             service_account=defaults.service_account,
             werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
-
-    def memory(self, key: BundleKey) -> BundleMemory:
-        """The state of a Bundle between reconciles; created at its first use."""
-        return self.memories[key]
-
-    def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
-        """The Bundle's regular poll times, shared by all Bundles with the same query."""
-        poll, query, interval = self.memory(entry.key).poll, query_of(spec), interval_of(spec)
-        held = poll.rhythm
-        if held is None or (held.query, held.interval) != (query, interval):
-            keyed = self.hasher()
-            keyed.update(f"poll\0{query}".encode())
-            known = (memory.poll.rhythm for memory in self.memories.values())
-            announced = parse_time(entry.status.next_poll_at) if held is None else None
-            held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
-            poll.rhythm = held
-        return held
 
 
 @lru_cache(maxsize=4)

@@ -18,12 +18,12 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.context import Context, Hasher
+from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
+from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.redaction import Redactor
-from copyrator.bundles.deploy.runs import AttemptRunner
 from copyrator.bundles.deploy.uninstall import Uninstaller
-from copyrator.bundles.deploys import Deployer
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.gauges import publish_freezes, publish_gauges
@@ -31,6 +31,7 @@ from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.jobs import PlanJobClient
 from copyrator.bundles.plan.machine import PlanMachine
@@ -39,8 +40,9 @@ from copyrator.bundles.plan.previews import PreviewResolver
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.reconciler import BundleReconciler
-from copyrator.bundles.schedule import Change, Clock, Schedule
+from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.step import Change
 from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polling import VersionResolver, bring_forward
@@ -227,8 +229,9 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._context.memory(entry.key).poll.changed_at = self._context.clock()
-        schedule.changed_with(before, None if deleted else entry)
+            self._context.memories[entry.key].poll.changed_at = self._context.clock()
+        for key, why in changes_of_others(bundles, before, None if deleted else entry):
+            schedule.changed(key, why)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

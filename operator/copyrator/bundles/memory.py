@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.plan.record import PlanPurpose
+from copyrator.bundles.step import Change
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.bundles.version.rhythm import Rhythm
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.jobs import LogReading
     from copyrator.bundles.plan.permissions import Review
-    from copyrator.bundles.schedule import Change
     from copyrator.bundles.version.polling import DeployInputs
 
 

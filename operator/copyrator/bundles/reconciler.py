@@ -22,11 +22,11 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
+from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.runs import AttemptRunner
 from copyrator.bundles.deploy.uninstall import Uninstaller
-from copyrator.bundles.deploys import Deployer
 from copyrator.bundles.gates import approval
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
@@ -38,9 +38,8 @@ from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PermissionRecorder
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
-from copyrator.bundles.schedule import Change
 from copyrator.bundles.status import StaleError, StatusWriter
-from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.answer import DesiredVersion, kept_ready, record_error
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
@@ -202,12 +201,13 @@ class BundleReconciler:
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
         spec = self.context.effective(spec)
-        if fault := relations.find_cycle_fault(self.context.bundles, entry):
+        waits_for_others = spec.depends_on or spec.promote_from.bundles
+        if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         problem = self.attempts.ownership.conflict(entry, spec)
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
-        if not_accepted is not None and not (is_moved or entry.is_running):
+        if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
             entry = await steps.take(self.health.review(entry))
             await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
             return
@@ -218,7 +218,7 @@ class BundleReconciler:
         entry = await steps.take(self.health.review(entry))
         self.references.follow(entry, spec)
         entry = await steps.take(self.permissions.review(entry, spec))
-        if entry.is_running:
+        if entry.status.attempted.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
         else:
             await self._prepare(steps, entry, spec)
@@ -285,7 +285,11 @@ class BundleReconciler:
             if memory.asked_since is not None and not is_other_pending:
                 memory.inputs = replace(inputs, entry=entry, due=due)
             return
-        await steps.take(await self.deployer.deploy(inputs, resolution))
+        asked_since = memory.asked_since
+        step, handled = await self.deployer.deploy(inputs, resolution)
+        entry = await steps.take(step)
+        if handled is not None:
+            await steps.take(self.resolver.mark_handled(entry, handled, asked_since))
         if inputs.is_drift_due:
             steps.due.append(AT_ONCE)  # for the check: the status is written now
         if self.freezes.of(spec) != freezes:
@@ -324,7 +328,7 @@ class BundleReconciler:
         async def forget_poll(written: BundleEntry) -> Step:
             memory = self.context.memories[entry.key].poll
             memory.desired = memory.asked_since = None
-            return Step(written, due=(self.context.poll_rhythm(entry, spec).after(now),))
+            return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
         return Step(entry, status, verdict, effect=forget_poll)
@@ -333,7 +337,7 @@ class BundleReconciler:
         self, steps: StepTaker, entry: BundleEntry, reason: BundleReason, message: str
     ) -> None:
         """Report why the spec is rejected; a Job of an older spec is observed to its end."""
-        if entry.is_running:
+        if entry.status.attempted.is_running:
             ended = await self.attempts.find_end(entry)
             await steps.take(ended)
             if ended.done:
@@ -366,7 +370,7 @@ class BundleReconciler:
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)
-        if entry.is_running:
+        if entry.status.attempted.is_running:
             step = await self._observe(entry)
             entry = await steps.take(step)
             if step.done:

@@ -278,9 +278,9 @@ class StatusWriter:
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
-        if decided and entry.request is not None and verdict.is_failure:
-            status = record_failed_request(status, entry.request)
-        if not _has_changed(entry, status):
+        if decided and verdict.is_failure and (request := entry.request) is not None:
+            status = record_failed_request(status, request)
+        if not _has_changed(spec, entry.status, status):
             return entry
         status = self._health.record_condition(entry, status)
         written = await self._replace(entry, status)
@@ -355,7 +355,7 @@ class StatusWriter:
         Raises:
             StaleError: as ``write``.
         """
-        memory = self._context.memory(entry.key)
+        memory = self._context.memories[entry.key]
         if not relations.is_kept(self._context.bundles, entry):
             return entry
         if memory.soak == entry.resource_version:
@@ -414,7 +414,7 @@ class StatusWriter:
         except NotFound:
             before = self._context.bundles.get(key)
             if self._context.bundles.remove(key, entry.uid):
-                self._context.schedule.changed_with(before, None)
+                self._requeue_others(before, None)
             return
         self._take(body)
 
@@ -458,8 +458,12 @@ class StatusWriter:
         written = read_entry(body, self._context.defaults)
         before = self._context.bundles.get(written.key)
         if self._context.bundles.take(written):
-            self._context.schedule.changed_with(before, written)
+            self._requeue_others(before, written)
         return written
+
+    def _requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        for key, why in relations.changes_of_others(self._context.bundles, before, after):
+            self._context.schedule.changed(key, why)
 
     async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
         body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
@@ -472,17 +476,16 @@ def _guard_metadata(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, A
     return {"metadata": metadata | guard}
 
 
-def _has_changed(entry: BundleEntry, status: BundleStatus) -> bool:
+def _has_changed(spec: BundleSpec | InvalidSpec, old: BundleStatus, status: BundleStatus) -> bool:
     """Whether a status differs from the stored one.
 
     A nextPollAt that is later by whole intervals is no change.
     """
-    old = entry.status
     if replace(status, next_poll_at=None, force_update=None) != replace(
         old, next_poll_at=None, force_update=None
     ):
         return True
     before, after = parse_time(old.next_poll_at), parse_time(status.next_poll_at)
-    if before is None or after is None or not isinstance(entry.spec, BundleSpec):
+    if before is None or after is None or not isinstance(spec, BundleSpec):
         return before != after
-    return not same_rhythm(entry.spec, before, after)
+    return not same_rhythm(spec, before, after)

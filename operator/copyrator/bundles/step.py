@@ -1,6 +1,6 @@
-"""The result of a step of a reconcile: what is put on record, then done, and when it is due again.
+"""Why a Bundle is reconciled, and what the steps of a reconcile result in.
 
-The reconciler alone writes it: a step returns the status, what is done once that is on record, and
+The reconciler alone writes: a step returns the status, what is done once that is on record, and
 the times at which the Bundle is to be reconciled. So whatever has to be on record before an effect
 (the attempt before its Job, the outcome before its Secrets are deleted) is on record.
 """
@@ -11,11 +11,60 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.workqueue.outcome import Priority
+
+
+class Stale(Enum):
+    """What a change invalidates of what is remembered of a Bundle."""
+
+    NOTHING = auto()
+    SETTLED = auto()
+    """That there is nothing to do for its version: it is decided once more."""
+    DECISION = auto()
+    """The decision: it is made again, also by answers of the last interval, without a request."""
+    ANSWERS = auto()
+    """The registry's answers: it is polled at once, and once more after ``poll_after_push``."""
+
+
+class Change(Enum):
+    """Why a Bundle is reconciled: its priority in the queue, and what is stale."""
+
+    CREATED = "a Bundle is new in the cache", Priority.NORMAL, Stale.NOTHING
+    EDITED = "a Bundle was edited or deleted", Priority.URGENT, Stale.NOTHING
+    JOB = "one of its Jobs changed", Priority.URGENT, Stale.NOTHING
+    JOBS_LISTED = (
+        "the watch of Jobs is new or forbidden",
+        Priority.RESYNC,
+        Stale.NOTHING,
+    )
+    REFERENCE = "an object that it names changed", Priority.URGENT, Stale.NOTHING
+    CONSENT = "its release's namespace changed what it accepts", Priority.URGENT, Stale.NOTHING
+    FREEZE = "a freeze began or ended", Priority.NORMAL, Stale.DECISION
+    FREEZE_OF_JOB = "the same while its Job runs", Priority.URGENT, Stale.NOTHING
+    TRUST = "the signature policy changed", Priority.NORMAL, Stale.NOTHING
+    HEALTH = "its release's objects changed", Priority.NORMAL, Stale.NOTHING
+    ACCOUNT = "its service account exists now", Priority.NORMAL, Stale.NOTHING
+    PERMISSIONS = "its plan's permissions were reviewed", Priority.NORMAL, Stale.NOTHING
+    PLAN_SLOT = "its plan may begin", Priority.NORMAL, Stale.NOTHING
+    PLAN_READ = "its plan was read", Priority.NORMAL, Stale.NOTHING
+    ANSWER = "the registry has answered", Priority.NORMAL, Stale.NOTHING
+    PUSH = "something was pushed to its repository", Priority.URGENT, Stale.ANSWERS
+    RIVAL = "another Bundle of its release changed", Priority.NORMAL, Stale.SETTLED
+    DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
+    PROMOTION = "a Bundle that it is promoted from changed", Priority.NORMAL, Stale.DECISION
+    SOURCE = "others are promoted from it now", Priority.NORMAL, Stale.NOTHING
+    STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
+
+    def __init__(self, _description: str, priority: Priority, stale: Stale) -> None:
+        self.priority = priority
+        self.stale = stale
+
 
 AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
 """The due time of a step after which another reconcile follows at once."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Seen
@@ -161,7 +161,7 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
 
 
 def is_values_watch(seen: Seen) -> bool:
-    return seen.verb == "watch" and "/configmaps" in seen.path
+    return seen.verb == "watch" and seen.path.startswith(path_of("configmaps"))
 
 
 def clear_caches() -> None:

@@ -21,7 +21,7 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.decisions import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.gates import approval

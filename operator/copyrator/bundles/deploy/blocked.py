@@ -31,8 +31,7 @@ from copyrator.bundles.deploy.outcome import (
 from copyrator.bundles.deploy.pod import VALUES_VOLUME
 from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan import seal
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
@@ -171,7 +170,7 @@ class ServiceAccountChecker:
             found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
             found.next_check = now + found.wait
             check_at = self._context.clock() + timedelta(seconds=found.wait)
-            self._context.memory(entry.key).account.check_at = check_at
+            self._context.memories[entry.key].account.check_at = check_at
         found.checked_at = now
         found.waiting.add(entry.key)
         return text

@@ -25,8 +25,7 @@ from copyrator.bundles.deploy.outcome import (
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.retention import plan_ttl
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec

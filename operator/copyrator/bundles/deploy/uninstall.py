@@ -19,11 +19,11 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import build_uninstall_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import JobRecord, ending_of, log_tail
-from copyrator.bundles.deploy.ownership import ReleaseOwnership
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.releases import is_stored
 from copyrator.bundles.status import StatusWriter
@@ -60,7 +60,7 @@ class Uninstaller:
         await self._jobs.end_plans(entry.key, entry.uid)
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
-        if entry.is_running or self._deploy_runs(entry):
+        if entry.status.attempted.is_running or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
             return Step(entry, entry.status, ready_conditions.uninstalling(text))
         if await self._has_nothing_to_uninstall(entry):

@@ -47,8 +47,7 @@ from copyrator.bundles.health.judge import (
 )
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.memory import HealthMemory
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
@@ -392,7 +391,7 @@ class HealthMonitor:
         if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
             self._leave(entry.key)
             return
-        memory = self._context.memory(entry.key)
+        memory = self._context.memories[entry.key]
         if memory.health is None:
             memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
@@ -404,7 +403,7 @@ class HealthMonitor:
         memory = self._memory(key)
         if memory is not None:
             self._watches.follow(key, memory, None)
-            self._context.memory(key).health = None
+            self._context.memories[key].health = None
 
     def _memory(self, key: BundleKey) -> HealthMemory | None:
         memory = self._context.memories.get(key)

@@ -26,8 +26,7 @@ from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
 from copyrator.bundles.inputs.freezes import AnnotatedNamespace
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
@@ -231,4 +230,5 @@ def release_namespace(entry: BundleEntry) -> str | None:
 
     None where it isn't deployed and the spec isn't valid.
     """
-    return entry.status.deployed.namespace or (entry.release or (None,))[0]
+    there, spec = entry.status.deployed.namespace, entry.spec
+    return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)

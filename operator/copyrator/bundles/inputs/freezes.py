@@ -28,7 +28,7 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.plan.correction import correctable_job
-from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
@@ -186,7 +186,7 @@ class FreezeWatcher:
 
     def _judge(self, entry: BundleEntry) -> None:
         """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
-        if entry.is_running:
+        if entry.status.attempted.is_running:
             self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
         elif isinstance(entry.spec, BundleSpec) and (
             entry.status.open_gates or correctable_job(entry.status, entry.spec)

@@ -26,6 +26,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources
 from copyrator.bundles.gates.promotion import valid_records
+from copyrator.bundles.step import Change
 
 MAX_SEARCHED: Final = 500
 """Bundles that a search for a cycle visits at most."""
@@ -62,15 +63,6 @@ def allows(entry: BundleEntry | None, namespace: str) -> bool:
     )
 
 
-def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
-    """The state of a Bundle by which those promoted from it are judged; equal: nothing changes."""
-    if entry is None:
-        return ()
-    is_invalid = entry.status.ready_reason == BundleReason.INVALID_SPEC
-    shown = entry.uid, hash(entry.status.soak), hold_text(entry.annotations), is_invalid
-    return (*shown, entry.promoted_from, entry.depends_on, entry.deleting)
-
-
 def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted from it.
 
@@ -104,15 +96,6 @@ def _unready_text(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -
     if entry is not None and _is_ready(entry) and key.namespace == spec.namespace:
         return f"{shown} is Ready, but isn't Healthy"
     return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
-
-
-def readiness(entry: BundleEntry | None) -> tuple[object, ...]:
-    """The state of a Bundle by which its dependants are judged; equal: nothing changes for them."""
-    if entry is None:
-        return ()
-    is_ready, leads_to = _is_ready(entry), (entry.depends_on, entry.promoted_from)
-    is_refused = entry.status.ready_reason == BundleReason.INVALID_SPEC
-    return is_ready, is_ready and _is_healthy(entry), leads_to, is_refused
 
 
 def _is_ready(entry: BundleEntry) -> bool:
@@ -180,8 +163,6 @@ def _path(
 
 def find_cycle_fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
     """The field of a Bundle that is part of a cycle, and the fault; None where there is none."""
-    if not entry.depends_on and not entry.promoted_from:
-        return None
     edges = _Edges(bundles)
     if entry.depends_on and (found := cycle_fault(entry.key, edges.depends_on)):
         return f"spec.dependsOn: {found}"
@@ -231,3 +212,71 @@ def _find_mixed_cycle(edges: _Edges, start: BundleKey) -> str | None:
     )
     field = "spec.dependsOn" if steps[0][1] else "spec.promoteFrom.bundles"
     return f"{field}: is a cycle of dependsOn and promoteFrom: {shown}; remove one of these"
+
+
+def changes_of_others(
+    bundles: BundleCache, before: BundleEntry | None, after: BundleEntry | None
+) -> Iterator[tuple[BundleKey, Change]]:
+    """The Bundles that a change of one in the cache concerns, and why.
+
+    Args:
+        bundles: the cache after the change.
+        before: the entry before it; None where there was none.
+        after: the entry in the cache; None where it was removed.
+    """
+    entry = after or before
+    if entry is None:
+        return
+    was_shown, is_shown = _shown(before), _shown(after)
+    if was_shown.ownership != is_shown.ownership:
+        for rival in _rivals(bundles, before, after):
+            yield rival, Change.RIVAL  # its conflict message may have changed
+    if was_shown.readiness != is_shown.readiness:
+        for key in bundles.dependants_of(entry.key):
+            yield key, Change.DEPENDENCY
+    differs = was_shown.evidence != is_shown.evidence
+    for key in bundles.promoted_of(entry.key):
+        was, may = (allows(one, key.namespace) for one in (before, after))
+        if was != may or (differs and may):
+            yield key, Change.PROMOTION
+    for key in {*is_shown.promoted_from} - {*was_shown.promoted_from}:
+        if key.namespace == entry.key.namespace and bundles.get(key) is not None:
+            yield key, Change.SOURCE  # its soak is recorded from now on
+
+
+def _rivals(bundles: BundleCache, *changed: BundleEntry | None) -> Iterator[BundleKey]:
+    """The other Bundles of the releases that a Bundle has or had."""
+    entries = [one for one in changed if one is not None]
+    for release in {one for entry in entries for one in entry.releases}:
+        for rival in bundles.bundles_of(release):
+            if rival.key != entries[0].key:
+                yield rival.key
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What other Bundles see of one; where a part is equal, nothing changes for them."""
+
+    ownership: tuple[object, ...] = ()
+    """By which the owner of a release is determined."""
+    readiness: tuple[object, ...] = ()
+    """By which its dependants are judged."""
+    evidence: tuple[object, ...] = ()
+    """By which those promoted from it are judged."""
+    promoted_from: tuple[BundleKey, ...] = ()
+
+
+def _shown(entry: BundleEntry | None) -> _Shown:
+    if entry is None:
+        return _Shown()
+    status, leads_to = entry.status, (entry.depends_on, entry.promoted_from)
+    running, releases, is_healthy = entry.running_release, entry.releases, _is_healthy(entry)
+    deployed_at, is_ready = status.deployed.time or "", _is_ready(entry)
+    is_refused = status.ready_reason == BundleReason.INVALID_SPEC
+    hold = hold_text(entry.annotations)
+    return _Shown(
+        (entry.uid, releases, running, deployed_at, entry.deleting, status.known_consent),
+        (is_ready, is_ready and is_healthy, leads_to, is_refused),
+        (entry.uid, hash(status.soak), hold, is_refused, leads_to, entry.deleting),
+        entry.promoted_from,
+    )

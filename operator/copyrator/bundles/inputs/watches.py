@@ -31,7 +31,7 @@ from typing import Protocol
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
-from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Change
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.refusals import Permission, Refusal

@@ -23,10 +23,10 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.orders import plan_order
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
     ending_of,
@@ -45,7 +45,7 @@ from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanRecord, ne
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
-from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -119,7 +119,7 @@ class PlanReader:
         Raises:
             ApiError: its pods can't be read now.
         """
-        readings = self._context.memory(key).plan.readings
+        readings = self._context.memories[key].plan.readings
         reading, now = readings.get(job.name), self._context.clock()
         delay = reading.delay if reading is not None else None
         if reading is None or (delay is not None and delay.due is not None and now >= delay.due):

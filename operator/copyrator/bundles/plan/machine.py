@@ -23,7 +23,7 @@ from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.orders import is_made_of, target_of
+from copyrator.bundles.deploy.attempt import is_made_of, target_of
 from copyrator.bundles.deploy.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval

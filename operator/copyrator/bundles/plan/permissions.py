@@ -31,8 +31,7 @@ from copyrator.bundles.plan.rights import (
     required_permissions,
 )
 from copyrator.bundles.plan.sealed import SealStore
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import Step, record_part
+from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
@@ -115,7 +114,7 @@ class PermissionReviewer:
             return
         self.forget(key)
         task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
-        self._context.memory(key).plan.review = Review(job, task)
+        self._context.memories[key].plan.review = Review(job, task)
 
     def findings_of(self, key: BundleKey) -> tuple[str, PermissionFindings] | None:
         """The plan's Job and the findings, until ``forget``; None while there are none."""
@@ -128,7 +127,7 @@ class PermissionReviewer:
         """Drop the findings: they are in the status, or not needed."""
         there = self._review_of(key)
         if there is not None:
-            self._context.memory(key).plan.review = None
+            self._context.memories[key].plan.review = None
             there.task.cancel()
 
     async def close(self) -> None:
@@ -149,7 +148,7 @@ class PermissionReviewer:
         if review is None:
             return
         if findings is None:
-            self._context.memory(key).plan.review = None
+            self._context.memories[key].plan.review = None
             return
         review.findings = findings
         self._context.schedule.changed(key, Change.PERMISSIONS)
@@ -267,7 +266,7 @@ class PermissionRecorder:
 
         async def forget(written: BundleEntry) -> Step:
             if plan.job == job:
-                self._context.memory(entry.key).plan.reviewed = job
+                self._context.memories[entry.key].plan.reviewed = job
             self._reviews.forget(entry.key)
             return Step(written)
 
@@ -282,14 +281,14 @@ class PermissionRecorder:
         if not is_waiting or plan.missing_permissions is not None:
             return
         job = plan.job or ""
-        reviewed = self._context.memory(entry.key).plan.reviewed
+        reviewed = self._context.memories[entry.key].plan.reviewed
         if reviewed == job or not self._reviews.begins(entry.key, job):
             return
 
         async def ask() -> ReviewRequest | None:
             kept = await self._seals.find_operations(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
-                self._context.memory(entry.key).plan.reviewed = job
+                self._context.memories[entry.key].plan.reviewed = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
             return _review_request(spec, is_namespace_missing=missing).of(kept.operations)

@@ -81,7 +81,7 @@ class PreviewResolver:
         Of the gates only those of signatures and vendored dependencies are evaluated, as nothing is
         deployed. The latter is asked of Bundles without gates, too, of the version that they'd get.
         """
-        memory, context = self._context.memory(entry.key).preview, self._context
+        memory, context = self._context.memories[entry.key].preview, self._context
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
         asked_of = (signature.GATE.name, VENDORED.name)

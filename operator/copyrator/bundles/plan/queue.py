@@ -20,7 +20,7 @@ from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.record import PlanPurpose
-from copyrator.bundles.schedule import Change
+from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -24,12 +25,17 @@ from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.memory import PollMemory
 from copyrator.bundles.plan.record import next_check
-from copyrator.bundles.schedule import Change
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.answer import DesiredVersion, is_answered, retry_at
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
-from copyrator.bundles.version.rhythm import poll_retry
+from copyrator.bundles.version.rhythm import (
+    Rhythm,
+    choose_rhythm,
+    interval_of,
+    poll_retry,
+    query_of,
+)
 from copyrator.oci.notifications import Push, canonical
 
 SHARING: Final = 1.0
@@ -87,21 +93,37 @@ class VersionResolver:
         resolution = Resolver(queries, judge).resolve()
         return self._report_unanswered(entry, spec) if resolution is None else resolution
 
-    def mark_handled(self, entry: BundleEntry, asked_since: float | None) -> Step:
+    def mark_handled(
+        self, entry: BundleEntry, desired: DesiredVersion, asked_since: float | None
+    ) -> Step:
         """Record that the answer to the poll that was due since then was handled."""
         memory = self._context.memories[entry.key].poll
+        memory.desired = desired
+        if not memory.failures:
+            memory.answered_at = self._context.monotonic()
         if memory.asked_since == asked_since:  # else a push arrived since
             memory.asked_since = None
         return Step(entry, due=(self._again_at(memory),))
+
+    def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
+        """The Bundle's regular poll times, shared by all Bundles with the same query."""
+        context = self._context
+        memory, query, interval = context.memories[entry.key], query_of(spec), interval_of(spec)
+        held = memory.poll.rhythm
+        if held is None or (held.query, held.interval) != (query, interval):
+            keyed = context.hasher()
+            keyed.update(f"poll\0{query}".encode())
+            known = (one.poll.rhythm for one in context.memories.values())
+            announced = parse_time(entry.status.next_poll_at) if held is None else None
+            held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
+            memory.poll.rhythm = held
+        return held
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
         """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
-        memory, rhythm = (
-            self._context.memories[entry.key].poll,
-            self._context.poll_rhythm(entry, spec),
-        )
+        memory, rhythm = self._context.memories[entry.key].poll, self.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
         if (
             resolution.unresolved is not None
@@ -123,7 +145,7 @@ class VersionResolver:
         memory = self._context.memories[entry.key].poll
         if memory.desired is None and is_answered(entry.status, desired):
             memory.desired = desired
-            memory.next_poll = self._context.poll_rhythm(entry, spec).after(now)
+            memory.next_poll = self.poll_rhythm(entry, spec).after(now)
         is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
         if memory.asked_since is not None and not is_newer:
             return None

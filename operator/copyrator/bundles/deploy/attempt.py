@@ -1,4 +1,4 @@
-"""Attempts: from the record in the status to the outcome there.
+"""Attempts: whose release it is, the orders of Jobs, and the way from a record to its outcome.
 
 The order of writes makes a crash harmless at any point: the attempt is recorded before its Job is
 created, the outcome before the Job may be deleted. So no attempt runs twice and none is lost.
@@ -6,24 +6,29 @@ created, the outcome before the Job may be deleted. So no attempt runs twice and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
+from copyrator.api.drift_status import DriftCheck
+from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
+from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
+from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.orders import is_made_of, order_of
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
@@ -36,11 +41,13 @@ from copyrator.bundles.deploy.outcome import (
     remove_template_text,
     secrets_of,
 )
-from copyrator.bundles.deploy.ownership import ReleaseOwnership
+from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.releases import stored_revisions
 from copyrator.bundles.deploy.requests import awaits_reset
-from copyrator.bundles.deploy.state import RolledBack, asks_for_rollback, judge
+from copyrator.bundles.deploy.restrictions import restrict_spec
+from copyrator.bundles.deploy.state import DesiredDeploy, RolledBack, asks_for_rollback, judge
+from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import correction as drift_correction
@@ -48,10 +55,105 @@ from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.seal import operations_secret
 from copyrator.bundles.plan.sealed import SealStore
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.events import NORMAL
+
+log = logging.getLogger(__name__)
+
+_REMEDY: Final = "rename this one, set another project_namespace, or delete one of the two"
+
+
+class ReleaseOwnership:
+    """Whether a Bundle owns the release that it names."""
+
+    def __init__(self, context: Context, jobs: JobClient) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._beginning: dict[tuple[str, str], BundleEntry] = {}
+
+    def conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
+        """The reason and message where a Bundle may not deploy its release; None where it may."""
+        where_it_is = entry.status.deployed.namespace
+        if where_it_is and where_it_is != spec.project_namespace:
+            return BundleReason.NAMESPACE_CHANGED, (
+                f"the release is deployed in {where_it_is}, and project_namespace is now "
+                f"{spec.project_namespace}: the old release would remain installed. Set it back, "
+                "or delete and recreate the Bundle"
+            )
+        release = spec.project_namespace, spec.release
+        named = self._context.bundles.bundles_of(release)
+        if named and named[0].key != entry.key:
+            return BundleReason.RELEASE_CONFLICT, _belongs(release, named[0])
+        for rival in named[1:]:
+            if self.uninstalls(rival):
+                return BundleReason.RELEASE_CONFLICT, (
+                    f"a Job of Bundle {_name(rival)} is uninstalling release {_text(release)}; "
+                    "this Bundle deploys it when that Job has ended"
+                )
+        return None
+
+    def uninstalls(self, entry: BundleEntry) -> bool:
+        """Whether an uninstall Job of a Bundle hasn't ended yet."""
+        if not entry.deleting:
+            return False
+        jobs = self._jobs.of(entry.key, entry.uid)
+        return any(job.kind is JobKind.UNINSTALL and not job.done for job in jobs)
+
+    @contextmanager
+    def beginning(self, entry: BundleEntry, spec: BundleSpec) -> Iterator[None]:
+        """Record an attempt and create its Job while no other Bundle of the release can do so.
+
+        Raises:
+            StaleError: another Bundle has become the release's owner.
+        """
+        release = spec.project_namespace, spec.release
+        holder = self._beginning.get(release)
+        if self.conflict(entry, spec) or (holder is not None and holder.key != entry.key):
+            raise StaleError
+        self._record_takeover(entry, release)
+        self._beginning[release] = entry
+        try:
+            yield
+        finally:
+            del self._beginning[release]
+
+    def _record_takeover(self, entry: BundleEntry, release: tuple[str, str]) -> None:
+        """Emit an Event where another Bundle deployed the release, which isn't accepted there."""
+        if entry.installed_release == release:
+            return
+        for rival in self._context.bundles.bundles_of(release)[1:]:
+            if rival.installed_release == release and not rival.deleting:
+                text = (
+                    f"Release {_text(release)} was deployed by Bundle {_name(rival)}, which "
+                    f"namespace {release[0]} hasn't accepted; this Bundle takes it over"
+                )
+                self._context.record(entry, NORMAL, "ReleaseTakenOver", text)
+                log.info("%s: %s", entry.key, text)
+
+
+def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:
+    if owner.installed_release == release:
+        return f"Bundle {_name(owner)} already deploys release {_text(release)}; {_REMEDY}"
+    if owner.running_release == release:
+        return (
+            f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; this Bundle is "
+            f"reconciled again when it has ended. To resolve the conflict now, {_REMEDY}"
+        )
+    why = "which is older"
+    if owner.key.namespace == release[0]:
+        why = "which is in the release's own namespace"
+    return f"release {_text(release)} belongs to Bundle {_name(owner)}, {why}; {_REMEDY}"
+
+
+def _text(release: tuple[str, str]) -> str:
+    return "/".join(release)
+
+
+def _name(entry: BundleEntry) -> str:
+    return f"{entry.key.namespace}/{entry.key.name}"
 
 
 class AttemptRunner:
@@ -235,8 +337,9 @@ class AttemptRunner:
         """
         attempted = entry.status.attempted
         plan = drift_correction.find_plan(entry.status, attempted.plan_job)
+        order = order_of(entry, spec, attempted)
         access = await self._references.access(entry, spec)
-        order = replace(order_of(entry, spec, attempted), login=access.login)
+        order = replace(order, login=access.login)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -351,3 +454,61 @@ class AttemptRunner:
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)
+
+
+def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
+    """The order for an attempt's Job; its login and values are read when it is created."""
+    return _order(
+        entry,
+        spec,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+    )
+
+
+def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
+    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
+
+    A plan of a Bundle without gates is a preview.
+    """
+    spec = restrict_spec(spec, is_preview=True)
+    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
+
+
+def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
+    """The input of a plan of this deploy."""
+    order = plan_order(entry, spec, wanted.version, wanted.digest)
+    return PlanTarget(
+        version=wanted.version,
+        digest=wanted.digest,
+        values_hash=wanted.values_hash,
+        spec_hash=wanted.spec_hash,
+        job_hash=_job_hash(order),
+    )
+
+
+def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
+    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
+    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
+    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
+
+
+def _job_hash(order: DeployOrder) -> str:
+    """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
+    spec = order.spec
+    if SECRET_KEY_ENV in spec.env:
+        spec = replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
+    return hash_of(build_deploy_job(replace(order, spec=spec)))
+
+
+def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
+    annotations = {
+        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
+    }
+    return DeployOrder(
+        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
+    )
