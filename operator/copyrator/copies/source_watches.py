@@ -15,6 +15,7 @@ from copyrator.copies.policy.sources import SourceReader, SourceRecord
 from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShare
+from copyrator.copies.summarize import loop
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange
@@ -108,10 +109,7 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     ]
     start += f"{place} is a copy of {maker}, and a copy is never a source; "
     if any(_is_target(compiled, one, first) for one in bindings):
-        return (
-            f"{start}{maker} and {compiled.rule.owner} are a loop: each copies to where the other "
-            "one's source is. Delete one of the rules, or change its targets"
-        )
+        return start + loop(maker, compiled.rule.owner)
     origins = ", ".join(one.origin for one in bindings if one.origin)
     original = f"copy {origins} instead, or " if origins else ""
     return f"{start}{original}add these targets to {maker}"

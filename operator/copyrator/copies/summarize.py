@@ -226,16 +226,19 @@ def _count_target(
         if plan.act is not Action.NOTHING:
             summary.due.append(key)
     else:
-        _count_wrong(context, summary, key, plan)
+        _count_wrong(context, summary, key, plan, binding)
 
 
 def _count_wrong(
-    context: CopyContext, summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest]
+    context: CopyContext,
+    summary: RuleSummary,
+    key: CopyKey,
+    plan: CopyDecision[CopyRequest],
+    binding: SourceBinding,
 ) -> None:
     """Count a copy that isn't as wanted, for a reason other than its content and other rules."""
     if plan.why in _OCCUPIED:
-        summary.conflicts += 1
-        summary.sample(key, FailureReason.CONFLICT, _occupied(context, key, plan.why))
+        _count_occupied(context, summary, key, plan.why, binding)
     elif problem := context.problems.get(key):
         _count_problem(summary, key, problem, plan.act)
     elif plan.act is not Action.NOTHING or plan.why is Cause.PENDING:
@@ -285,6 +288,16 @@ _OCCUPIED = (Cause.OWNED_BY_OTHER, Cause.IS_SOURCE, Cause.BEING_DELETED)
 """The existing object has to be removed by another client before there can be a copy."""
 
 
+def _count_occupied(
+    context: CopyContext, summary: RuleSummary, key: CopyKey, why: Cause, binding: SourceBinding
+) -> None:
+    summary.conflicts += 1
+    message = _occupied(context, key, why)
+    if why is Cause.IS_SOURCE and len(summary.samples) < MAX_FAILURES:  # which asks all rules
+        message = _is_source(context, key, binding)
+    summary.sample(key, FailureReason.CONFLICT, message)
+
+
 def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
     if why is Cause.BEING_DELETED:
         return _being_deleted(context, key)
@@ -292,6 +305,32 @@ def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
         return "the object is the source of a rule, and is never overwritten"
     record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
     return f"the copy belongs to the rule {record.owner if record else '?'}"
+
+
+def _is_source(context: CopyContext, key: CopyKey, binding: SourceBinding) -> str:
+    """Whose source it is, and whether that rule copies onto this one's."""
+    readers = context.index.readers(key.kind, key.namespace, key.name)
+    rule = f"the rule {readers[0]}" if readers else "a rule"
+    said = f"the object is the source of {rule}, and is never overwritten"
+    origin = f"{key.namespace}/{key.name}"
+    for owner in readers:
+        other = context.index.of_rule(owner).get(origin)
+        if (
+            other is not None
+            and binding.source is not None
+            and other.static_name == binding.source.name
+            and binding.source.namespace in other.compiled.targets
+        ):
+            return f"{said}; {loop(owner, binding.compiled.rule.owner)}"
+    return said
+
+
+def loop(one: str, other: str) -> str:
+    """The message about two rules that copy onto each other's sources."""
+    return (
+        f"{one} and {other} are a loop: each copies to where the other one's source is. Delete one "
+        "of the rules, or change its targets"
+    )
 
 
 def _being_deleted(context: CopyContext, key: CopyKey) -> str:

@@ -94,3 +94,37 @@ async def test_what_is_never_copied_for_another_reason_is_named_with_it(cluster,
     await until(lambda: reason(cluster, "second") == "SourceNotFound")
     condition = cluster.found("copyrators", HOME, "second")["status"]["conditions"][0]
     assert condition["message"] == "l1/sh.helm.v1 is never copied: it is a Helm release"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "loop"),
+    [
+        (spec("l1", "cfg", "l2"), spec("l2", "cfg", "l1"), True),
+        (
+            spec("l1", "cfg", "l2", **named("pool")),
+            spec("l2", "pool", "l1", **named("cfg")),
+            True,
+        ),
+        (spec("l1", "cfg", "l2"), spec("l2", "cfg", "l3"), False),
+        (spec("l1", "cfg", "l2"), spec("l2", "cfg", "l1", **named("other")), False),
+    ],
+)
+async def test_rules_onto_each_others_sources_are_named_as_a_loop(
+    cluster, operator, first, second, loop
+):
+    for name in ("l1", "l2", "l3"):
+        cluster.namespace(name)
+    for place in (("l1", "cfg"), ("l2", "cfg"), ("l2", "pool")):
+        cluster.object("configmaps", *place, data={"from": "/".join(place)})
+    make_rule(cluster, "second", {**second, "onConflict": "Overwrite"})
+    await until(lambda: reason(cluster, "second"))
+    make_rule(cluster, "first", {**first, "onConflict": "Overwrite"})
+
+    def said(name):
+        status = (cluster.found("copyrators", HOME, name) or {}).get("status") or {}
+        return [one["message"] for one in status.get("failures", ())]
+
+    whole = f"{HOME}/second and {HOME}/first are a loop"
+    start = f"the object is the source of the rule {HOME}/second, and is never overwritten"
+    await until(lambda: any(one.startswith(start) for one in said("first")), f"{said('first')}")
+    assert any(whole in one for one in said("first")) == loop

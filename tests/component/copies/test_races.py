@@ -141,7 +141,9 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
             in failures(cluster, "there")[0]["message"]
         )
         told.set()
-        await until(lambda: "is the source of a rule" in failures(cluster, "there")[0]["message"])
+        await until(
+            lambda: "source of the rule home/back," in failures(cluster, "there")[0]["message"]
+        )
         assert data(cluster) == {"key": "theirs"}
         assert cluster.found("configmaps", HOME, "app")["data"] == {"key": "ours"}
     finally:

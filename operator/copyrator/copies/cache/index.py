@@ -44,6 +44,17 @@ class BindingIndex:
         """Whether any rule copies this object."""
         return (resource, f"{namespace}/{name}") in self._sources
 
+    def readers(self, resource: str, namespace: str, name: str) -> list[str]:
+        """The rules (``namespace/name``) that copy this object, or whose templates read it."""
+        origin = f"{namespace}/{name}"
+        copying = [
+            owner
+            for owner, bindings in self._by_rule.items()
+            if (found := bindings.get(origin)) and found.compiled.resource == resource
+        ]
+        reading = (owner for owner, read in self._composed.items() if (resource, origin) in read)
+        return sorted({*copying, *reading})
+
     def set_composed(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
         """The objects that a rule's template reads now, by resource and origin."""
         for key in self._composed.pop(owner, ()):
