@@ -32,7 +32,11 @@ from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.reader import (
+    MissingReferenceError,
+    ReferenceReader,
+    references_of,
+)
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PermissionRecorder
@@ -173,12 +177,8 @@ class BundleReconciler:
             await self._deploy(steps, inputs)
         else:
             await self._reconcile_live(steps, entry)
-        self._collect_due(steps, entry.key)
-
-    def _collect_due(self, steps: StepTaker, key: BundleKey) -> None:
-        """Take the time at which a plan that waits in the queue is looked at again."""
-        if (turn := self.plan_queue.due(key)) is not None:
-            steps.due.append(turn)
+        if (turn := self.plan_queue.due(entry.key)) is not None:
+            steps.due.append(turn)  # its plan waits in the queue
 
     def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
         """Whether the steps before a poll needn't be taken again when its answer has arrived."""
@@ -216,7 +216,7 @@ class BundleReconciler:
             return
         entry = await self.writer.ensure_finalizer(entry)
         entry = await steps.take(self.health.review(entry))
-        self.references.follow(entry, spec)
+        self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
@@ -229,7 +229,7 @@ class BundleReconciler:
         entry = await steps.take(await self.plans.visit_preview(entry, spec))
         observed, due = await self.plans.observe_plan(entry, spec)
         steps.due += [due] if due else []
-        if entry.is_paused:
+        if ANN_DISABLE_AUTOUPDATE in entry.annotations:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return
         try:
@@ -245,7 +245,8 @@ class BundleReconciler:
             due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
             is_drift_due = entry.status.drift.check.is_running or due is not None
             inputs = replace(inputs, is_drift_due=is_drift_due)
-        await steps.take(await self.accounts.check(entry, spec))
+        if self.context.memories[entry.key].account.settled is not None:
+            await steps.take(await self.accounts.check(entry, spec))
         await self._deploy(steps, inputs)
 
     async def _read_inputs(
@@ -276,7 +277,6 @@ class BundleReconciler:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
         memory, freezes = self.context.memories[entry.key].poll, self.freezes.of(spec)
-        self._collect_due(steps, entry.key)
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)

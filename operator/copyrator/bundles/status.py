@@ -333,8 +333,10 @@ class StatusWriter:
         return found
 
     def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:
-        self._health.wrote(entry, written)
-        record_health(self._context, entry, written)
+        kind = ConditionType.HEALTHY
+        if entry.status.condition(kind) != written.status.condition(kind):
+            self._health.record_write(entry.key)
+            record_health(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write the whole status by a merge patch.
@@ -443,7 +445,9 @@ class StatusWriter:
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
-        bundles = self._context.bundles.bundles_of(entry.release)
+        if isinstance(spec := entry.spec, InvalidSpec):
+            return verdict
+        bundles = self._context.bundles.bundles_of((spec.project_namespace, spec.release))
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
         rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]

@@ -122,9 +122,10 @@ class ReleaseOwnership:
 
     def _record_takeover(self, entry: BundleEntry, release: tuple[str, str]) -> None:
         """Emit an Event where another Bundle deployed the release, which isn't accepted there."""
-        if entry.installed_release == release:
+        rivals = self._context.bundles.bundles_of(release)[1:]
+        if not rivals or entry.installed_release == release:
             return
-        for rival in self._context.bundles.bundles_of(release)[1:]:
+        for rival in rivals:
             if rival.installed_release == release and not rival.deleting:
                 text = (
                     f"Release {_text(release)} was deployed by Bundle {_name(rival)}, which "

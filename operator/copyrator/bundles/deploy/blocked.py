@@ -118,13 +118,11 @@ class ServiceAccountChecker:
         context.memories.on_drop(self._leave)
 
     async def check(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Check whether a missing account exists now; if so, decide again by the last resolution.
+        """Check whether a missing account (AccountMemory.settled) exists now: then decide again.
 
         An account that isn't recorded as missing any more was found, or its request was forbidden.
         """
         memory = self._context.memories[entry.key].account
-        if memory.settled is None:
-            return Step(entry)
         is_recorded = (spec.namespace, spec.service_account) in self._missing
         if is_recorded and await self.missing(entry, spec):
             return Step(entry, due=(memory.check_at,))

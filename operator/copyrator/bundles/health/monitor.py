@@ -468,10 +468,9 @@ class HealthMonitor:
         )
         return replace(status, conditions=tuple(conditions))
 
-    def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
+    def record_write(self, key: BundleKey) -> None:
         """Record the time of a write that changed the condition."""
-        memory = self._memory(before.key)
-        if memory is not None and _stored(before.status) != _stored(written.status):
+        if (memory := self._memory(key)) is not None:
             memory.written_at = self._context.monotonic()
 
     def _view(self, entry: BundleEntry, status: BundleStatus) -> judge.View | None:

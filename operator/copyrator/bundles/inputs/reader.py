@@ -153,10 +153,6 @@ class ReferenceReader:
         self.watches = ReferenceWatcher(context, self._has_read)
         context.memories.on_drop(lambda key, _: self.watches.follow(key, frozenset()))
 
-    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Watch the objects that the spec names now, and no others."""
-        self.watches.follow(entry.key, references_of(spec))
-
     def close(self) -> None:
         """End all watches, and drop all cached results."""
         self.watches.close()

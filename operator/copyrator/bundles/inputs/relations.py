@@ -269,10 +269,10 @@ class _Shown:
 def _shown(entry: BundleEntry | None) -> _Shown:
     if entry is None:
         return _Shown()
-    status, leads_to = entry.status, (entry.depends_on, entry.promoted_from)
-    running, releases, is_healthy = entry.running_release, entry.releases, _is_healthy(entry)
-    deployed_at, is_ready = status.deployed.time or "", _is_ready(entry)
+    status, is_ready, is_healthy = entry.status, _is_ready(entry), _is_healthy(entry)
     is_refused = status.ready_reason == BundleReason.INVALID_SPEC
+    running, releases = entry.running_release, entry.releases
+    deployed_at, leads_to = status.deployed.time or "", (entry.depends_on, entry.promoted_from)
     hold = hold_text(entry.annotations)
     return _Shown(
         (entry.uid, releases, running, deployed_at, entry.deleting, status.known_consent),

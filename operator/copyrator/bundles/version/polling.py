@@ -91,7 +91,18 @@ class VersionResolver:
             inputs.desired.values_hash,
         )
         resolution = Resolver(queries, judge).resolve()
-        return self._report_unanswered(entry, spec) if resolution is None else resolution
+        if resolution is not None:
+            return resolution
+        if entry.status.observed_generation == entry.generation:
+            return Step(entry)
+        # It is a new spec: report in its status that the registry hasn't answered yet.
+        now = context.clock()
+        asked_at = context.memories[entry.key].poll.asked_at or now
+        patience = asked_at + timedelta(seconds=context.timing.poll_report)
+        if now < patience:
+            return Step(entry, due=(patience,))
+        verdict = ready_conditions.polling(spec.reference, spec.version)
+        return Step(entry, entry.status, verdict, decided=False)
 
     def mark_handled(
         self, entry: BundleEntry, desired: DesiredVersion, asked_since: float | None
@@ -199,18 +210,6 @@ class VersionResolver:
             return memory.next_poll
         idle = timedelta(seconds=self._context.settings.timer_idle)
         return max(memory.next_poll, memory.changed_at + idle)
-
-    def _report_unanswered(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Report in the status of a new spec that the registry hasn't answered yet."""
-        if entry.status.observed_generation == entry.generation:
-            return Step(entry)
-        now = self._context.clock()
-        asked_at = self._context.memories[entry.key].poll.asked_at or now
-        patience = asked_at + timedelta(seconds=self._context.timing.poll_report)
-        if now < patience:
-            return Step(entry, due=(patience,))
-        verdict = ready_conditions.polling(spec.reference, spec.version)
-        return Step(entry, entry.status, verdict, decided=False)
 
 
 def _awaits_registry(resolution: Resolution) -> bool:
