@@ -76,6 +76,7 @@ def named(reference: str) -> str:
 
 def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
     """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
-    if answer.status == 404:
-        return TagNotFound(f"{repository} has no {what.removeprefix('the ')}")
-    return InvalidResponse(f"{repository.host} responds with {answer.status} for {what}")
+    status = answer.status
+    if status == 404:
+        return TagNotFound(f"{repository} has no {what.removeprefix('the ')}", status=status)
+    return InvalidResponse(f"{repository.host} responds with {status} for {what}", status=status)

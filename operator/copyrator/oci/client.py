@@ -28,7 +28,7 @@ from copyrator.oci.answers import (
     unexpected,
 )
 from copyrator.oci.auth import Credential
-from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
+from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Request, Response, Sink, TlsVerification
 from copyrator.oci.hosts import DEFAULT_RATE, Rate
 from copyrator.oci.reference import DIGEST, Repository
@@ -102,12 +102,10 @@ class RegistryClient:
         Raises:
             NotFound: no such tag, or no such repository.
         """
-        url = repository.manifest_url(tag)
-        answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
-        if answer.status == 200 and "Docker-Content-Digest" in answer.headers:
-            return checked(repository, tag, answer.headers["Docker-Content-Digest"])
-        if answer.status not in (200, 405):
-            raise unexpected(answer, repository, named(tag))
+        answer = await self._head(repository, tag, credential)
+        named_digest = answer.headers.get("Docker-Content-Digest", "") if answer else ""
+        if DIGEST.fullmatch(named_digest):
+            return checked(repository, tag, named_digest)
         digest, _ = await self.manifest(repository, tag, credential)
         return digest
 
@@ -133,15 +131,14 @@ class RegistryClient:
         Raises:
             NotFound: no such manifest, or no such repository.
         """
-        url = repository.manifest_url(digest)
-        answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
-        if answer.status not in (200, 405):
-            raise unexpected(answer, repository, named(digest))
-        found = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
-        length = answer.headers.get("Content-Length", "")
-        kind = media_type(answer)
-        if answer.status == 200 and kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
-            return Artifact(found, kind, int(length))
+        head = await self._head(repository, digest, credential)
+        named_digest = head.headers.get("Docker-Content-Digest", digest) if head else ""
+        if head is not None and DIGEST.fullmatch(named_digest):
+            checked(repository, digest, named_digest)
+            length = head.headers.get("Content-Length", "")
+            kind = media_type(head)
+            if kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
+                return Artifact(digest, kind, int(length))
         answer = await self._manifest(repository, digest, credential, MANIFEST_BYTES)
         checked(repository, digest, digest_of(answer.body))
         return Artifact(digest, manifest_type(answer, repository, digest), len(answer.body))
@@ -232,6 +229,23 @@ class RegistryClient:
 
         await read_tags(page, repository, take, self._decoding, self._clock)
 
+    async def _head(
+        self, repository: Repository, reference: str, credential: Credential | None
+    ) -> Response | None:
+        """The answer to a HEAD of a manifest; None: a GET has to be sent before it is an error.
+
+        Proxies, firewalls and some registries refuse HEAD, or answer it wrongly, with any status.
+        It isn't repeated as a GET in a pause, or where no answer was received in time.
+        """
+        url = repository.manifest_url(reference)
+        try:
+            answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
+        except RegistryError as error:
+            if error.status is None:
+                raise
+            return None
+        return answer if answer.status == 200 else None
+
     async def _manifest(
         self, repository: Repository, reference: str, credential: Credential | None, max_body: int
     ) -> Response:
@@ -276,7 +290,8 @@ class RegistryClient:
                     "; check the Secret of spec.auth"
                     if credential
                     else "; spec.auth names no Secret"
-                )
+                ),
+                status=answer.status,
             )
         return answer
 

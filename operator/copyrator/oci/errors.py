@@ -17,11 +17,16 @@ class RegistryError(Exception):
     reason: ClassVar[str] = "RegistryUnreachable"
     """The Bundle condition's reason for it (docs/bundles.md)."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after: float | None = None, *, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
         """Seconds for which no request is sent to the host; None: requests are sent."""
+        self.status = status
+        """The HTTP status of the registry's own answer to the request; 0: the answer was cut off or
+        isn't HTTP. None: no answer, a pause, or the fault is of another server (token server)."""
 
 
 class AuthenticationFailed(RegistryError):

@@ -67,8 +67,15 @@ def failure(error: Exception, where: str) -> RegistryError:
         case aiohttp.ClientOSError():
             text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
         case _:
-            return InvalidResponse(f"{where}: invalid response ({type(error).__name__})")
-    return RegistryUnreachable(text)
+            text = f"{where}: invalid response ({type(error).__name__})"
+            return InvalidResponse(text, status=0)
+    return RegistryUnreachable(text, status=0 if _is_cut_off(error) else None)
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """Whether there was a connection, but no complete answer."""
+    cut = aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | aiohttp.ClientOSError
+    return isinstance(error, cut) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
 def _untrusted(where: str, error: Exception) -> str:

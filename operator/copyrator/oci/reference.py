@@ -58,9 +58,9 @@ class Repository:
         """URL of the first page of the list of manifests that refer to this one (OCI 1.1)."""
         return f"{self.origin}/v2/{self.path}/referrers/{digest}"
 
-    def tags_url(self, page: int) -> str:
-        """URL of the first page of the tag list, ``page`` tags a page."""
-        return f"{self.origin}/v2/{self.path}/tags/list?n={page}"
+    def tags_url(self, page: int | None) -> str:
+        """URL of the tag list's first page, of ``page`` tags or as many as the registry wants."""
+        return f"{self.origin}/v2/{self.path}/tags/list" + (f"?n={page}" if page else "")
 
     def __str__(self) -> str:
         return f"{self.registry}/{self.name}"

@@ -38,6 +38,9 @@ _PLAIN = rb'"[A-Za-z0-9_.-]{1,%d}"' % TAG_CHARACTERS
 _RUN = re.compile(rb"(?:" + _SPACE + _PLAIN + _SPACE + rb",){1,%d}" % BATCH)
 """Tags as the specification requires, each with its comma: nearly every page is one such run."""
 
+_DIGEST = re.compile(r"[a-z][a-z0-9+._-]{0,31}[:-][0-9a-fA-F]{64,256}(?:\.[a-z0-9-]{1,16})?")
+"""A digest as some registries list it among the tags: ``sha512:…``, ``sha512-….sig``."""
+
 _strings = msgspec.json.Decoder(list[str])
 
 
@@ -210,12 +213,14 @@ class TagScanner:
         tag = _decoded(raw) if self._in_tags else None
         if tag is None:
             self._value(b'"')
-        elif len(tag) > TAG_CHARACTERS:
-            raise NotATagListError("a tag is too long")
         else:
             self._need(_Expect.VALUE, _Expect.VALUE_OR_END)
         self._expect = _Expect.COMMA_OR_END
-        return tag
+        if tag is None or len(tag) <= TAG_CHARACTERS:
+            return tag
+        if _DIGEST.fullmatch(tag):  # of sha512, say: no tag
+            return None
+        raise NotATagListError("a tag is too long")
 
     def _begin(self, key: str) -> None:
         self._key = key

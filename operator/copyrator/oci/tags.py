@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from copyrator.oci.errors import InvalidResponse, RegistryUnreachable
+from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable
 from copyrator.oci.exchange import Response, Sink
 from copyrator.oci.paging import next_page
 from copyrator.oci.reference import Repository
@@ -27,6 +27,8 @@ from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.timeslice import TimeSlice
 
 TAGS_A_PAGE: Final = 1000
+_REFUSES_SIZE: Final = frozenset({400, 405, 406, 413, 414, 416, 422, 501})
+"""Statuses with which registries refuse a page's size; the list is requested again without one."""
 
 Take = Callable[[list[str]], Awaitable[None]]
 """Called with the tags, at most a thousand at a time."""
@@ -47,7 +49,7 @@ async def read_tags(
         InvalidResponse: a page is invalid, leads to another host, or exceeds a limit.
         Unreachable: the list takes too long.
     """
-    url: str | None = repository.tags_url(TAGS_A_PAGE)
+    url: str | None = (first := repository.tags_url(TAGS_A_PAGE))
     started = clock()
     seen: set[str] = set()
     size = count = 0
@@ -56,7 +58,13 @@ async def read_tags(
     while url is not None:
         seen.add(url)
         page = _Page(repository, take, turns, room=TAG_LIST_TAGS - count, values=values)
-        answer = await ask(url, page.feed)
+        try:
+            answer = await ask(url, page.feed)
+        except RegistryError as error:
+            if url != first or error.status not in _REFUSES_SIZE:
+                raise
+            url = repository.tags_url(None)
+            continue
         page.close()
         size += page.size
         count += page.count

@@ -116,7 +116,7 @@ class Tokens:
                 grant.challenge = _choose(repository, credential, answer)
                 await self._fill(grant, repository, credential)
         if grant.header is None or grant.header == used:
-            raise _refused(repository, credential)
+            raise _refused(repository, credential, status=answer.status)
         return grant.header
 
     async def _fill(
@@ -142,7 +142,7 @@ class Tokens:
         """The header that a challenge requires, and its lifetime in seconds."""
         if challenge.scheme == "basic":
             if credential is None:
-                raise _refused(repository, credential)
+                raise _refused(repository, credential, status=401)
             return credential.basic, math.inf
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", math.inf
@@ -223,9 +223,10 @@ def _choose(repository: Repository, credential: Credential | None, answer: Respo
             if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
                 return challenge
     if not answer.challenges:
-        raise _refused(repository, credential)
+        raise _refused(repository, credential, status=answer.status)
     raise InvalidResponse(
-        f"{repository.host} requires an authentication scheme other than Basic or Bearer"
+        f"{repository.host} requires an authentication scheme other than Basic or Bearer",
+        status=answer.status,
     )
 
 
@@ -246,15 +247,17 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
     return realm
 
 
-def _refused(repository: Repository, credential: Credential | None) -> AuthenticationFailed:
+def _refused(
+    repository: Repository, credential: Credential | None, *, status: int | None = None
+) -> AuthenticationFailed:
     if credential is None:
-        return AuthenticationFailed(
+        text = (
             f"{repository.host} requires credentials for {repository.name}; set spec.auth to a "
             "Secret"
         )
-    return AuthenticationFailed(
-        f"{repository.host} refuses the credentials of spec.auth for {repository.name}"
-    )
+    else:
+        text = f"{repository.host} refuses the credentials of spec.auth for {repository.name}"
+    return AuthenticationFailed(text, status=status)
 
 
 def _read_token(body: bytes, host: str) -> tuple[str, float]:

@@ -138,7 +138,8 @@ class RegistryTransport:
                 raise paused(name, answer.status, wait)
         if answer.status >= 500:
             raise RegistryUnreachable(
-                f"{name} responds with {answer.status} to {request.method} {url.path}"
+                f"{name} responds with {answer.status} to {request.method} {url.path}",
+                status=answer.status,
             )
         return answer
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import (
     FakeRegistry,
+    Handler,
     answering,
     digest_of,
     registry_client,
@@ -31,6 +32,7 @@ from copyrator.oci.errors import (
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
 from copyrator.settings.limits import MANIFEST_BYTES, REGISTRY_REQUESTS_PER_HOST
+from copyrator.signatures.model import Artifact
 
 ALICE = Credential("alice", "s3cret")
 BOB = Credential("bob", "wrong")
@@ -55,6 +57,86 @@ async def test_a_registry_without_the_digest_header_is_read(
 
     assert await client.digest(repository(registry), "1.0.0", None) == digest
     assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
+
+
+def head_only(fault: Handler) -> Handler:
+    """A fault of HEAD; nothing is wrong with GET."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return await fault(request)
+        manifest = b'{"schemaVersion": 2, "layers": []}'
+        return web.Response(body=manifest, content_type=OCI_MANIFEST)
+
+    return serve
+
+
+async def dropping(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+HEAD_REFUSED = (400, 401, 403, 404, 405, 406, 410, 415, 418, 422, 500, 501, 502, 503, 504, 204, 304)
+HEAD_BROKEN: dict[str, Handler] = {
+    **{str(status): answering(status) for status in HEAD_REFUSED},
+    "401 Basic": answering(401, WWW_Authenticate='Basic realm="x"'),
+    "401 Negotiate": answering(401, WWW_Authenticate="Negotiate"),
+    "closed": dropping,
+    "no digest": answering(200),
+    "sha512": answering(200, Docker_Content_Digest="sha512:" + "a" * 128),
+    "md5": answering(200, Docker_Content_Digest="md5:1"),
+    "no digest's text": answering(200, Docker_Content_Digest="W/etag"),
+}
+
+
+@pytest.mark.parametrize("credential", [ALICE, None])
+@pytest.mark.parametrize("fault", HEAD_BROKEN.values(), ids=HEAD_BROKEN)
+async def test_where_head_is_refused_or_broken_one_get_tells(
+    registry: FakeRegistry, client: RegistryClient, fault: Handler, credential: Credential | None
+) -> None:
+    digest = digest_of(b'{"schemaVersion": 2, "layers": []}')
+    registry.fault = head_only(fault)
+
+    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert registry.count("GET") == 1
+    found = await client.artifact(repository(registry), digest, credential)
+    assert found == Artifact(digest, OCI_MANIFEST, 34)
+    assert registry.count("GET") == 2
+
+
+@pytest.mark.parametrize("status", HEAD_REFUSED)
+async def test_where_get_is_refused_as_head_is_the_error_takes_one_get(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.fault = answering(status)
+
+    with pytest.raises(RegistryError):
+        await client.digest(repository(registry), "1.0.0", ALICE)
+    assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answering(429),
+        answering(429, Retry_After="5"),
+        answering(503, Retry_After="5"),
+        answering(302, Location="ftp://elsewhere/"),
+        answering(200, Docker_Content_Digest=digest_of(b"another")),
+        answering(401, WWW_Authenticate='Bearer realm="http://127.0.0.1:1/token"'),
+    ],
+    ids=["429", "429 with a time", "503 with a time", "redirect", "another digest", "no token"],
+)
+async def test_a_pause_or_a_fault_that_is_not_of_head_takes_no_get(
+    registry: FakeRegistry, client: RegistryClient, fault: Handler
+) -> None:
+    registry.fault = fault
+
+    with pytest.raises(RegistryError):
+        await client.digest(repository(registry), digest_of(b"one"), ALICE)
+    assert registry.count("GET", "/manifests/") == 0
 
 
 @pytest.mark.parametrize("body", ["<p>Please log in</p>", '{"tags": []}', "[]", "", "[" * 10_000])
@@ -273,12 +355,6 @@ async def stalling(_: web.Request) -> web.Response:
     return web.Response()
 
 
-async def dropping(request: web.Request) -> web.Response:
-    assert request.transport is not None
-    request.transport.close()
-    return web.Response()
-
-
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
@@ -315,6 +391,7 @@ async def test_a_registry_that_stalls_is_unreachable(registry: FakeRegistry) -> 
     with pytest.raises(RegistryUnreachable, match="respond in time"):
         await client.digest(repository(registry), "1.0.0", None)
 
+    assert len(registry.asked) == 1, "GET would take as long"
     await client.close()
 
 

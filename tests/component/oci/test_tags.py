@@ -127,17 +127,136 @@ async def test_a_next_page_that_cannot_be_found_does_not_end_the_list(
 
 
 @pytest.mark.parametrize(
-    "link", ["<http://127.0.0.1:9{0}>", "<//example.invalid{0}>", "<https://{1}{0}>"]
+    "link",
+    [
+        "https://{host}/v2/team/app/tags/list?last=a",  # plain HTTP here, TLS at the proxy
+        "http://{host}/v2/team/app/tags/list?last=a",
+        "http://127.0.0.1/v2/team/app/tags/list?last=a",  # the proxy leaves the port out
+        "https://127.0.0.1/v2/team/app/tags/list?last=a",
+        "http://127.0.0.1:80/v2/team/app/tags/list?last=a",
+        "https://127.0.0.1:443/v2/team/app/tags/list?last=a",
+        "//127.0.0.1/v2/team/app/tags/list?last=a",
+        "http://user:password@{host}/v2/team/app/tags/list?last=a",
+        "https://127.0.0.1/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
+        "/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
+        "/v2/local/team/app/tags/list?last=a",
+        "/v2/app/tags/list?last=a",
+        "/tags/list?last=a",
+        "?last=a",
+    ],
 )
-async def test_our_credentials_go_to_no_other_host(
+async def test_a_next_page_behind_a_proxy_is_followed_on_the_registrys_own_origin(
     registry: FakeRegistry, client: RegistryClient, link: str
 ) -> None:
-    link = link.format(PATH, registry.host) + "; rel=next"
+    link = f"<{link.format(host=registry.host)}>; rel=next"
+    registry.fault = pages(page("a", link=link), page("b"))
+
+    assert await read(client, registry) == ["a", "b"]
+    assert registry.asked[1] == ("GET", f"{PATH}?last=a")
+
+
+async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.fault = pages(page("a", link="</v2/next/a%2Fb?x=%2B>; rel=next"), page("b"))
+
+    assert await read(client, registry) == ["a", "b"]
+    assert registry.asked[1] == ("GET", "/v2/next/a%2Fb?x=%2B")
+
+
+@pytest.mark.parametrize(
+    ("link", "named"),
+    [
+        ("http://127.0.0.1:9{path}", "http://127.0.0.1:9"),
+        ("https://127.0.0.1:9{path}", "https://127.0.0.1:9"),
+        ("//example.invalid{path}", "http://example.invalid:80"),
+        ("https://example.invalid{path}", "https://example.invalid:443"),
+        ("http://user:password@example.invalid{path}", "http://example.invalid:80"),
+        ("http://127.0.0.1@example.invalid{path}", "http://example.invalid:80"),
+        ("http://127.0.0.1.example.invalid{path}", "http://127.0.0.1.example.invalid:80"),
+        ("http://127.0.0.1.{path}", "http://127.0.0.1.:80"),
+        ("http://localhost{path}", "http://localhost:80"),
+        ("ftp://{host}{path}", "ftp://127.0.0.1"),
+    ],
+)
+async def test_our_credentials_go_to_no_other_host(
+    registry: FakeRegistry, client: RegistryClient, link: str, named: str
+) -> None:
+    link = f"<{link.format(path=PATH, host=registry.host)}>; rel=next"
     registry.fault = pages(page("a", link=link))
 
-    with pytest.raises(InvalidResponse, match="refused"):
+    with pytest.raises(InvalidResponse) as refused:
         await read(client, registry, ALICE)
+    assert f"next page of tags on another host, {named}" in str(refused.value)
+    assert str(refused.value).endswith("; refused")
+    assert "password" not in str(refused.value)
     assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("status", [400, 405, 406, 413, 414, 416, 422, 501])
+async def test_a_registry_that_refuses_the_size_of_a_page_is_asked_without_one(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    refusal = web.Response(status=status)
+    registry.fault = pages(refusal, page("a", link=f"<{PATH}?last=a>; rel=next"), page("b"))
+
+    assert await read(client, registry) == ["a", "b"]
+    assert [path for _, path in registry.asked] == [f"{PATH}?n=1000", PATH, f"{PATH}?last=a"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 418, 429, 500, 502, 503])
+async def test_any_other_refusal_of_a_tag_list_is_an_error_at_once(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.fault = pages(web.Response(status=status), page("a"))
+
+    with pytest.raises(RegistryError):
+        await read(client, registry)
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("before", [[web.Response(status=400)], [page("a", link=following("a"))]])
+async def test_a_list_that_is_refused_without_a_size_too_is_an_error(
+    registry: FakeRegistry, client: RegistryClient, before: list[web.Response]
+) -> None:
+    registry.fault = pages(*before, web.Response(status=400), page("b"))
+
+    with pytest.raises(InvalidResponse, match="responds with 400 for the tag list"):
+        await read(client, registry)
+    assert len(registry.asked) == 2
+
+
+DIGESTS = [
+    "sha256:" + "a" * 64,
+    "sha512:" + "a" * 128,
+    "sha512-" + "a" * 128,
+    "sha512-" + "a" * 128 + ".sig",
+    "sha384-" + "A" * 96 + ".att",
+    "blake2b-512:" + "0" * 128,
+    "sha512-256:" + "0" * 64,
+]
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+async def test_a_digest_of_any_algorithm_among_the_tags_spoils_nothing(
+    registry: FakeRegistry, client: RegistryClient, digest: str
+) -> None:
+    registry.fault = pages(page("1.0.0", digest, "1.1.0"))
+
+    found = await read(client, registry)
+
+    assert [tag for tag in found if tag != digest] == ["1.0.0", "1.1.0"]
+    assert all(len(tag) <= 128 for tag in found)
+
+
+@pytest.mark.parametrize("tag", ["a" * 129, "1.0." + "0" * 128, "sha512:" + "g" * 128])
+async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
+    registry: FakeRegistry, client: RegistryClient, tag: str
+) -> None:
+    registry.fault = pages(page("1.0.0", tag))
+
+    with pytest.raises(InvalidResponse, match="an invalid tag list"):
+        await read(client, registry)
 
 
 async def test_a_redirect_to_another_host_takes_no_credentials_along(

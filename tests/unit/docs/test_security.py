@@ -51,9 +51,24 @@ def test_each_section_has_promises_that_name_their_tests(name: str) -> None:
     assert anchors - set(re.findall(r"\(#([\w-]+)\)", table)) == set()
 
 
+def test_each_oddity_names_what_is_done_what_stays_refused_and_its_tests() -> None:
+    lines = [
+        line
+        for line in (ROOT / "docs" / "compatibility.md").read_text().splitlines()
+        if line.startswith("|") and not line.startswith(("| Seen at", "|---"))
+    ]
+    assert len(lines) >= 5
+    for line in lines:
+        *cells, tests = line.strip("| ").split(" | ")
+        assert len(cells) == 3, line
+        assert all(cells), line
+        assert all(map(TEST.fullmatch, tests.split(", "))), line
+
+
 def test_each_test_that_is_named_exists() -> None:
     documents = [
-        (ROOT / "docs" / name).read_text() for name in ("security.md", "approval.md", "trust.md")
+        (ROOT / "docs" / name).read_text()
+        for name in ("security.md", "approval.md", "trust.md", "compatibility.md")
     ]
     named = [found for text in documents for found in TEST.findall(text)]
     assert len(named) > 20
