@@ -276,6 +276,23 @@ async def test_plans_are_counted_by_the_kind_of_their_jobs(
         await shows(operator, {succeeded: before + 1})
 
 
+@pytest.mark.parametrize("purpose", PURPOSES)
+async def test_an_outcome_whose_status_must_be_written_again_is_counted_once(
+    cluster: BundleCluster, run: Run, shop: Shop, purpose: str
+) -> None:
+    operator = await shop.plan(purpose, run)
+    succeeded = f'copyrator_deploys_total{{action="{COUNTED[purpose]}",result="succeeded"}}'
+    counted = 1 + float(purpose == CHECK)  # the baseline
+    refused = cluster.refuse("patch", "/bundles/shop/status", 500)
+    seen = len(cluster.seen)
+    shop.werf.finish(shop.jobs[-1])
+    tries = lambda: [one for one in cluster.seen[seen:] if one.path.endswith("/log")]  # noqa: E731
+    await eventually(lambda: len(tries()) > 2, "its log is read again")
+    refused.clear()
+    await shop.ended("Planned")
+    await shows(operator, {succeeded: counted})
+
+
 @pytest.mark.parametrize("purpose", [CHECK, PREVIEW])
 async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, shop: Shop, purpose: str
