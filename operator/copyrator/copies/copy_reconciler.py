@@ -9,6 +9,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
+from copyrator.api.times import parse_time
 from copyrator.copies.cache.composed import ComposedBinding, NotHeldError
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
@@ -86,6 +87,8 @@ class _Attempt:
         self._writer = CopyWriter(context.metrics, cluster, view, key)
         self._change: str | None = None
         """What others did to the copy, where it is in a fight or about to be."""
+        self._age: float | None = None
+        """Seconds since it was created, where that is known."""
 
     async def run(self) -> Outcome:
         plan = self._plan()
@@ -226,6 +229,9 @@ class _Attempt:
             return plan
         metadata = await self._read_metadata()
         self._change = describe_change(winner.binding.content(winner.namespace), metadata)
+        created = parse_time(metadata.get("creationTimestamp")) if metadata else None
+        age = (self._context.clock() - created).total_seconds() if created else 0.0
+        self._age = max(age - 1.0, 0.0)  # creationTimestamp is in whole seconds
         return self._plan()
 
     def _is_foreign(self, plan: CopyDecision[CopyRequest]) -> bool:
@@ -238,7 +244,7 @@ class _Attempt:
         """Count the requests of an attempt since the writer had sent so many."""
         fights, requests = self._cluster.fights, self._writer.sent - sent
         foreign = self._is_foreign(plan)
-        fights.count(self._key, requests, foreign=foreign, complete=complete)
+        fights.count(self._key, requests, foreign=foreign, complete=complete, age=self._age)
         fight = fights.get(self._key)
         if fight is None:
             return

@@ -140,7 +140,15 @@ class FightTracker:
             fight.changed = self._now()
             fight.persists = True
 
-    def count(self, key: CopyKey, requests: int, *, foreign: bool, complete: bool = True) -> None:
+    def count(
+        self,
+        key: CopyKey,
+        requests: int,
+        *,
+        foreign: bool,
+        complete: bool = True,
+        age: float | None = None,
+    ) -> None:
         """Count the write requests of one attempt to write a copy.
 
         Args:
@@ -148,6 +156,7 @@ class FightTracker:
             requests: how many were sent.
             foreign: whether others are the cause.
             complete: whether it counts as a write; otherwise only its requests do.
+            age: seconds since the copy was created, if known: one more request.
         """
         if not requests:
             return
@@ -157,6 +166,8 @@ class FightTracker:
         fight = known or (self._first(key, requests, complete=complete) if foreign else None)
         if fight is None:
             return
+        if known is None and age is not None and age < self._timing.fight_end:
+            fight.requests = (min(now - age, fight.requests[0]), *fight.requests)[:MOST_WRITES]
         if known is not None:
             if foreign and fight.changed <= fight.requests[-1]:
                 fight.changed = now  # no event has shown it

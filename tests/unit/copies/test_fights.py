@@ -58,6 +58,24 @@ def test_never_more_than_twelve_requests_in_ten_minutes(fights, clock, react, re
         assert sum(begin <= when < begin + 600 for when in times) <= 12
 
 
+def test_the_write_that_created_a_copy_is_one_of_the_twelve(fights, clock):
+    begin, times = clock.now, [0.0]
+    clock.now += 2
+    while clock.now < begin + 1_200:
+        times.append(clock.now - begin)
+        fights.count(KEY, 1, foreign=True, age=clock.now - begin)
+        fights.change(KEY)
+        clock.now += fights.wait(KEY)
+    assert times == [0, 2, 2, 2, 3, 5, 9, 17, 33, 65, 129, 257, 600, 900]
+
+
+def test_one_that_was_created_long_ago_is_not(fights, clock):
+    for _ in range(12):
+        fights.count(KEY, 1, foreign=True, age=3_600)
+        clock.now += fights.wait(KEY)
+    assert clock.now == 1_000 + 811
+
+
 def test_a_copy_that_is_changed_seldom_is_written_at_once(fights, clock):
     for _ in range(50):
         assert fights.wait(KEY) == 0
