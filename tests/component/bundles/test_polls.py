@@ -354,3 +354,49 @@ async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
     # One for the edit, and one that it may have met.
     assert len([at for at in new if at - edited < 3.9]) <= 2
     assert new[-1] - new[-2] < 2.0
+
+
+async def test_an_answer_alone_is_no_reason_to_read_again_what_the_poll_was_begun_with(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """No watch of the Secret is granted, so each of its reads is a request."""
+    registry.gate = asyncio.Event()
+    cluster.put_object("secrets", "creds", data={"username": "YWxpY2U=", "password": "Z29vZA=="})
+    cluster.refuse("list", "/secrets", 403)
+    bundle(auth="creds")
+    operator = await run()
+    await eventually(lambda: registry.in_flight)
+    await idle(operator)
+    before = reads(cluster, "/secrets/creds")
+
+    registry.gate.set()
+    await eventually(lambda: cluster.runs)
+
+    assert reads(cluster, "/secrets/creds") == before + 1, "for the Job"
+
+
+def reads(cluster: BundleCluster, ending: str) -> int:
+    return sum(seen.verb == "get" and seen.path.endswith(ending) for seen in cluster.seen)
+
+
+async def test_values_that_change_while_the_registry_is_asked_are_read_before_its_answer_counts(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.gate = asyncio.Event()
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(valuesFrom=[{"kind": "ConfigMap", "name": "values"}])
+    operator = await run()
+    watch = "/namespaces/team/configmaps"
+    await eventually(lambda: any(s.verb == "watch" and watch in s.path for s in cluster.seen))
+    await eventually(lambda: registry.in_flight)
+    await idle(operator)
+
+    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
+    before = reads(cluster, "/configmaps/values")
+    await eventually(lambda: reads(cluster, "/configmaps/values") > before)
+    await idle(operator)
+    registry.gate.set()
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    await idle(operator)
+    assert len(cluster.runs) == 1, "not of the old values, and then of the new ones"
