@@ -53,8 +53,8 @@ class Fight:
         """What happens, and what ends it."""
         return (
             f"{self.change or 'another client changes it'} each time that it is written, so it is "
-            "written after pauses of up to 5 minutes; make one of both leave the field alone "
-            "(spec.transform, targets.exclude, or the other client's settings)"
+            "written after pauses of up to 5 minutes; let only one of both write the field "
+            "(spec.transform or the template, spec.targets.exclude, or the other client's settings)"
         )
 
 
@@ -244,10 +244,10 @@ def describe_change(content: Content, metadata: Mapping[str, Any] | None) -> str
     for _, manager, paths in others:
         if found := sorted(path for path in paths - ours if _matters(content, path)):
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            return f"the field manager {manager[:SHOWN]} changes {_shown(found[0])}{more}"
+            return f"the field manager {_cut(manager)} changes {_shown(found[0])}{more}"
     there = ours.union(*(paths for *_, paths in others))
     if gone := sorted(path for path in _wanted(content) if path not in there):
-        by = others[0][1][:SHOWN] if others else ""
+        by = _cut(others[0][1]) if others else ""
         who = f"another client (the last one is the field manager {by})" if by else "another client"
         return f"{who} removes {_shown(gone[0])}"
     return f"another client with the field manager {names.FIELD_MANAGER} changes it"
@@ -282,4 +282,10 @@ def _shown(path: str) -> str:
     """As in a manifest: ``data[ca.crt]``, ``spec.replicas``."""
     first, *steps = path.split(SEP)
     text = first + "".join(f".{one}" if one.isidentifier() else f"[{one}]" for one in steps)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    """A name that any client may choose, on one line."""
+    shown = "".join(one if one.isprintable() else "?" for one in text[:SHOWN])
+    return shown if len(text) <= SHOWN else f"{shown[:-1]}…"

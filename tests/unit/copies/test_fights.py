@@ -300,7 +300,8 @@ def test_a_deleted_copy_has_no_field():
     assert describe_change(configmap(), None) == "another client deletes it"
 
 
-def test_long_names_are_cut():
-    field = {"f:data": {"f:" + "k" * 250: {}}}
+def test_long_names_are_cut_and_have_no_control_characters():
+    field = {"f:data": {"f:\x1b[2J" + "k" * 250: {}}}
     text = describe_change(configmap(), {"managedFields": [ours(), managed("m" * 900, 5, **field)]})
     assert len(text) < 3 * module.SHOWN
+    assert text.isprintable()
