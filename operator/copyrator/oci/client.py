@@ -28,8 +28,14 @@ from copyrator.oci.answers import (
     unexpected,
 )
 from copyrator.oci.auth import Credential
-from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, Response, Sink, TlsVerification
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    InvalidResponse,
+    RegistryError,
+    RegistryUnreachable,
+    TagNotFound,
+)
+from copyrator.oci.exchange import Request, Response, Sink, TlsVerification, is_same_origin
 from copyrator.oci.hosts import DEFAULT_RATE, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
@@ -48,7 +54,11 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 _ANY_MANIFEST: Final = ", ".join(MANIFEST_TYPES)
-_NO_REFERRERS: Final = (303, 400, 404, 405, 406)
+_NOTHING_THERE: Final = frozenset(
+    {303, 400, 401, 403, 404, 405, 406, 409, 410, 412, 414, 415, 416, 418, 422, 451, 501}
+)
+"""Statuses with which registries, and proxies with lists of paths, respond to a request for what
+they don't support or don't have, also where the repository may be read. 401 without a challenge."""
 _LENGTH: Final = re.compile(r"[1-9][0-9]{0,6}")
 """Of a manifest, as HEAD has it: less than 10 MB."""
 
@@ -152,13 +162,22 @@ class RegistryClient:
     ) -> bytes:
         """Return the bytes of a manifest or index; for a digest, they are checked against it.
 
+        The repository can be read: a registry that refuses access to a tag doesn't have it.
+
         Raises:
             NotFound: no such tag or manifest, or no such repository.
         """
-        answer = await self._manifest(repository, reference, credential, max_body)
         if DIGEST.fullmatch(reference):
+            answer = await self._manifest(repository, reference, credential, max_body)
             checked(repository, reference, digest_of(answer.body))
-        return answer.body
+            return answer.body
+        url = repository.manifest_url(reference)
+        found = await self._look_up(url, repository, credential, _ANY_MANIFEST, max_body)
+        if found is None:
+            raise TagNotFound(f"{repository} has no {named(reference).removeprefix('the ')}")
+        if found.status != 200:
+            raise unexpected(found, repository, named(reference))
+        return found.body
 
     async def blob(
         self, repository: Repository, digest: str, credential: Credential | None, max_body: int
@@ -189,18 +208,8 @@ class RegistryClient:
         A 303 isn't followed: ghcr.io redirects clients to a web page of another host with
         separate rate limits. Other registries respond to any path with 200 and a web page.
         """
-        answer = await self._ask(
-            "GET",
-            url,
-            repository,
-            credential,
-            accept=INDEX_TYPE,
-            max_body=REFERRERS_BYTES,
-            see_other=False,
-        )
-        if answer.status in _NO_REFERRERS or (
-            answer.status == 200 and media_type(answer) != INDEX_TYPE
-        ):
+        answer = await self._look_up(url, repository, credential, INDEX_TYPE, REFERRERS_BYTES)
+        if answer is None or (answer.status == 200 and media_type(answer) != INDEX_TYPE):
             return None
         if answer.status != 200:
             raise unexpected(answer, repository, "the list of referrers")
@@ -261,6 +270,25 @@ class RegistryClient:
             raise unexpected(answer, repository, named(reference))
         return answer
 
+    async def _look_up(
+        self,
+        url: str,
+        repository: Repository,
+        credential: Credential | None,
+        accept: str,
+        max_body: int,
+    ) -> Response | None:
+        """GET of what may not be there, in a repository that can be read; None: it isn't there."""
+        try:
+            answer = await self._ask(
+                "GET", url, repository, credential, accept=accept, max_body=max_body, optional=True
+            )
+        except RegistryUnreachable as error:
+            if error.status not in _NOTHING_THERE:
+                raise
+            return None
+        return None if answer.status in _NOTHING_THERE else answer
+
     async def _ask(
         self,
         method: str,
@@ -271,18 +299,26 @@ class RegistryClient:
         accept: str,
         max_body: int = 0,
         sink: Sink | None = None,
-        see_other: bool = True,
+        optional: bool = False,
     ) -> Response:
-        """Send the request; where its token is refused, repeat it once with a new one."""
+        """Send the request; where its token is refused, repeat it once with a new one.
+
+        ``optional``: what is requested may not be there, so 303, 403, and 401 without a challenge
+        are answers.
+        """
         trust = TlsVerification(repository.verify, repository.ca)
         request = Request(
-            method, url, trust, max_body=max_body, sink=sink, named=True, see_other=see_other
+            method, url, trust, max_body=max_body, sink=sink, named=True, see_other=not optional
         )
         header = await self._tokens.header(repository, credential)
         answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+        if optional and _is_refusal(answer, repository):
+            return answer
         if answer.status == 401:
             header = await self._tokens.renew(repository, credential, answer, header)
             answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+        if optional and _is_refusal(answer, repository):
+            return answer
         if answer.status in (401, 403):
             raise AuthenticationFailed(
                 f"{repository.host} refuses access to {repository.name} ({answer.status})"
@@ -301,6 +337,13 @@ def _authority(origin: str) -> str:
         return URL(origin).authority
     except ValueError:
         return ""
+
+
+def _is_refusal(answer: Response, repository: Repository) -> bool:
+    """Whether the registry itself, and not a redirect's target, refuses access to a path."""
+    if answer.status != 403 and (answer.status != 401 or answer.challenges):
+        return False
+    return is_same_origin(URL(answer.url), URL(repository.origin))
 
 
 def _headers(accept: str, authorization: str | None) -> dict[str, str]:

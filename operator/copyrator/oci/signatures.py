@@ -4,17 +4,21 @@ They are in three places: in the list of referrers (OCI 1.1), in the index that 
 the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of the tag
 ``sha256-HEX.sig`` (cosign 2). The second one is also requested where the list exists, with
 one more request: what was pushed or mirrored before the registry had the list may be only there.
+
+A place that can't be read doesn't hide what is found in the others. Where nothing is found, it is
+an error and not a missing signature.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from copyrator.oci.answers import digest_of
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import InvalidResponse, RegistryUnreachable, TagNotFound
+from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable, TagNotFound
 from copyrator.oci.paging import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.referrers import BEYOND, Candidates, Listed, read_index
@@ -60,18 +64,21 @@ class SignatureFinder:
 
         Raises:
             NotFound: the repository has no manifest with this digest.
-            RegistryError: the registry can't be reached, or its lists are invalid. A single
-                signature that is unusable or missing is skipped instead.
+            RegistryError: the manifest can't be read; or no signature is found, and a place can't
+                be read or its list is invalid. A single signature that is unusable or missing is
+                skipped instead.
         """
         search = _Search(self._client, repository, digest, credential)
         try:
             async with asyncio.timeout(self._seconds):
-                return await search.run()
+                await search.run()
         except TimeoutError:
-            raise RegistryUnreachable(
+            text = (
                 f"{repository.host}: reading the signatures of {digest} takes more than "
                 f"{self._seconds:.0f} s"
-            ) from None
+            )
+            search.fail(RegistryUnreachable(text))
+        return search.result()
 
 
 class _Search:
@@ -90,17 +97,38 @@ class _Search:
         self._credential = credential
         self._skipped = Skipped()
         self._candidates = Candidates(self._skipped)
+        self._artifact: Artifact | None = None
         self._found: list[Signature] = []
         self._bytes = 0
+        self._fault: RegistryError | None = None
+        """The first fault of a place that may have signatures."""
 
-    async def run(self) -> Found:
+    async def run(self) -> None:
         artifact = await self._client.artifact(self._repository, self._digest, self._credential)
-        await self._list_referrers()
-        await self._list_tag(artifact)
+        self._artifact = artifact
+        await self._read(self._list_referrers())
+        await self._read(self._list_tag(artifact))
         for listed in self._candidates:
-            await self._read_referrer(listed)
-        await self._read_payloads()
-        return Found(artifact, tuple(self._found), self._skipped.sentences())
+            await self._read(self._read_referrer(listed))
+        await self._read(self._read_payloads())
+
+    def fail(self, error: RegistryError) -> None:
+        """Note that a place can't be read."""
+        self._fault = self._fault or error
+        self._skipped.note(f"not all signatures can be read: {error.message}")
+
+    def result(self) -> Found:
+        """What was found; raises the fault where that is nothing."""
+        if self._fault is not None and (self._artifact is None or not self._found):
+            raise self._fault
+        assert self._artifact is not None
+        return Found(self._artifact, tuple(self._found), self._skipped.sentences())
+
+    async def _read(self, place: Awaitable[None]) -> None:
+        try:
+            await place
+        except RegistryError as error:
+            self.fail(error)
 
     async def _list_referrers(self) -> None:
         url: str | None = self._repository.referrers_url(self._digest)

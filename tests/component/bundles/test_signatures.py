@@ -94,8 +94,8 @@ def trust(cluster: BundleCluster) -> Callable[..., None]:
 @pytest.mark.usefixtures("trust")
 @pytest.mark.parametrize(
     "fault",
-    [answering(500), answering(403), hang],
-    ids=["500", "403", "hangs"],
+    [answering(500), answering(401, WWW_Authenticate="Basic realm=x"), hang],
+    ids=["500", "401", "hangs"],
 )
 async def test_while_signatures_cannot_be_read_nothing_is_deployed(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, fault: Any

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, registry_client
 from tests.component.oci.signed_registry import SignedRegistry, find
 from tests.long import LONG
 from tests.signature_layout import (
@@ -42,6 +45,8 @@ from copyrator.settings.limits import (
     SIGNATURES_BYTES,
     STEP_SECONDS,
 )
+from copyrator.signatures.judge import judge
+from copyrator.signatures.model import CosignKeys, SignatureRequirement
 
 MB = 1024 * 1024
 STAGES = ("artifact", "list", "fallback tag", "sig tag", "manifest", "blob", "payload")
@@ -86,12 +91,42 @@ async def cut(request: web.Request) -> web.StreamResponse:
 
 FAULTS: dict[str, tuple[Any, type[RegistryError]]] = {
     "500": (answering(500), RegistryUnreachable),
+    "502": (answering(502), RegistryUnreachable),
     "503": (answering(503), RegistryUnreachable),
+    "504": (answering(504), RegistryUnreachable),
     "429": (answering(429), RateLimited),
-    "403": (answering(403), AuthenticationFailed),
+    "401 with a challenge": (
+        answering(401, WWW_Authenticate='Basic realm="x"'),
+        AuthenticationFailed,
+    ),
     "reset": (reset, RegistryUnreachable),
     "cut": (cut, RegistryUnreachable),
 }
+OTHERS: dict[str, tuple[str, ...]] = {
+    "artifact": (),
+    "list": ("sig tag",),
+    "fallback tag": ("list", "sig tag"),
+    "sig tag": ("list",),
+    "manifest": ("sig tag",),
+    "blob": ("sig tag",),
+    "payload": ("list",),
+}
+"""Where else signatures are: without them only this stage leads to one."""
+
+
+def fail_at(
+    signed: SignedRegistry, stages: dict[str, str], stage: str, fault: Handler, *empty: str
+) -> None:
+    """A fault at a stage; nothing is at those that are empty."""
+
+    async def faulty(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(stages[stage]):
+            return await fault(request)
+        if any(request.path.endswith(stages[one]) for one in empty):
+            return web.Response(status=404)
+        return await signed.respond(request)
+
+    signed.fault = faulty
 
 
 @pytest.mark.parametrize(
@@ -112,16 +147,107 @@ async def test_a_fault_of_the_registry_is_never_no_signature(
 ) -> None:
     assert len((await find(signed, client)).signatures) == 2
     handler, expected = FAULTS[fault]
-
-    async def faulty(request: web.Request) -> web.StreamResponse:
-        if request.path.endswith(stages[stage]):
-            answer: web.StreamResponse = await handler(request)
-            return answer
-        return await signed.respond(request)
-
-    signed.fault = faulty
+    fail_at(signed, stages, stage, handler, *OTHERS[stage])
 
     with pytest.raises(expected):
+        await find(signed, client)
+
+
+@pytest.mark.parametrize("stage", ["artifact", "manifest", "blob", "payload"])
+async def test_what_is_listed_and_forbidden_is_never_no_signature(
+    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str], stage: str
+) -> None:
+    fail_at(signed, stages, stage, answering(403), *OTHERS[stage])
+
+    with pytest.raises(AuthenticationFailed):
+        await find(signed, client)
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("fault", [name for name in FAULTS if name != "429"])
+async def test_a_fault_in_one_place_does_not_hide_signatures_in_others(
+    signed: SignedRegistry,
+    client: RegistryClient,
+    stages: dict[str, str],
+    stage: str,
+    fault: str,
+) -> None:
+    fail_at(signed, stages, stage, FAULTS[fault][0])
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == (2 if stage == "fallback tag" else 1)
+    (skipped,) = found.skipped
+    assert skipped.startswith("not all signatures can be read: 127.0.0.1:")
+
+
+async def test_a_wrong_signature_never_passes_because_another_place_failed(
+    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    asked = [SignatureRequirement("spec.verify", (CosignKeys("keys", {"cosign.pub": pem}),))]
+    for stage in ("list", "fallback tag", "sig tag"):
+        for fault in (answering(500), answering(403)):
+            fail_at(signed, stages, stage, fault)
+            found = await find(signed, client)
+            assert found.signatures
+            verdict = judge(found, asked, datetime(2026, 11, 26, tzinfo=UTC))
+            assert not verdict.is_trusted
+            assert verdict.skipped == found.skipped
+
+
+async def test_a_list_on_another_host_or_an_invalid_one_does_not_hide_signatures_either(
+    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
+) -> None:
+    far = answering(200, '{"manifests": []}', Link="<//elsewhere/>; rel=next")
+    for fault in (answering(200, "{", Content_Type=INDEX_TYPE), far):
+        fail_at(signed, stages, "list", fault)
+        assert len((await find(signed, client)).signatures) == 1
+
+
+async def test_signatures_that_were_read_count_in_a_pause_after_429(
+    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
+) -> None:
+    fail_at(signed, stages, "sig tag", answering(429))
+
+    assert len((await find(signed, client)).signatures) == 1
+
+
+NOTHING_THERE = (400, 401, 403, 404, 405, 406, 409, 410, 412, 414, 415, 416, 418, 422, 451, 501)
+
+
+@pytest.mark.parametrize("stage", ["list", "fallback tag", "sig tag"])
+@pytest.mark.parametrize("status", NOTHING_THERE)
+async def test_a_registry_that_refuses_a_look_up_has_nothing_there(
+    signed: SignedRegistry,
+    client: RegistryClient,
+    stages: dict[str, str],
+    stage: str,
+    status: int,
+) -> None:
+    fail_at(signed, stages, stage, answering(status))
+    found = await find(signed, client)
+    assert len(found.signatures) == (2 if stage == "fallback tag" else 1)
+    assert found.skipped == ()
+
+    fail_at(signed, stages, stage, answering(status), *OTHERS[stage])
+    assert (await find(signed, client)).signatures == ()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_the_target_of_a_redirect_that_refuses_is_a_fault(
+    signed: SignedRegistry,
+    registry: FakeRegistry,
+    client: RegistryClient,
+    stages: dict[str, str],
+    status: int,
+) -> None:
+    registry.fault = answering(status)
+    moved = answering(307, Location=f"http://{registry.host}/signed-url")
+    fail_at(signed, stages, "sig tag", moved, *OTHERS["sig tag"])
+
+    with pytest.raises(AuthenticationFailed):
         await find(signed, client)
 
 
@@ -131,16 +257,31 @@ async def test_a_registry_that_hangs_is_unreachable(
 ) -> None:
     client = registry_client(0.3)
 
-    async def hanging(request: web.Request) -> web.StreamResponse:
-        if request.path.endswith(stages[stage]):
-            await asyncio.Event().wait()
-        return await signed.respond(request)
+    async def hanging(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
 
-    signed.fault = hanging
+    fail_at(signed, stages, stage, hanging, *OTHERS[stage])
 
     with pytest.raises(RegistryUnreachable, match="didn't respond in time"):
         await find(signed, client)
     await client.close()
+
+
+async def test_signatures_that_were_read_count_when_the_time_is_up(
+    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
+) -> None:
+    async def hanging(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    fail_at(signed, stages, "sig tag", hanging)
+
+    finder = SignatureFinder(client, seconds=1)
+    found = await finder.find(signed.repository, signed.digest, None)
+
+    assert len(found.signatures) == 1
+    assert "reading the signatures of sha256:" in found.skipped[0]
 
 
 async def test_many_slow_answers_end_after_a_time(
