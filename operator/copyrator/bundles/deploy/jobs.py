@@ -1,4 +1,4 @@
-"""The operator's Jobs: their cache, their creation, and the output of their pods."""
+"""The operator's Jobs: their cache, their creation, the output of their pods, and their ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import (
@@ -22,14 +24,39 @@ from copyrator.bundles.deploy.outcome import (
     read_job,
     strip_colours,
 )
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.retention import plan_ttl
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.settings import limits
+
+
+def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
+    """Seconds after its end for which a plan's Job is kept.
+
+    It is derived from the status, so that a restart changes nothing.
+
+    Args:
+        job: its name.
+        status: of its Bundle.
+        other: the seconds for Jobs that the status doesn't name any more.
+        now: the time.
+
+    Returns:
+        None where it must not be deleted: its plan isn't read yet, or waits for a decision; or it
+        found drift, until the next check is read.
+    """
+    if job == status.plan.job:
+        waits = status.plan.outcome == PlanOutcome.RUNNING or plan_record.waits_until(status, now)
+        return None if waits else LONG_TTL
+    if job == status.preview.job:
+        return None if status.preview.outcome == PlanOutcome.RUNNING else plan_record.PREVIEW_KEPT
+    drift = status.drift
+    is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
+    return other if is_read and job != drift.found_job else None
+
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Pure functions that decide about Bundles: versions, Jobs, states. No I/O, no clock."""
