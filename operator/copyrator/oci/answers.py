@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from copyrator.api.json_text import read_json
 from copyrator.oci.errors import InvalidResponse, RegistryError, TagNotFound
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import DIGEST, Repository
@@ -26,6 +29,17 @@ class _Declared(msgspec.Struct, rename="camel"):
 
 
 _declared = msgspec.json.Decoder(_Declared)
+
+SAID_CHARACTERS: Final = 200
+_CODES: Final = ("code", "status", "error", "title")
+_MESSAGES: Final = ("message", "error_description", "details", "detail", "description", "msg")
+_CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CHANGING: Final = re.compile(
+    r"(?<![\w:])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,256}"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}Z?)(?!\w)",
+    re.IGNORECASE,
+)
+"""IDs of requests and times, by which each answer's message would be another one."""
 
 
 def digest_of(content: bytes) -> str:
@@ -74,9 +88,57 @@ def named(reference: str) -> str:
     return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
 
 
+def said(body: bytes, secrets: Iterable[str]) -> str:
+    """The code and message of an error's body in parentheses, bounded and cleaned.
+
+    Sources: the OCI distribution specification ("Error Codes"), RFC 6749 (token servers), and
+    what Docker Hub's token server, Artifactory, GitLab and Google respond with. Empty for other
+    bodies, such as web pages, and for a text with one of the secrets.
+    """
+    try:
+        code, message = _error_in(read_json(body))
+    except (ValueError, RecursionError):
+        return ""
+    if code and not _CODE.fullmatch(code):
+        code, message = "", message or code
+    text = ": ".join(filter(None, (code, _clean(message))))
+    if any(secret and _clean(secret) in text for secret in secrets):
+        return ""
+    text = _CHANGING.sub("…", text)
+    if len(text) > SAID_CHARACTERS:
+        start, _, word = text[:SAID_CHARACTERS].rpartition(" ")
+        text = f"{start if len(start) > len(word) else text[:SAID_CHARACTERS]} …"
+    return f" ({text})" if text else ""
+
+
+def _error_in(answer: Any) -> tuple[str, str]:
+    """Code and message of the first error."""
+    found = answer.get("errors", answer.get("error")) if isinstance(answer, dict) else None
+    if isinstance(found, list):
+        found = found[0] if found else None
+        if isinstance(found, str):
+            return "", found
+    entry = found if isinstance(found, dict) else answer
+    if not isinstance(entry, dict):
+        return "", ""
+    codes = [entry.get(key) for key in _CODES]
+    number = next((str(one) for one in codes if type(one) is int and 0 < one < 10_000), "")
+    code = next((one for one in codes if isinstance(one, str) and one), number)
+    texts = (entry.get(key) for key in _MESSAGES)
+    return code, next((one for one in texts if isinstance(one, str) and one), "")
+
+
+def _clean(text: str) -> str:
+    """Printable characters of a text on one line; of a long text the beginning."""
+    words = text[: SAID_CHARACTERS * 20].split()
+    return " ".join("".join(filter(str.isprintable, word)) for word in words).strip()
+
+
 def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
     """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
     status = answer.status
     if status == 404:
-        return TagNotFound(f"{repository} has no {what.removeprefix('the ')}", status=status)
-    return InvalidResponse(f"{repository.host} responds with {status} for {what}", status=status)
+        text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
+        return TagNotFound(text, status=status)
+    text = f"{repository.host} responds with {status} for {what}{answer.said}"
+    return InvalidResponse(text, status=status)

@@ -53,6 +53,12 @@ class Credential:
         return "Basic " + base64.b64encode(pair).decode()
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must not be part of a message."""
+        basic = self.basic.removeprefix("Basic ")
+        return self.password, self.identity_token, self.registry_token, basic
+
+    @property
     def fingerprint(self) -> str:
         """A hash to compare credentials in memory; must not be shown or stored."""
         parts = (self.username, self.password, self.identity_token, self.registry_token)

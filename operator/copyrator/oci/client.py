@@ -308,7 +308,14 @@ class RegistryClient:
         """
         trust = TlsVerification(repository.verify, repository.ca)
         request = Request(
-            method, url, trust, max_body=max_body, sink=sink, named=True, see_other=not optional
+            method,
+            url,
+            trust,
+            max_body=max_body,
+            sink=sink,
+            named=True,
+            see_other=not optional,
+            secrets=credential.secrets if credential else (),
         )
         header = await self._tokens.header(repository, credential)
         answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
@@ -321,7 +328,8 @@ class RegistryClient:
             return answer
         if answer.status in (401, 403):
             raise AuthenticationFailed(
-                f"{repository.host} refuses access to {repository.name} ({answer.status})"
+                f"{repository.host} refuses access to {repository.name} "
+                f"({answer.status}){answer.said}"
                 + (
                     "; check the Secret of spec.auth"
                     if credential

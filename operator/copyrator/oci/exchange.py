@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from multidict import MultiMapping
 from yarl import URL
@@ -38,6 +38,8 @@ class Request:
     sink: Sink | None = None
     named: bool = False
     see_other: bool = True
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """The answer's own message isn't repeated if it has one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Response:
     challenges: tuple[str, ...]
     body: bytes
     url: str
+    said: str = ""
+    """Of an error: its own code and message for our message, `` (DENIED: …)``; empty without."""
 
 
 def is_same_origin(one: URL, other: URL) -> bool:

@@ -22,7 +22,7 @@ DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0
 
 
-def paused(host: str, status: int, seconds: float) -> RegistryError:
+def paused(host: str, status: int, seconds: float, said: str = "") -> RegistryError:
     """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests")
@@ -30,7 +30,7 @@ def paused(host: str, status: int, seconds: float) -> RegistryError:
         else (RegistryUnreachable, "unavailable")
     )
     text = (
-        f"{host} responds with {status} ({what}); no request is sent to it until its "
+        f"{host} responds with {status} ({what}){said}; no request is sent to it until its "
         "Retry-After has passed"
     )
     return kind(text, seconds)

@@ -11,7 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from yarl import URL
@@ -116,7 +116,7 @@ class Tokens:
                 grant.challenge = _choose(repository, credential, answer)
                 await self._fill(grant, repository, credential)
         if grant.header is None or grant.header == used:
-            raise _refused(repository, credential, status=answer.status)
+            raise _refused(repository, credential, status=answer.status, said=answer.said)
         return grant.header
 
     async def _fill(
@@ -171,11 +171,14 @@ class Tokens:
                 headers["Authorization"] = credential.basic
             url = str(realm.update_query({k: v for k, v in asked.items() if v}))
             request = Request("GET", url, trust, headers, None, TOKEN_ANSWER_BYTES)
-        answer = await self._transport.send(request)
+        secrets = credential.secrets if credential is not None else ()
+        answer = await self._transport.send(replace(request, secrets=secrets))
         if answer.status in (400, 401, 403):
-            raise _refused(repository, credential)
+            raise _refused(repository, credential, said=answer.said)
         if answer.status != 200:
-            raise InvalidResponse(f"the token server {realm.host} responds with {answer.status}")
+            raise InvalidResponse(
+                f"the token server {realm.host} responds with {answer.status}{answer.said}"
+            )
         return _read_token(answer.body, str(realm.host))
 
     def _use(self, key: TokenKey, grant: _Grant) -> None:
@@ -223,7 +226,7 @@ def _choose(repository: Repository, credential: Credential | None, answer: Respo
             if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
                 return challenge
     if not answer.challenges:
-        raise _refused(repository, credential, status=answer.status)
+        raise _refused(repository, credential, status=answer.status, said=answer.said)
     raise InvalidResponse(
         f"{repository.host} requires an authentication scheme other than Basic or Bearer",
         status=answer.status,
@@ -248,15 +251,19 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
 
 
 def _refused(
-    repository: Repository, credential: Credential | None, *, status: int | None = None
+    repository: Repository,
+    credential: Credential | None,
+    *,
+    status: int | None = None,
+    said: str = "",
 ) -> AuthenticationFailed:
     if credential is None:
         text = (
-            f"{repository.host} requires credentials for {repository.name}; set spec.auth to a "
-            "Secret"
+            f"{repository.host} requires credentials for {repository.name}{said}; set spec.auth to "
+            "a Secret"
         )
     else:
-        text = f"{repository.host} refuses the credentials of spec.auth for {repository.name}"
+        text = f"{repository.host} refuses the credentials of spec.auth for {repository.name}{said}"
     return AuthenticationFailed(text, status=status)
 
 

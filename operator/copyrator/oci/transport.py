@@ -20,6 +20,7 @@ from yarl import URL
 from copyrator import __version__
 from copyrator.connections import Connector
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
+from copyrator.oci.answers import said
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, RegistryUnreachable
 from copyrator.oci.exchange import (
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 MAX_REDIRECTS: Final = 3
+_SAID_BYTES: Final = 16 * 1024
+"""Of an error's body, which has the registry's own message, and ..."""
+_SAID_SECONDS: Final = 3.0
+"""... the time in which it has to arrive."""
 _SEE_OTHER: Final = 303
 _REDIRECTS: Final = frozenset({301, 302, _SEE_OTHER, 307, 308})
 
@@ -135,10 +140,10 @@ class RegistryTransport:
             if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
                 wait = retry_after(answer.headers)
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
-                raise paused(name, answer.status, wait)
+                raise paused(name, answer.status, wait, answer.said)
         if answer.status >= 500:
             raise RegistryUnreachable(
-                f"{name} responds with {answer.status} to {request.method} {url.path}",
+                f"{name} responds with {answer.status} to {request.method} {url.path}{answer.said}",
                 status=answer.status,
             )
         return answer
@@ -173,8 +178,10 @@ class RegistryTransport:
                     timeout=self._paced if request.sink else self._timeout,
                 )
             async with response:
-                body = b""
-                if request.sink is not None and response.status == 200:
+                body, text = b"", ""
+                if response.status >= 400:
+                    text = await self._said(response, request)
+                elif request.sink is not None and response.status == 200:
                     await self._pour(response, request, request.sink, where)
                 else:
                     body = await self._bounded(response, request.max_body, where)
@@ -184,6 +191,7 @@ class RegistryTransport:
                     challenges=tuple(response.headers.getall("WWW-Authenticate", ())),
                     body=body,
                     url=request.url,
+                    said=text,
                 )
         except (aiohttp.ClientError, ssl.SSLError, TimeoutError, ValueError) as error:
             raise failure(error, where) from None
@@ -235,6 +243,22 @@ class RegistryTransport:
             if size > request.max_body:
                 raise _too_long(where, request.max_body)
             await sink(piece)
+
+    async def _said(self, response: aiohttp.ClientResponse, request: Request) -> str:
+        """The own code and message of an error; none where its body is long, slow or cut off."""
+        body = bytearray()
+        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            return ""
+        try:
+            async with asyncio.timeout(min(_SAID_SECONDS, self._seconds)):
+                async for piece in response.content.iter_chunked(_SAID_BYTES):
+                    body += piece
+                    if len(body) > _SAID_BYTES:
+                        return ""
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return ""
+        sent = (request.headers or {}).get("Authorization", "").rpartition(" ")[2]
+        return said(bytes(body), (sent, *request.secrets))
 
     async def _bounded(self, response: aiohttp.ClientResponse, limit: int, where: str) -> bytes:
         if not limit:

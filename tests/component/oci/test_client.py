@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -584,6 +585,152 @@ async def test_a_manifest_beyond_the_limit_is_not_read(
 
     with pytest.raises(InvalidResponse, match=f"longer than {MANIFEST_BYTES}"):
         await client.manifest(repository(registry), "1.0.0", None)
+
+
+def errors(code: object = "DENIED", message: object = "no pull of team/app") -> str:
+    return json.dumps({"errors": [{"code": code, "message": message, "detail": {"a": 1}}]})
+
+
+SAID = {
+    errors(): "(DENIED: no pull of team/app)",
+    errors(message=""): "(DENIED)",
+    errors(message=None): "(DENIED)",
+    '{"errors": [{"code": "A", "message": "first"}, {"code": "B"}]}': "(A: first)",
+    '{"errors": [{"status": 403, "message": "by Artifactory"}]}': "(403: by Artifactory)",
+    '{"errors": ["a text"]}': "(a text)",
+    '{"details": "incorrect username or password"}': "(incorrect username or password)",
+    '{"error": "invalid_grant", "error_description": "expired"}': "(invalid_grant: expired)",
+    '{"error": "a sentence of GitLab"}': "(a sentence of GitLab)",
+    '{"message": "401 Unauthorized"}': "(401 Unauthorized)",
+    '{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "by Google"}}': (
+        "(PERMISSION_DENIED: by Google)"
+    ),
+    '{"error": {"code": 403, "message": "by Google"}}': "(403: by Google)",
+    '{"code": "NAME_UNKNOWN", "message": "not in a list"}': "(NAME_UNKNOWN: not in a list)",
+    '{"title": "Forbidden", "status": 403, "detail": "RFC 9457"}': "(Forbidden: RFC 9457)",
+    errors(message="a\tb\n\u001b[31m c\u200bd\u202e \ud800"): "(DENIED: a b [31m cd)",
+    errors(
+        message="id 0ee6a2ba-9b1d-4b0c-a8a5-1f2e3d4c5b6a, 0123456789abcdef"
+    ): "(DENIED: id …, …)",
+    errors(message="at 2026-11-26T20:52:53.123Z"): "(DENIED: at …)",
+    errors(message=f"sha256:{'a' * 64} is unknown"): f"(DENIED: sha256:{'a' * 64} is unknown)",
+    errors(message="word " * 4000): "word word …)",
+    errors(message="x" * 4000): "xxx …)",
+}
+NOT_REPEATED = {
+    "a web page": "<html><p>Please log in</p></html>",
+    "a text": "no pull for you",
+    "nothing": "",
+    "no object": "[1]",
+    "no text": '{"errors": [{"code": {}, "message": ["x"]}]}',
+    "no errors": '{"errors": []}',
+    "a deep one": "[" * 10_000,
+    "a long one": errors(message="x" * 20_000),
+    "half a one": errors()[:-3],
+    "a password": errors(message="alice:s3cret is wrong"),
+    "a hidden password": errors(message="s3\u200bcret"),
+    "a password as code": errors(code="s3cret"),
+    "a header": errors(message=ALICE.basic),
+}
+
+
+async def refuse(client: RegistryClient, registry: FakeRegistry) -> str:
+    """The message of the error."""
+    with pytest.raises(RegistryError) as failed:
+        await client.digest(repository(registry), "1.0.0", ALICE)
+    return failed.value.message
+
+
+@pytest.mark.parametrize(("body", "text"), SAID.items())
+async def test_the_registrys_own_code_and_message_are_part_of_the_error(
+    registry: FakeRegistry, client: RegistryClient, body: str, text: str
+) -> None:
+    registry.fault = answering(403, body)
+
+    message = await refuse(client, registry)
+
+    assert text in message
+    assert message.isprintable()
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize("body", NOT_REPEATED.values(), ids=NOT_REPEATED)
+async def test_nothing_else_of_an_error_is_repeated(
+    registry: FakeRegistry, client: RegistryClient, body: str
+) -> None:
+    registry.fault = answering(403)
+    without = await refuse(client, registry)
+    registry.fault = answering(403, body)
+
+    assert await refuse(client, registry) == without
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 418, 429, 500, 502, 503])
+async def test_every_status_has_the_registrys_own_message(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.fault = of_get(answering(status, errors()))
+
+    assert "(DENIED: no pull of team/app)" in await refuse(client, registry)
+
+
+def of_get(fault: Handler) -> Handler:
+    """A fault of GET; HEAD isn't supported."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=405) if request.method == "HEAD" else await fault(request)
+
+    return serve
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
+async def test_so_has_a_token_server(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.auth, registry.fault_at = "bearer", "/token"
+    registry.fault = answering(status, '{"details": "wrong name"}')
+
+    assert "(wrong name)" in await refuse(client, registry)
+
+
+async def test_a_token_server_that_repeats_what_it_was_sent_is_not_repeated(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.fault_at = "bearer", "/token"
+    registry.fault = answering(401, '{"details": "refresh is no token"}')
+
+    with pytest.raises(AuthenticationFailed) as failed:
+        await client.digest(repository(registry), "1.0.0", Credential(identity_token="refresh"))
+    assert str(failed.value).endswith("refuses the credentials of spec.auth for team/app")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+async def test_a_compressed_error_is_the_error_that_it_is(
+    registry: FakeRegistry, client: RegistryClient, encoding: str
+) -> None:
+    registry.fault = answering(404, errors(), Content_Encoding=encoding)
+
+    assert (await refuse(client, registry)).endswith("team/app has no tag 1.0.0")
+
+
+async def test_an_error_whose_text_is_cut_off_or_late_is_the_error_that_it_is(
+    registry: FakeRegistry,
+) -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=404, headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"errors": [')
+        assert request.transport is not None
+        if len(registry.asked) > 2:
+            await asyncio.sleep(60)
+        request.transport.close()
+        return response
+
+    client = registry_client(0.5)
+    registry.fault = of_get(broken)
+    for _ in range(2):
+        assert (await refuse(client, registry)).endswith("team/app has no tag 1.0.0")
+    await client.close()
 
 
 def test_nothing_shows_a_password() -> None:
