@@ -324,6 +324,11 @@ class RegistryClient:
         if answer.status == 401:
             header = await self._tokens.renew(repository, credential, answer, header)
             answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+        elif answer.status == 403 and header and _is_refusal(answer, repository):
+            header = await self._tokens.renew_forbidden(repository, credential, header)
+            if header:
+                send = replace(request, headers=_headers(accept, header))
+                answer = await self._transport.send(send)
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status in (401, 403):

@@ -26,7 +26,7 @@ def paused(host: str, status: int, seconds: float, said: str = "") -> RegistryEr
     """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests")
-        if status == 429
+        if status in (403, 429)
         else (RegistryUnreachable, "unavailable")
     )
     text = (

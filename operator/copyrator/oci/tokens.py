@@ -18,7 +18,12 @@ from yarl import URL
 
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
-from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    InvalidResponse,
+    RegistryError,
+    RegistryUnreachable,
+)
 from copyrator.oci.exchange import Request, Response, TlsVerification, is_same_origin, parse_url
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
@@ -34,6 +39,9 @@ DEFAULT_LIFETIME: Final = 60.0
 LONGEST_LIFETIME: Final = 24 * 3600.0
 MARGIN: Final = 5.0
 """Seconds before its expiry from which on a token isn't used: clocks and requests take time."""
+RENEW_AGAIN: Final = 30.0
+"""Seconds after which a token is renewed again because of a 403."""
+_REFUSES_POST: Final = frozenset({400, 401, 403, 404, 405, 406, 415, 501})
 KEEP: Final = 3600.0
 """Seconds that an unused grant is kept."""
 _CLIENT_ID = "copyrator"
@@ -55,6 +63,8 @@ class _Grant:
     header: str | None = field(default=None, repr=False)
     until: float = 0.0
     used: float = 0.0
+    renewed: float = -math.inf
+    """When a token was last renewed because of a 403."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -119,6 +129,25 @@ class Tokens:
             raise _refused(repository, credential, status=answer.status, said=answer.said)
         return grant.header
 
+    async def renew_forbidden(
+        self, repository: Repository, credential: Credential | None, used: str
+    ) -> str | None:
+        """Another token after a 403 to a cached one, which may be older than a permission.
+
+        None: it isn't a token, or was renewed for that shortly before.
+        """
+        grant = self._grants.get(_key(repository, credential))
+        if grant is None:
+            return None
+        async with grant.lock:
+            if grant.header == used and grant.challenge is not None:
+                recent = self._clock() < grant.renewed + RENEW_AGAIN
+                if recent or grant.until == math.inf:
+                    return None
+                grant.renewed = self._clock()
+                await self._fill(grant, repository, credential)
+        return grant.header if grant.header != used else None
+
     async def _fill(
         self, grant: _Grant, repository: Repository, credential: Credential | None
     ) -> None:
@@ -146,7 +175,11 @@ class Tokens:
             return credential.basic, math.inf
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", math.inf
-        token, lifetime = await self._fetch(challenge, repository, credential)
+        try:
+            token, lifetime = await self._fetch(challenge, repository, credential)
+        except RegistryError as error:
+            error.status = None  # the token server's, not the registry's
+            raise
         return f"Bearer {token}", max(lifetime - MARGIN, 1.0)
 
     async def _fetch(
@@ -159,20 +192,25 @@ class Tokens:
         }
         trust = TlsVerification(repository.verify, repository.ca)  # a private CA usually signs both
         headers = {"Accept": "application/json"}
+        url = str(realm.update_query({k: v for k, v in asked.items() if v}))
+        if credential is not None:
+            headers["Authorization"] = credential.basic
+        get = Request("GET", url, trust, headers, None, TOKEN_ANSWER_BYTES)
         if credential is not None and credential.identity_token:
             form = asked | {
                 "grant_type": "refresh_token",
                 "refresh_token": credential.identity_token,
                 "client_id": _CLIENT_ID,
             }
-            request = Request("POST", str(realm), trust, headers, form, TOKEN_ANSWER_BYTES)
+            plain = {"Accept": "application/json"}
+            post = Request("POST", str(realm), trust, plain, form, TOKEN_ANSWER_BYTES)
+            password = credential.password or credential.identity_token
+            basic = replace(credential, password=password).basic
+            get = replace(get, headers=headers | {"Authorization": basic})
+            answer = await self._post(post, get, credential)
         else:
-            if credential is not None:
-                headers["Authorization"] = credential.basic
-            url = str(realm.update_query({k: v for k, v in asked.items() if v}))
-            request = Request("GET", url, trust, headers, None, TOKEN_ANSWER_BYTES)
-        secrets = credential.secrets if credential is not None else ()
-        answer = await self._transport.send(replace(request, secrets=secrets))
+            secrets = credential.secrets if credential is not None else ()
+            answer = await self._transport.send(replace(get, secrets=secrets))
         if answer.status in (400, 401, 403):
             raise _refused(repository, credential, said=answer.said)
         if answer.status != 200:
@@ -180,6 +218,18 @@ class Tokens:
                 f"the token server {realm.host} responds with {answer.status}{answer.said}"
             )
         return _read_token(answer.body, str(realm.host))
+
+    async def _post(self, post: Request, get: Request, credential: Credential) -> Response:
+        """Exchange an identity token: by POST, by GET where the token server refuses that."""
+        try:
+            answer = await self._transport.send(replace(post, secrets=credential.secrets))
+        except RegistryUnreachable as error:
+            if error.status not in _REFUSES_POST:
+                raise
+        else:
+            if answer.status not in _REFUSES_POST:
+                return answer
+        return await self._transport.send(replace(get, secrets=credential.secrets))
 
     def _use(self, key: TokenKey, grant: _Grant) -> None:
         grant.used = self._clock()

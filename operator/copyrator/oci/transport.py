@@ -137,7 +137,8 @@ class RegistryTransport:
                     raise paused(name, host.blocked_by, left)
                 async with self._requests.slot(name):
                     answer = await self._counted(request, url)
-            if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
+            asks = answer.status in (403, 503) and "Retry-After" in answer.headers
+            if answer.status == 429 or asks:
                 wait = retry_after(answer.headers)
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
                 raise paused(name, answer.status, wait, answer.said)

@@ -298,6 +298,86 @@ async def test_an_identity_token_is_exchanged(
     assert registry.count("POST", "/token") == 1
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 415, 501])
+async def test_a_token_server_that_refuses_post_gets_the_identity_token_by_get(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "refresh"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    registry.fault, registry.fault_at = refusing_post(registry, status), "/token"
+    credential = Credential("alice", identity_token="refresh")
+
+    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert [method for method, path in registry.asked if "/token" in path] == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("status", [418, 429, 500, 502, 503])
+async def test_any_other_answer_to_post_is_an_error_at_once(
+    registry: FakeRegistry, client: RegistryClient, status: int
+) -> None:
+    registry.auth, registry.fault_at = "bearer", "/token"
+    registry.fault = answering(status)
+
+    with pytest.raises(RegistryError):
+        await client.digest(repository(registry), "1.0.0", Credential(identity_token="refresh"))
+    assert [method for method, path in registry.asked if "/token" in path] == ["POST"]
+
+
+def refusing_post(registry: FakeRegistry, status: int) -> Handler:
+    """Exchanges an identity token that is sent as a password, and refuses POST."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            return web.Response(status=status)
+        assert request.headers["Authorization"] == Credential("alice", "refresh").basic
+        token = f"token-{status}"
+        registry.tokens.add(token)
+        return web.json_response({"token": token})
+
+    return serve
+
+
+async def test_a_cached_token_that_is_forbidden_is_renewed_once(registry: FakeRegistry) -> None:
+    """A permission that was given after the token was made is in the next token."""
+    registry.auth = "bearer"
+    digest = registry.put("team/app", "1.0.0", "one")
+    now = 1000.0
+    client = registry_client(clock=lambda: now)
+    await client.digest(repository(registry), "1.0.0", None)
+    old = set(registry.tokens)
+
+    async def forbidding(request: web.Request) -> web.StreamResponse:
+        sent = request.headers["Authorization"].removeprefix("Bearer ")
+        return web.Response(status=403) if sent in old else await registry.respond(request)
+
+    registry.fault, registry.fault_at = forbidding, "/manifests/"
+    before = len(registry.asked)
+    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert [method for method, _ in registry.asked[before:]] == ["HEAD", "GET", "HEAD"]
+
+    registry.fault = answering(403)
+    for wait, tokens in ((0, 0), (31, 1)):
+        now += wait
+        before = registry.count("GET", "/token")
+        with pytest.raises(AuthenticationFailed):
+            await client.digest(repository(registry), "1.0.0", None)
+        assert registry.count("GET", "/token") - before == tokens
+    await client.close()
+
+
+async def test_basic_credentials_that_are_forbidden_are_not_repeated(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    registry.put("team/app", "1.0.0", "one")
+    await client.digest(repository(registry), "1.0.0", ALICE)
+    registry.fault, before = answering(403), len(registry.asked)
+
+    with pytest.raises(AuthenticationFailed):
+        await client.digest(repository(registry), "1.0.0", ALICE)
+    assert [method for method, _ in registry.asked[before:]] == ["HEAD", "GET"]
+
+
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("credential", [BOB, None])
 async def test_bad_credentials_are_refused_once_and_not_retried(
@@ -408,7 +488,9 @@ async def test_plain_http_behind_https_is_said_to_be_that(
         await client.digest(replace(repository(registry), plain_http=False), "1.0.0", None)
 
 
-@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, RegistryUnreachable)])
+@pytest.mark.parametrize(
+    ("status", "error"), [(403, RateLimited), (429, RateLimited), (503, RegistryUnreachable)]
+)
 async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     registry: FakeRegistry,
     client: RegistryClient,
