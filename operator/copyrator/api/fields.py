@@ -20,7 +20,7 @@ Check = Callable[[str], str | None]
 """Takes a value, returns its fault and the remedy, or None."""
 
 NOT_WHOLE: Final = "notReadWhole"
-"""In the metadata of an object that was truncated when read (kube/client/depth.py): the reason."""
+"""In the metadata of an object that was truncated when read (kube.client.answers): why."""
 
 MAX_DURATION: Final = 30 * 24 * 3600.0
 """Seconds."""

@@ -21,9 +21,8 @@ from copyrator.api.drift_status import DriftReason
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import read_entry
-from copyrator.bundles.cache import BundleCache
-from copyrator.bundles.context import Context, Hasher
+from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
@@ -51,7 +50,6 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
-from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polling import VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller

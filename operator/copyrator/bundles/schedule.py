@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import AT_ONCE, Change, Stale
 

@@ -50,7 +50,7 @@ from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
@@ -200,8 +200,8 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
     outcome = status.attempted.outcome or ""
     context.metrics.drift_corrections.labels(outcome.lower()).inc()
     if outcome == Outcome.SUCCEEDED:
-        verb = drift_correction.has_or_have(status)
-        text = f"{drift_correction.drifted_objects(status)} {verb} been corrected"
+        verb = drift_record.has_or_have(status)
+        text = f"{drift_record.drifted_objects(status)} {verb} been corrected"
         _emit(context, entry, NORMAL, "DriftCorrected", text)
 
 
@@ -308,7 +308,7 @@ class StatusWriter:
             conditions = with_further(
                 status.conditions,
                 ConditionType.DRIFTED,
-                drift_correction.drifted_condition(status, entry.spec),
+                drift_record.drifted_condition(status, entry.spec),
                 generation=status.observed_generation or 0,
                 now=self._context.clock(),
             )
@@ -327,7 +327,7 @@ class StatusWriter:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if isinstance(spec, BundleSpec):
-            found[ConditionType.DRIFTED] = drift_correction.drifted_condition(status, spec)
+            found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found

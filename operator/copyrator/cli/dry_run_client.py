@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from copyrator.api.keys import RuleKey
-from copyrator.kube.client import calls
+from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import RULES, Resource
 
@@ -43,10 +43,10 @@ class DryRunClient(KubeClient):
         if method != "POST" or _namespace_of(path) not in self.assumed:
             return await super().request(method, path, body=body, **options)
         answer = {**body, "metadata": {**body["metadata"], "uid": path}}
-        self._answered(calls.Call("create", "", path, method, body=body), answer)
+        self._answered(transport.Call("create", "", path, method, body=body), answer)
         return answer
 
-    def _answered(self, call: calls.Call, answer: Any) -> None:
+    def _answered(self, call: transport.Call, answer: Any) -> None:
         self.writes.setdefault(call.path, []).append((call.method, call.body))
         if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
             answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none

@@ -19,8 +19,7 @@ from copyrator.api.freeze import Freeze
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import read_entry
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, all_gates

@@ -21,7 +21,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, OnSynced, Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange
-from copyrator.kube.watch.seen import Seen, seen
+from copyrator.kube.watch.store import Seen, seen
 from copyrator.workqueue.fairness import working_for
 
 log = logging.getLogger(__name__)

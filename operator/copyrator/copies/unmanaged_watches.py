@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.seen import Seen, seen
+from copyrator.kube.watch.store import Seen, seen
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 

@@ -20,9 +20,8 @@ import msgspec
 from copyrator.connections import Connector, keepalive_socket
 from copyrator.handlers.kopf_text import wrapped_page
 from copyrator.handlers.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
-from copyrator.kube.client.answers import from_answer, no_answer, read_answer
+from copyrator.kube.client.answers import flattened, from_answer, no_answer, read_answer
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.depth import flattened
 from copyrator.kube.client.pages import decode_page, fewer
 from copyrator.kube.client.transport import OnRefused
 from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.depth import MOST, flattened, read
+from copyrator.kube.client.answers import MOST, flattened, read
 from copyrator.kube.client.pages import BareEvent, Page
 from copyrator.kube.errors import BrokenAnswer
 from copyrator.kube.resources import Resource

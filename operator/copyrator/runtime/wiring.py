@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces

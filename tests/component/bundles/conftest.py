@@ -22,10 +22,10 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from tests.oracle.recorder import Recorder
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.timing import BundleTiming
 from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint

@@ -18,7 +18,7 @@ from tests.component.oci.fake_registry import FakeRegistry, answering, registry_
 from tests.packed_charts import CHART_YAML, chart, pack
 
 from copyrator.bundles.chart.facts import ChartFacts
-from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.version.polls import ChartReader
 from copyrator.oci.errors import InvalidResponse, RegistryUnreachable, TagNotFound
 from copyrator.oci.reference import Repository

@@ -16,7 +16,7 @@ from tests.component.bundles.workloads import deployment
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.context import BundleTiming
 
 ACCEPT = "operator.werf.dev/accept-from"
 OLD = {"deployed": {"namespace": "prod", "version": "0.9.0", "digest": "sha256:" + "a" * 64}}

@@ -16,7 +16,7 @@ from tests.component.bundles.fixture_types import TIMING
 from tests.component.bundles.test_takeover import CONFIG, put
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.context import BundleTiming
 
 
 @dataclass(frozen=True)

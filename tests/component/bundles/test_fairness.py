@@ -18,8 +18,8 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.version.polls import RegistryPoller, TagQuery
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository

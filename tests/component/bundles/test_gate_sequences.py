@@ -35,7 +35,7 @@ from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.freezes import FreezeWatcher
-from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.scheduler import DueScheduler
@@ -303,7 +303,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "drift that isn't corrected": (
         "drift",
-        drift_correction,
+        drift_record,
         "is_correction_due",
         lambda *_: False,
         [("wait", 100), *DRIFTS],
@@ -311,7 +311,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "drift that is corrected for ever": (
         "drift",
-        drift_correction,
+        drift_record,
         "is_recurring",
         lambda *_: False,
         [("wait", 100), *FOUGHT, ("wait", 90)],

@@ -19,8 +19,8 @@ from tests.component.bundles.workloads import HELM, deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health import judge
-from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.resources import DEPLOYMENTS
 from copyrator.settings import limits
 

@@ -21,10 +21,10 @@ from tests.steps import measured_steps
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.errors import NotFound
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit

@@ -35,7 +35,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.timing import BundleTiming
+from copyrator.bundles.context import BundleTiming
 from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
 pytestmark = pytest.mark.usefixtures("registry")

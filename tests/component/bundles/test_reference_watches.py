@@ -14,10 +14,10 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.inputs import watches
 from copyrator.bundles.inputs.watches import Ref, WatchScope
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
@@ -25,7 +25,7 @@ from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
-from copyrator.kube.watch.seen import Seen
+from copyrator.kube.watch.store import Seen
 from copyrator.settings import limits
 from copyrator.settings.config import Settings
 

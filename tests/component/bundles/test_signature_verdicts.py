@@ -30,9 +30,9 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.timing import BundleTiming
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.trust import store as trust_store
 from copyrator.bundles.trust.store import (

@@ -14,8 +14,7 @@ from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw,
 
 from copyrator.api.fields import NOT_WHOLE, TOO_DEEP
 from copyrator.kube import errors
-from copyrator.kube.client import calls
-from copyrator.kube.client import transport as transport_module
+from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
@@ -65,7 +64,7 @@ async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeA
         await client.create(CONFIGMAPS, "ns", {"metadata": {"name": "b"}})
         for kind in PatchType:
             await client.patch(CONFIGMAPS, "ns", "a", {}, kind=kind)
-        for method in calls.VERBS:
+        for method in transport.VERBS:
             where = CONFIGMAPS.path("ns") if method == "POST" else path
             body = {"metadata": {"name": "c"}} if method == "POST" else BODY
             await client.request(method, where, body=body)
@@ -74,7 +73,7 @@ async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeA
         await client.get(CONFIGMAPS, "ns", "c")
     dry = [seen.verb for seen in api.seen if seen.params.get("dryRun") == "All"]
     assert told == dry
-    assert set(dry) == calls.WRITES
+    assert set(dry) == transport.WRITES
     deletes = [seen.body for seen in api.seen if seen.verb == "delete"]
     assert [body.get("dryRun") for body in deletes] == [["All"]] * len(deletes)
     rest = [(seen.verb, seen.path) for seen in api.seen if "dryRun" not in seen.params]
@@ -548,7 +547,7 @@ class RecordingLimit:
 
     def slot(self) -> Any:
         self.slots += 1
-        return transport_module.NoLimit().slot()
+        return transport.NoLimit().slot()
 
     async def pause(self) -> None:
         self.pauses += 1
@@ -622,11 +621,11 @@ async def test_few_connect_at_once_and_a_free_connection_is_used_meanwhile(
 
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", hold)
     crowd = [asyncio.create_task(client.get(CONFIGMAPS, "ns", "a")) for _ in range(60)]
-    await until(lambda: most == transport_module.CONNECTS_AT_ONCE, "they connect")
+    await until(lambda: most == transport.CONNECTS_AT_ONCE, "they connect")
     await until(crowd[0].done, "it had the free connection")
     async with asyncio.timeout(60):
         await client.get(CONFIGMAPS, "ns", "a")
     for task in crowd:
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
-    assert most == transport_module.CONNECTS_AT_ONCE
+    assert most == transport.CONNECTS_AT_ONCE

@@ -11,9 +11,8 @@ import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, until
 
-from copyrator.kube.client.circuit_breaker import DEFAULT_PAUSES, Pauses
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.connection import DEFAULT_PAUSES, Connection, Endpoint, Pauses
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
 from copyrator.kube.leader.elector import Elector
 from copyrator.kube.leader.lease import Terms

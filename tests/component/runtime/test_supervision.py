@@ -10,8 +10,7 @@ import pytest
 from tests.component.kube.fake_api import until
 
 from copyrator.api.keys import Key, RuleKey
-from copyrator.kube.client.circuit_breaker import FAILURES
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.connection import FAILURES, Connection, Endpoint
 from copyrator.kube.errors import Unreachable
 from copyrator.runtime import watchdog
 from copyrator.runtime.app import App

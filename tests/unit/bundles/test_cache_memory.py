@@ -17,8 +17,7 @@ from tests.histories import soak, status
 from tests.long import LONG
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.bundle import read_entry, stored_status
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
 
 BYTES = 9_500
 COUNT = 1000 if LONG else 100

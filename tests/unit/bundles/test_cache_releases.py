@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"

@@ -21,14 +21,13 @@ from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy import state
-from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.correction import drifted_condition
 from copyrator.bundles.plan.drift import (
     AT_ONCE,
     DriftFindings,
     compare_with_baseline,
+    drifted_condition,
     due_at,
 )
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
@@ -410,11 +409,11 @@ def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     for found in rounds:
         names = sorted(f"update ::ConfigMap:a{number:03}" for number in found)
         what = replace(what, drift=judge(what.drift, *names))
-        if drift_correction.is_recurring(what):
+        if drift_record.is_recurring(what):
             continue
         made += 1
-        what = drift_correction.record_corrected(what)
-    assert made <= MAX_DRIFTED + drift_correction.MOST_CORRECTIONS
+        what = drift_record.record_corrected(what)
+    assert made <= MAX_DRIFTED + drift_record.MOST_CORRECTIONS
 
 
 CAN = status()
@@ -450,20 +449,20 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
 
 
 def test_what_was_found_is_corrected() -> None:
-    assert drift_correction.is_correction_due(CAN, spec())
+    assert drift_record.is_correction_due(CAN, spec())
     trusted = replace(CAN, verification=Verification(verdict="Trusted"))
-    assert drift_correction.is_correction_due(trusted, spec())
+    assert drift_record.is_correction_due(trusted, spec())
     by_user = status(
         plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
         drift=replace(FOUND, found_job="plan-1"),
     )
-    assert drift_correction.is_correction_due(by_user, spec())
-    assert drift_correction.record_correction(by_user, spec()).attempted.plan_job == "plan-1"
+    assert drift_record.is_correction_due(by_user, spec())
+    assert drift_record.record_correction(by_user, spec()).attempted.plan_job == "plan-1"
 
 
 @pytest.mark.parametrize("why", CANT)
 def test_nothing_else_is_corrected(why: str) -> None:
-    assert not drift_correction.is_correction_due(*CANT[why])
+    assert not drift_record.is_correction_due(*CANT[why])
 
 
 WANTED = state.DesiredDeploy(
@@ -800,17 +799,15 @@ def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str
 
 
 def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
-    once = drift_correction.record_corrected(status()).drift
+    once = drift_record.record_corrected(status()).drift
     assert once == replace(FOUND, corrections=1, corrected=FOUND.objects)
-    again = drift_correction.record_corrected(
-        status(drift=replace(once, objects=("update ::Pod:x",)))
-    )
+    again = drift_record.record_corrected(status(drift=replace(once, objects=("update ::Pod:x",))))
     assert (again.drift.corrections, again.drift.corrected) == (2, (EDITED, "update ::Pod:x"))
 
 
 def test_an_attempt_records_what_it_corrects() -> None:
     what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
-    assert drift_correction.record_correction(what, spec()).attempted == replace(
+    assert drift_record.record_correction(what, spec()).attempted == replace(
         TRIED, plan="i", plan_job="check-1", correction=True
     )
 
@@ -822,10 +819,10 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     bound, checked = replace(BASE, bound=True), replace(CHECK, id="i")
     for drift, baseline in ((replace(FOUND, differs=True), bound), (FOUND, BASE)):
         what = status(plan=approved, drift=replace(drift, check=checked), baseline=baseline)
-        assert drift_correction.needs_approval(what, asked)
-        assert not drift_correction.needs_approval(what, spec())
-        attempted = drift_correction.record_correction(what, asked).attempted
+        assert drift_record.needs_approval(what, asked)
+        assert not drift_record.needs_approval(what, spec())
+        attempted = drift_record.record_correction(what, asked).attempted
         assert (attempted.plan, attempted.approved_by) == ("a", "ann")
     what = status(plan=approved, drift=replace(FOUND, check=checked), baseline=bound)
-    assert not drift_correction.needs_approval(what, asked)
-    assert drift_correction.record_correction(what, asked).attempted.plan == "i"
+    assert not drift_record.needs_approval(what, asked)
+    assert drift_record.record_correction(what, asked).attempted.plan == "i"

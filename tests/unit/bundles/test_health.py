@@ -15,6 +15,7 @@ from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import Status
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
     DECODERS,
     HealthFault,
@@ -27,7 +28,6 @@ from copyrator.bundles.health.judge import (
     other_manager,
     overridden_label_fault,
 )
-from copyrator.bundles.timing import BundleTiming
 from copyrator.settings import limits
 
 NOW = 5000.0

@@ -15,8 +15,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker

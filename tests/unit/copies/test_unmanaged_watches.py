@@ -8,7 +8,7 @@ from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.seen import Seen
+from copyrator.kube.watch.store import Seen
 from copyrator.settings import limits
 
 EACH = limits.UNMANAGED_WATCHES

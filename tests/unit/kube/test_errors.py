@@ -6,7 +6,7 @@ import pytest
 
 from copyrator.kube import errors
 from copyrator.kube.client.answers import dropped_fields, from_answer
-from copyrator.kube.client.redaction import redact
+from copyrator.kube.client.transport import redact
 
 
 def status(reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from copyrator.bundles.deploy.state import DesiredDeploy, RolledBack, asks_for_r
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.plan import correction as drift_correction
+from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.seal import operations_secret
@@ -337,7 +337,7 @@ class AttemptRunner:
             MissingReferenceError: an object that the spec names doesn't exist.
         """
         attempted = entry.status.attempted
-        plan = drift_correction.find_plan(entry.status, attempted.plan_job)
+        plan = drift_record.find_plan(entry.status, attempted.plan_job)
         order = order_of(entry, spec, attempted)
         access = await self._references.access(entry, spec)
         order = replace(order, login=access.login)
@@ -421,7 +421,7 @@ class AttemptRunner:
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
-            status = drift_correction.record_corrected(status)
+            status = drift_record.record_corrected(status)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif state.has_succeeded(status):

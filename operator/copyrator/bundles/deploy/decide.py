@@ -40,7 +40,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
-from copyrator.bundles.plan import correction as drift_correction
 from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -208,14 +207,14 @@ def _correct_drift(case: Case, moment: MomentGates) -> Case:
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
     status, spec, now = case.status, case.spec, case.now
-    if case.deploys or not drift_correction.is_correction_due(status, spec):
+    if case.deploys or not drift_record.is_correction_due(status, spec):
         return case
     there = status.deployed
     wanted = replace(
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
     occasion = state.occasion(state.DeployReason.DRIFT, wanted, status)
-    if drift_correction.needs_approval(status, spec):
+    if drift_record.needs_approval(status, spec):
         target = target_of(case.entry, spec, wanted)
         if case.is_waiting or not plan_record.is_free_for(status, target):
             return case  # another deploy is planned first, or its plan waits
@@ -511,7 +510,7 @@ class Deployer:
         status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_enabled
         if need is state.DeployReason.DRIFT:
-            status = drift_correction.record_correction(status, spec)
+            status = drift_record.record_correction(status, spec)
         elif is_planned:
             status = plan_decision.use_plan(status)
         else:

@@ -33,7 +33,7 @@ from copyrator.api.conditions import (
 from copyrator.api.health import HealthMode, HealthReason
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.context import BundleTiming, Context
 from copyrator.bundles.health import judge
 from copyrator.bundles.health.judge import (
     DECODERS,
@@ -48,7 +48,6 @@ from copyrator.bundles.health.judge import (
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.timing import BundleTiming
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.refusals import Permission, Refusal

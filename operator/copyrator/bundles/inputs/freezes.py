@@ -27,7 +27,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.plan.correction import correctable_job
+from copyrator.bundles.plan.drift import correctable_job
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef

@@ -22,8 +22,7 @@ from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.cache import BundleCache
+from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources
 from copyrator.bundles.gates.promotion import valid_records
 from copyrator.bundles.step import Change

@@ -29,12 +29,12 @@ from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.memory import PlanMemory
-from copyrator.bundles.plan.correction import correctable_job
 from copyrator.bundles.plan.decision import has_new_decision, record_decision
 from copyrator.bundles.plan.drift import (
     DriftFindings,
     break_off_check,
     compare_with_baseline,
+    correctable_job,
     due_at,
     find_hindrance,
     has_baseline,

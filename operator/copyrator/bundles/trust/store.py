@@ -40,7 +40,7 @@ from copyrator.bundles.trust.policy import (
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.seen import seen
+from copyrator.kube.watch.store import seen
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository

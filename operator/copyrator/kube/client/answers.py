@@ -1,13 +1,23 @@
-"""Converts an HTTP answer of the API server, or a failed request, to a typed error."""
+"""Reads answers of the API server, of any shape: into typed errors, and JSON within limits.
+
+Parts too deep or too large are left out, instead of failing a whole page. The API server accepts
+10,000 levels wherever a CRD leaves a field open; Python's parsers fail at about a thousand. One
+such object of 5 KB would make a whole page unreadable. And of 1.4 MB of nothing but brackets Python
+makes 700,000 lists, which takes a quarter of a second.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, islice
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
+from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
 from copyrator.api.times import parse_retry_after
 from copyrator.kube.errors import (
     AdmissionDenied,
@@ -29,6 +39,145 @@ from copyrator.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from copyrator.settings.limits import OBJECT_CONTAINERS
+
+MOST: Final = 256
+"""Levels that are kept: more than any spec of ours may have, so that its parser refuses the rest,
+and fewer than cause an error anywhere."""
+
+_TOO_DEEP: Final = msgspec.json.encode(TOO_DEEP)
+
+_BLOCKS: Final = (512, 32)
+"""Bytes whose levels are looked at together; only where some may be too deep, in smaller blocks,
+then one by one."""
+
+_field_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes(1 if code in b"[{" else 255 if code in b"]}" else 0 for code in range(256))
+"""As signed bytes: one level up for an opening bracket, one down for a closing one."""
+
+
+def flattened(raw: bytes, most: int = MOST) -> bytes:
+    """The same JSON, with a text in place of every map and list beyond `most` levels.
+
+    All loops over characters run in C: 1.4 MB take under 50 ms, or with `read` up to 330 ms where
+    they are too deep and consist of nothing but short strings or lists (measured, idle core).
+    """
+    if _openings(raw) <= most:
+        return raw
+    parts = _split(raw)
+    return _flattened(raw, parts, _brackets(parts), most)
+
+
+def _flattened(raw: bytes, parts: list[bytes], brackets: bytes, most: int) -> bytes:
+    if not any(b"\1" in block for block in _too_deep(brackets, most)):
+        return raw
+    deep = b"".join(_too_deep(_masked(parts), most))
+    found: list[bytes] = []
+    kept = 0
+    while (start := deep.find(b"\1", kept)) >= 0:
+        end = deep.find(b"\0", start)
+        found += (raw[kept:start], _TOO_DEEP)
+        kept = end + 1 if end >= 0 else len(raw)
+    return b"".join((*found, raw[kept:]))
+
+
+def _split(raw: bytes) -> list[bytes]:
+    """The parts between quotation marks that aren't escaped: each second one is a string."""
+    return raw.replace(rb"\\", b"__").replace(rb"\"", b"__").split(b'"')
+
+
+def _brackets(parts: list[bytes]) -> bytes:
+    """The brackets outside strings."""
+    return b"".join(parts[::2]).translate(None, _NO_BRACKETS)
+
+
+def _masked(parts: list[bytes]) -> bytes:
+    """The same text with zeros as the characters of strings."""
+    masked = parts.copy()
+    masked[1::2] = map(bytes, map(len, parts[1::2]))
+    return b'"'.join(masked)
+
+
+def _openings(text: bytes) -> int:
+    return text.count(b"{") + text.count(b"[")
+
+
+def _too_deep(
+    text: bytes, most: int, level: int = 0, blocks: tuple[int, ...] = _BLOCKS
+) -> Iterator[bytes]:
+    """For each character of a text without strings 1 where it is beyond `most` levels, else 0."""
+    size, *smaller = blocks
+    for at in range(0, len(text), size):
+        block = text[at : at + size]
+        up = _openings(block)
+        down = block.count(b"}") + block.count(b"]")
+        if level + up <= most:
+            yield bytes(len(block))
+        elif level - down > most:
+            yield b"\1" * len(block)
+        elif smaller:
+            yield from _too_deep(block, most, level, tuple(smaller))
+        else:
+            steps = array("b", block.translate(_STEPS))
+            levels = islice(accumulate(steps, initial=level), 1, None)
+            yield bytes(map(most.__lt__, levels))
+        level += up - down
+
+
+def read(raw: bytes) -> Any:
+    """Decode one object; a part that is too deep or too large is replaced by a text.
+
+    Its metadata then has the reason, under NOT_WHOLE.
+
+    Raises:
+        msgspec.MsgspecError: it isn't JSON, or has too many maps and lists and isn't a map.
+    """
+    if _openings(raw) <= MOST:
+        return msgspec.json.decode(raw)
+    parts = _split(raw)
+    brackets = _brackets(parts)
+    if len(brackets) // 2 > OBJECT_CONTAINERS:
+        return _read_small_fields(raw)
+    flat = _flattened(raw, parts, brackets, MOST)
+    decoded = msgspec.json.decode(flat)
+    if flat is not raw and isinstance(decoded, dict) and isinstance(decoded.get("metadata"), dict):
+        decoded["metadata"][NOT_WHOLE] = TOO_DEEP
+    return decoded
+
+
+def _read_small_fields(raw: bytes) -> dict[str, Any]:
+    """Decode the small fields of an object and of its metadata."""
+    fields = _fields(raw)
+    metadata = fields.pop("metadata", None)
+    found = _small_ones(fields)
+    if metadata is not None:
+        found["metadata"] = _small_ones(_fields(bytes(metadata))) | {NOT_WHOLE: TOO_MANY}
+    return found
+
+
+def _fields(raw: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _field_decoder.decode(raw)
+    except RecursionError:
+        return _field_decoder.decode(flattened(raw))
+
+
+def _small_ones(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    """Decode the smallest fields, up to half of an object's limit of maps and lists together."""
+    left = OBJECT_CONTAINERS // 2
+    found: dict[str, Any] = {}
+    for key, value in sorted(fields.items(), key=lambda field: len(bytes(field[1]))):
+        text = bytes(value)
+        parts = _split(text)
+        brackets = _brackets(parts)
+        left -= len(brackets) // 2
+        if left < 0:
+            found[key] = TOO_MANY
+        else:
+            found[key] = msgspec.json.decode(_flattened(text, parts, brackets, MOST))
+    return found
+
 
 RETRY_AFTER_CAP = 300.0
 """Seconds; a longer Retry-After is capped to this."""

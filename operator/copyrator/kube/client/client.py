@@ -16,14 +16,18 @@ import aiohttp
 import msgspec
 
 from copyrator.api.names import FIELD_MANAGER
-from copyrator.kube.client import calls, pages
-from copyrator.kube.client.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
+from copyrator.kube.client import pages, transport
+from copyrator.kube.client.answers import read
 from copyrator.kube.client.connection import Connection
-from copyrator.kube.client.depth import read
 from copyrator.kube.client.pages import Page, WatchEvent
 from copyrator.kube.client.transport import (
+    CONNECT_TIMEOUT,
+    JSON,
+    REQUEST_TIMEOUT,
     WATCH_CONNECTIONS,
     WATCH_PATIENCE,
+    WRITES,
+    Call,
     Fence,
     OnDryRun,
     OnRefused,
@@ -121,7 +125,7 @@ class KubeClient:
         self, res: Resource, namespace: str | None, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Create; raises AlreadyExists where the name is taken."""
-        return await self._object(calls.write("POST", res, res.path(namespace), body))
+        return await self._object(transport.write("POST", res, res.path(namespace), body))
 
     async def patch(
         self,
@@ -140,7 +144,7 @@ class KubeClient:
         params["fieldManager"] = field_manager or FIELD_MANAGER
         path = res.path(namespace, name, subresource)
         return await self._object(
-            calls.write("PATCH", res, path, body, content_type=kind.value, **params)
+            transport.write("PATCH", res, path, body, content_type=kind.value, **params)
         )
 
     async def delete(
@@ -160,7 +164,9 @@ class KubeClient:
             options["preconditions"] = {k: v for k, v in preconditions.items() if v}
         if propagation:
             options["propagationPolicy"] = propagation
-        return await self._object(calls.write("DELETE", res, res.path(namespace, name), options))
+        return await self._object(
+            transport.write("DELETE", res, res.path(namespace, name), options)
+        )
 
     async def read_log(
         self,
@@ -195,17 +201,17 @@ class KubeClient:
 
         The fields of the body that the server has dropped are added to ``dropped``.
         """
-        verb = calls.VERBS.get(method, "get")
+        verb = transport.VERBS.get(method, "get")
         params = dict(params or {})
         headers = {"Accept": accept or JSON}
         if body is not None:
             headers["Content-Type"] = content_type
         if verb in WRITES and method != "DELETE":
             params.setdefault("fieldManager", FIELD_MANAGER)
-        limit = calls.total(timeout or REQUEST_TIMEOUT)
+        limit = transport.total(timeout or REQUEST_TIMEOUT)
         call = Call(
             verb,
-            calls.resource_of(path),
+            transport.resource_of(path),
             path,
             method,
             params,
@@ -235,7 +241,7 @@ class KubeClient:
         larger than PAGE_BYTES is requested again, with fewer objects. With `names_only` an object
         is its name, namespace and resourceVersion.
         """
-        params = calls.selectors(label_selector, field_selector)
+        params = transport.selectors(label_selector, field_selector)
         if resource_version is not None:
             params["resourceVersion"] = resource_version
         metadata_only |= names_only
@@ -250,7 +256,7 @@ class KubeClient:
                 res.path(namespace),
                 params=dict(params),
                 headers=headers,
-                timeout=calls.total(self._list_timeout),
+                timeout=transport.total(self._list_timeout),
                 most=PAGE_BYTES if size > 1 else None,
             )
             try:
@@ -292,7 +298,7 @@ class KubeClient:
         Raises:
             Gone: `resource_version` was compacted; list again.
         """
-        params = calls.selectors(label_selector, field_selector)
+        params = transport.selectors(label_selector, field_selector)
         params |= {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(timeout))}
         if resource_version is not None:
             params["resourceVersion"] = resource_version

@@ -1,18 +1,200 @@
-"""The API server's address and our credentials, which are renewed in time."""
+"""The API server's address, our credentials, which are renewed in time, and its circuit breaker.
+
+While all requests fail, the breaker lets one probe at a time through until one succeeds. Each key
+and each watch has a back-off of its own, but there can be ten thousand of them: without this, all
+would send their retries to an API server that is recovering. When it is back, all continue at once,
+however long their back-offs had become.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from copyrator import __version__
-from copyrator.kube.client.circuit_breaker import DEFAULT_PAUSES, CircuitBreaker, Pauses
+from copyrator.kube.errors import ApiError, NotLeading
+from copyrator.workqueue.fairness import Waiters
 
 log = logging.getLogger(__name__)
+
+FAILURES = 5
+"""Failures in a row, with no other answer between them, after which attempts are held back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Durations in seconds; only tests use others than the defaults."""
+
+    first: float = 0.25
+    longest: float = 2.0
+    """Between probes: few requests, and a recovery is detected soon."""
+    patience: float = 15.0
+    """An attempt is held back for so long before it fails with the last probe's error."""
+
+
+DEFAULT_PAUSES = Pauses()
+
+
+class Permit:
+    """One attempt that was let through. Only the first outcome that is reported counts."""
+
+    __slots__ = ("_breaker", "_caller", "_reported")
+
+    def __init__(self, breaker: CircuitBreaker, caller: object) -> None:
+        self._breaker = breaker
+        self._caller = caller
+        self._reported = False
+
+    def succeeded(self) -> None:
+        """The server answered, or refused this request alone."""
+        if self._is_first():
+            self._breaker.answered()
+
+    def failed(self, error: ApiError) -> None:
+        """It failed with an error that any other attempt would get."""
+        if self._is_first():
+            self._breaker.failed(error, self._caller)
+
+    def given_up(self) -> None:
+        """It ended without an outcome."""
+        if self._is_first():
+            self._breaker.abandoned()
+
+    def _is_first(self) -> bool:
+        reported, self._reported = self._reported, True
+        return not reported
+
+
+class CircuitBreaker:
+    """Closed while attempts at `what` succeed; open, with single probes, while all of them fail."""
+
+    def __init__(
+        self,
+        what: str = "requests",
+        clock: Callable[[], float] = time.monotonic,
+        pauses: Pauses = DEFAULT_PAUSES,
+    ) -> None:
+        self.answered_at = clock()
+        """`clock` at the server's last answer, including the refusal of a single request."""
+        self.on_close: Callable[[], None] = lambda: None
+        """Called when the server is back, so that back-offs elsewhere can end."""
+        self._what = what
+        self._clock = clock
+        self._pauses = pauses
+        self._failing: set[object] = set()
+        self._last: ApiError | None = None
+        self._opened_at: float | None = None
+        self._pause = 0.0
+        self._probing = False
+        self._waiting = Waiters()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def outage(self) -> tuple[ApiError, float] | None:
+        """The common error and its duration in seconds; None while closed."""
+        if self._opened_at is None or self._last is None:
+            return None
+        return self._last, self._clock() - self._opened_at
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Wait until attempts are let through, and record the outcome.
+
+        Raises:
+            ApiError: a copy of the last probe's, after `Pauses.patience`.
+        """
+        permit = await self.permit(patience=self._pauses.patience)
+        try:
+            yield
+        except NotLeading:
+            permit.given_up()  # nothing was sent
+            raise
+        except ApiError as error:
+            if error.concerns_all:
+                permit.failed(error)
+            else:
+                permit.succeeded()
+            raise
+        except BaseException:
+            permit.given_up()
+            raise
+        else:
+            permit.succeeded()
+
+    async def permit(self, caller: object = None, *, patience: float) -> Permit:
+        """Wait until attempts are let through; the outcome must be reported to the Permit.
+
+        Args:
+            caller: failures of the same caller count once; without a caller, each counts.
+            patience: seconds to wait.
+
+        Raises:
+            ApiError: a copy of the last probe's, after `patience` seconds.
+        """
+        if self._opened_at is not None:
+            await self._wait(patience)
+        return Permit(self, caller or object())
+
+    async def _wait(self, patience: float) -> None:
+        turn = self._waiting.join()
+        self._arm()
+        try:
+            async with asyncio.timeout(patience):
+                await self._waiting.wait(turn, self.abandoned)
+        except TimeoutError:
+            if self._last:
+                raise copy.copy(self._last) from None
+            raise
+
+    def failed(self, error: ApiError, caller: object) -> None:
+        """Record a failed attempt."""
+        self._last = error
+        self._probing = False
+        if self._opened_at is not None:
+            self._pause = min(self._pause * 2, self._pauses.longest)
+            self._arm()
+            return
+        self._failing.add(caller)
+        if len(self._failing) >= FAILURES:
+            self._opened_at = self._clock()
+            self._pause = self._pauses.first
+            log.warning(
+                "all %s fail (%s); they are paused until the API server recovers", self._what, error
+            )
+            self._arm()
+
+    def answered(self) -> None:
+        """Record a success and release all that wait."""
+        self.answered_at = self._clock()
+        self._failing.clear()
+        self._probing = False
+        if self._opened_at is not None:
+            seconds = self._clock() - self._opened_at
+            log.info("the API server serves %s again after %.0f s", self._what, seconds)
+            self._opened_at = None
+            while self._waiting:
+                self._waiting.call()
+            self.on_close()
+
+    def abandoned(self) -> None:
+        """Record an attempt without an outcome: the next one becomes the probe."""
+        self._probing = False
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._opened_at is not None and self._waiting and not (self._probing or self._timer):
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._probe)
+
+    def _probe(self) -> None:
+        self._timer = None
+        self._probing = self._waiting.call()
+
 
 REREAD_SECONDS = 60.0
 """Interval for reading token files again: bound service account tokens rotate on disk."""

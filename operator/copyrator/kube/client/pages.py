@@ -12,8 +12,7 @@ from typing import Any, overload
 
 import msgspec
 
-from copyrator.kube.client.answers import from_answer
-from copyrator.kube.client.depth import MOST, flattened, read
+from copyrator.kube.client.answers import MOST, flattened, from_answer, read
 from copyrator.kube.errors import AnswerTooLarge, BrokenAnswer, Gone
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"

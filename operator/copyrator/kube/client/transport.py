@@ -1,22 +1,20 @@
 """HTTP requests on one pooled session: credentials, limits, timeouts, and typed errors.
 
 One session, because a connection is a TLS handshake and memory on both sides. Watches and requests
-are counted apart, so that neither can use up the other's connections. Bodies are never logged.
+are counted apart, so that neither can use up the other's connections. Bodies are never logged, and
+values of Secrets that a server quotes are removed from its error messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import io
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -25,16 +23,133 @@ import msgspec
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from copyrator.api.names import FIELD_MANAGER
 from copyrator.connections import Connector, keepalive_socket
 from copyrator.kube.client.answers import dropped_fields, from_answer, no_answer, read_answer
-from copyrator.kube.client.calls import Call
 from copyrator.kube.client.connection import Connection
-from copyrator.kube.client.redaction import redact
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
 from copyrator.kube.refusals import Refusal
+from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit, tenant
+
+SHORTEST = 4
+"""Characters; shorter values stay: replacing them would break ordinary words."""
+
+
+def redact(message: str, secret: Any) -> str:
+    """Remove the values of a Secret that was sent from the answer's message.
+
+    Webhooks and older API servers quote what they were sent, as it was sent or decoded.
+
+    Args:
+        message: the server's message.
+        secret: the body of the request: a Secret, or a patch of one.
+    """
+    for value in sorted(_values(secret), key=len, reverse=True):
+        message = message.replace(value, "<redacted>")
+    return message
+
+
+def _values(secret: Any) -> Iterator[str]:
+    if isinstance(secret, Mapping):
+        held = [secret.get("data"), secret.get("stringData")]
+    else:  # a JSON Patch
+        held = [step.get("value") for step in secret or () if isinstance(step, Mapping)]
+    for text in _texts(held):
+        yield from (form for form in (text, _decoded(text)) if len(form) >= SHORTEST)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds to connect, TLS included."""
+
+REQUEST_TIMEOUT = 30.0
+"""Seconds for a whole answer, unless the call sets its own."""
+
+JSON = "application/json"
+
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+"""RBAC's verbs for the methods that write."""
+
+REVIEWS = "/apis/authorization.k8s.io/"
+
+WRITES = frozenset({"create", "update", "patch", "delete"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `verb` and `resource` are RBAC's terms, for metrics and limits."""
+
+    verb: str
+    resource: str
+    path: str
+    method: str = "GET"
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: aiohttp.ClientTimeout = field(
+        default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+    )
+    most: int | None = None
+    """Limit of the answer in bytes; a longer one raises AnswerTooLarge."""
+    dropped: set[str] | None = None
+    """Filled with the fields of the body that the server has dropped."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes an object; an access review is sent by POST and doesn't."""
+        return self.verb in WRITES and not self.path.startswith(REVIEWS)
+
+
+def write(
+    method: str, res: Resource, path: str, body: Any, *, content_type: str = JSON, **params: str
+) -> Call:
+    """A request that writes, with our field manager."""
+    if method != "DELETE":
+        params.setdefault("fieldManager", FIELD_MANAGER)
+    headers = {"Content-Type": content_type, "Accept": JSON}
+    return Call(VERBS[method], res.key, path, method, params, body, headers)
+
+
+def total(seconds: float) -> aiohttp.ClientTimeout:
+    """A timeout for the whole answer."""
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_TIMEOUT)
+
+
+def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
+    """The query parameters of the selectors."""
+    found = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in found.items() if value}
+
+
+def resource_of(path: str) -> str:
+    """The resource's key for a path, for metrics; the path itself where it names none."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (".".join(parts[1:2]), parts[3:])
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    if parts[0] not in {"api", "apis"} or not rest:
+        return parts[0]
+    return f"{rest[0]}.{group}" if group else rest[0]
+
 
 T = TypeVar("T")
 

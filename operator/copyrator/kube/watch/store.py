@@ -1,16 +1,55 @@
-"""The cache of a watch, and which events change it. Pure: no I/O, no clock."""
+"""The cache of a watch, its owner and limit, and which events change it. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.pages import DELETED
 from copyrator.kube.errors import BrokenAnswer
-from copyrator.kube.watch.share import Share
+
+
+class Share(Protocol):
+    """The common limits of one owner's watches; equal only to itself."""
+
+    @property
+    def tenant(self) -> str | None:
+        """The namespace that the watches are for; None for the operator and trusted rules."""
+        ...
+
+    def opened(self) -> None:
+        """A watch was opened."""
+        ...
+
+    def closed(self) -> None:
+        """A watch was closed."""
+        ...
+
+    def held(self, old: Any, new: Any) -> Any:
+        """Return the record to cache in place of `old` (None: none): `new`, or a smaller one."""
+        ...
+
+    def dropped(self, record: Any) -> None:
+        """A record was removed from the cache."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An object as last seen by a metadata-only watch."""
+
+    resource_version: str
+    """Unique: also different for an object that was deleted and created again."""
+
+
+def seen(body: Mapping[str, Any]) -> Seen:
+    """Decode for a watch; a function of a module, so that equal watches are shared."""
+    return Seen(str(body["metadata"].get("resourceVersion", "")))
+
 
 log = logging.getLogger(__name__)
 
