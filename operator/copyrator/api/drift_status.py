@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanRecord
 from copyrator.api.records import Record
 
 MAX_DRIFTED: Final = 20
@@ -38,40 +38,17 @@ class DriftReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftCheck(Record):
-    """A plan of what is deployed. Written before its Job is created, as an attempt is."""
+class DriftCheck(PlanRecord):
+    """A plan of what is deployed."""
 
-    job: str | None = None
-    number: int | None = None
-    """Number of this check; never used twice in a Bundle's life, so no Job's name is either."""
-    outcome: str | None = None
-    """A value of PlanOutcome."""
-    reason: str | None = None
-    message: str | None = None
-    version: str | None = None
-    digest: str | None = None
-    values_hash: str | None = None
     spec_hash: str | None = None
     job_hash: str | None = None
     """Of everything else that the deploy's Job gets."""
     attempt: int | None = None
     """Number of the newest attempt when it began: one that begins later ends it."""
-    started_at: str | None = None
-    made_at: str | None = None
     id: str | None = None
-    revision: int | None = None
-    """Of the release, that a deploy would make."""
-    operations: int | None = None
-    bound: bool | None = None
-    """As of PlanSummary; likewise ``image``."""
-    image: str | None = None
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
-
-    @property
-    def is_running(self) -> bool:
-        """It is recorded, and has no outcome yet."""
-        return self.outcome == PlanOutcome.RUNNING
 
 
 _NO_CHECK: Final = DriftCheck()

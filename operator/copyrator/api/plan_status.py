@@ -83,8 +83,8 @@ class RejectedPlan(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary(Record):
-    """A plan, without the objects' content. Written before its Job is created, as an attempt is."""
+class PlanRecord(Record):
+    """A plan, for whatever purpose. Written before its Job is created, as an attempt is."""
 
     job: str | None = None
     number: int | None = None
@@ -101,28 +101,34 @@ class PlanSummary(Record):
     revision: int | None = None
     """Of the release, that the deploy makes."""
     operations: int | None = None
-    counts: OperationCounts = OperationCounts()
-    risky: tuple[str, ...] = ()
-    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
-    risky_operations: int | None = None
     bound: bool | None = None
     """True: what a deploy writes can't differ from what was planned, as its contents are bound by
     the hash of a render; None: a plan that was made before this was judged, or a preview, which is
     never found to be bound, as it renders once.
     """
-    unbound: tuple[str, ...] = ()
-    """Why it isn't bound, at most MAX_UNBOUND sentences."""
-    hidden: int | None = None
-    """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
     image: str | None = None
     """werf's image by digest, which the plan's pod ran and the deploy's Job runs; None: unknown."""
-    expires_at: str | None = None
-    """When a plan without a decision is made again, or a preview is removed."""
 
     @property
     def is_running(self) -> bool:
         """It is recorded, and has no outcome yet."""
         return self.outcome == PlanOutcome.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary(PlanRecord):
+    """A plan that people read, without the objects' content."""
+
+    counts: OperationCounts = OperationCounts()
+    risky: tuple[str, ...] = ()
+    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
+    risky_operations: int | None = None
+    unbound: tuple[str, ...] = ()
+    """Why it isn't bound, at most MAX_UNBOUND sentences."""
+    hidden: int | None = None
+    """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
+    expires_at: str | None = None
+    """When a plan without a decision is made again, or a preview is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

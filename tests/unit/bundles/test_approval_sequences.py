@@ -267,7 +267,7 @@ class Simulation:
             self.check(case)
             status = plan_decision.use_plan(status)
         else:
-            status = plan_decision.drop_unused_plan(status)
+            status = replace(status, plan=status.plan.remove_plan())
             self.holding.clear()
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))

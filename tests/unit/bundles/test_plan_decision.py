@@ -209,7 +209,7 @@ def test_an_attempt_records_whose_approval_it_has() -> None:
 def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
     counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     status = with_plan(**counted, decision="Approved", approved=ApprovedPlan(id="id-1"))
-    assert plan_decision.drop_unused_plan(status) == BundleStatus(plan=PlanStatus(**counted))
+    assert status.plan.remove_plan() == PlanStatus(**counted)
 
 
 def test_what_was_rejected_waits_although_something_else_was_rejected_since() -> None:

@@ -514,7 +514,7 @@ class Deployer:
         elif is_planned:
             status = plan_decision.use_plan(status)
         else:
-            status = plan_decision.drop_unused_plan(status)
+            status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
         status = drift_record.break_off_check(status)
         step = self._attempts.begin(entry, spec, status, need)
         before = entry.status

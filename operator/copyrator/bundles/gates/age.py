@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -131,7 +132,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
 
 GATE: Final = Gate(
     name="age",
-    concerns=lambda spec: spec.min_age > 0,
+    concerns=attrgetter("min_age"),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

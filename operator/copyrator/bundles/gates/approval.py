@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
@@ -161,7 +162,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=lambda spec: spec.approval.is_enabled,
+    concerns=attrgetter("approval.is_enabled"),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",

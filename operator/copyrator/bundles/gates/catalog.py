@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -43,7 +44,7 @@ def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: d
 
 SKIP_DIGESTS: Final = Gate(
     name="skip-digests",
-    concerns=lambda spec: bool(spec.skip_digests),
+    concerns=attrgetter("skip_digests"),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
     rejected={
@@ -113,7 +114,7 @@ def _judge_bundles(
 
 DEPENDS_ON: Final = Gate(
     name="dependsOn",
-    concerns=lambda spec: bool(spec.depends_on),
+    concerns=attrgetter("depends_on"),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge_bundles,
 )

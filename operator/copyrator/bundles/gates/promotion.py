@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -398,7 +399,7 @@ def _describe_end(spec: BundleSpec) -> str:
 
 GATE: Final = Gate(
     name=NAME,
-    concerns=lambda spec: bool(spec.promote_from),
+    concerns=attrgetter("promote_from"),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -110,7 +111,7 @@ def _midnight(now: datetime) -> datetime:
 
 GATE: Final = Gate(
     name="window",
-    concerns=lambda spec: bool(spec.windows),
+    concerns=attrgetter("windows"),
     occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
     judge=_judge,
     ends=lambda _: "a window opens",

@@ -115,7 +115,8 @@ class FreezeWatcher:
         """
         names = dict.fromkeys((spec.namespace, spec.project_namespace, *more))
         own = (self._frozen[name] for name in names if name in self._frozen)
-        return in_force((*self._of_all(), *own), self._context.clock())
+        found = (*self._of_all(), *own)
+        return in_force(found, self._context.clock()) if found else ()
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a freeze is in force for a Bundle."""

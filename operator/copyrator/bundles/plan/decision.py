@@ -121,8 +121,3 @@ def use_plan(status: BundleStatus) -> BundleStatus:
     plan = status.plan
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, approved_by=plan.by)
     return replace(status, attempted=attempted)
-
-
-def drop_unused_plan(status: BundleStatus) -> BundleStatus:
-    """The status whose new attempt needs no plan: an earlier plan and its approval are removed."""
-    return replace(status, plan=status.plan.remove_plan())

@@ -196,7 +196,9 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        return spec.verify is not None or self._policy.concerns(spec)
+        if spec.verify is not None:
+            return True
+        return self._policy is not NO_POLICY and self._policy.concerns(spec)
 
     async def of(self, entry: BundleEntry, spec: BundleSpec) -> Asked:
         """The requirements for a Bundle's signatures; reads keys of its spec only if they changed.

@@ -19,7 +19,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.catalog import VENDORED
-from copyrator.bundles.gates.gate import Waiting
+from copyrator.bundles.gates.gate import NO_SOURCES, Sources, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
@@ -87,7 +87,7 @@ class VersionResolver:
             context.gates,
             context.clock(),
             inputs.asked,
-            relations.sources(context.bundles, spec, context.seen()),
+            self._find_sources(spec),
             inputs.desired.values_hash,
         )
         resolution = Resolver(queries, judge).resolve()
@@ -200,9 +200,13 @@ class VersionResolver:
         return min((at for at in self._changes(spec, status) if at > now), default=None)
 
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
-        context = self._context
-        sources = relations.sources(context.bundles, spec, context.seen())
-        return context.gates.changes(spec, status, sources)
+        return self._context.gates.changes(spec, status, self._find_sources(spec))
+
+    def _find_sources(self, spec: BundleSpec) -> Sources:
+        """The Bundles of ``spec.promoteFrom``."""
+        if not spec.promote_from:
+            return NO_SOURCES
+        return relations.sources(self._context.bundles, spec, self._context.seen())
 
     def _regular_poll(self, memory: PollMemory) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
