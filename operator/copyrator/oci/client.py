@@ -319,6 +319,11 @@ class RegistryClient:
         )
         header = await self._tokens.header(repository, credential)
         answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+        if credential and not header and not optional and _is_refusal(answer, repository, 404):
+            header = await self._tokens.introduce(repository, credential)
+            if header:
+                send = replace(request, headers=_headers(accept, header))
+                answer = await self._transport.send(send)
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status == 401:
@@ -352,9 +357,9 @@ def _authority(origin: str) -> str:
         return ""
 
 
-def _is_refusal(answer: Response, repository: Repository) -> bool:
+def _is_refusal(answer: Response, repository: Repository, *others: int) -> bool:
     """Whether the registry itself, and not a redirect's target, refuses access to a path."""
-    if answer.status != 403 and (answer.status != 401 or answer.challenges):
+    if answer.status not in (403, *others) and (answer.status != 401 or answer.challenges):
         return False
     return is_same_origin(URL(answer.url), URL(repository.origin))
 

@@ -129,6 +129,28 @@ class Tokens:
             raise _refused(repository, credential, status=answer.status, said=answer.said)
         return grant.header
 
+    async def introduce(self, repository: Repository, credential: Credential) -> str | None:
+        """The header for a registry that refuses an anonymous request without a challenge.
+
+        None: its API requires none either, or was requested shortly before.
+        """
+        key = _key(repository, credential)
+        grant = self._grants.setdefault(key, _Grant())
+        self._use(key, grant)
+        self._sweep()
+        if self._clock() < grant.renewed + RENEW_AGAIN:
+            return None
+        grant.renewed = self._clock()
+        trust = TlsVerification(repository.verify, repository.ca)
+        url = f"{repository.origin}/v2/"
+        try:
+            answer = await self._transport.send(Request("GET", url, trust, named=True))
+        except RegistryError:
+            return None
+        if answer.status != 401 or not answer.challenges:
+            return None
+        return await self.renew(repository, credential, answer, None)
+
     async def renew_forbidden(
         self, repository: Repository, credential: Credential | None, used: str
     ) -> str | None:

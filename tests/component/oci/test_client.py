@@ -101,10 +101,10 @@ async def test_where_head_is_refused_or_broken_one_get_tells(
     registry.fault = head_only(fault)
 
     assert await client.digest(repository(registry), "1.0.0", credential) == digest
-    assert registry.count("GET") == 1
+    assert registry.count("GET", "/manifests/") == 1
     found = await client.artifact(repository(registry), digest, credential)
     assert found == Artifact(digest, OCI_MANIFEST, 34)
-    assert registry.count("GET") == 2
+    assert registry.count("GET", "/manifests/") == 2
 
 
 @pytest.mark.parametrize("status", HEAD_REFUSED)
@@ -114,7 +114,7 @@ async def test_where_get_is_refused_as_head_is_the_error_takes_one_get(
     registry.fault = answering(status)
 
     with pytest.raises(RegistryError):
-        await client.digest(repository(registry), "1.0.0", ALICE)
+        await client.digest(repository(registry), "1.0.0", None)
     assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
 
 
@@ -296,6 +296,51 @@ async def test_an_identity_token_is_exchanged(
 
     assert await client.digest(repository(registry), "1.0.0", credential) == digest
     assert registry.count("POST", "/token") == 1
+
+
+def hiding(registry: FakeRegistry, status: int) -> Handler:
+    """Refuses anonymous requests without a challenge, except for one of the API itself."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.path != "/v2/" and "Authorization" not in request.headers:
+            return web.Response(status=status)
+        return registry._refusal(request) or await registry.respond(request)
+
+    return serve
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_credentials_are_sent_to_a_registry_that_hides_what_it_has(
+    registry: FakeRegistry, client: RegistryClient, status: int, auth: str
+) -> None:
+    registry.auth, registry.users = auth, {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    registry.fault, registry.fault_at = hiding(registry, status), "/v2/"
+
+    for _ in range(3):
+        assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+    assert registry.count("GET", "/manifests/") == 0
+    assert [path for _, path in registry.asked].count("/v2/") == 1
+    assert registry.count("HEAD") == 4
+
+
+@pytest.mark.parametrize(("credential", "asked"), [(ALICE, 1), (None, 0)])
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_registry_that_requires_no_credentials_gets_none(
+    registry: FakeRegistry,
+    client: RegistryClient,
+    status: int,
+    credential: Credential | None,
+    asked: int,
+) -> None:
+    registry.fault, registry.fault_at = answering(status), "/manifests/"
+
+    for _ in range(3):
+        with pytest.raises(RegistryError):
+            await client.digest(repository(registry), "1.0.0", credential)
+    assert registry.count("GET", "/v2/") - registry.count("GET", "/manifests/") == asked
+    assert set(registry.seen_authorization) == {None}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 415, 501])
