@@ -25,7 +25,7 @@ from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import approval
 from copyrator.bundles.health.monitor import HealthMonitor
@@ -225,7 +225,7 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
-        await steps.take(await self.jobs.limit(entry, spec))
+        await steps.take(await limit_jobs(self.jobs, self.context.clock(), entry, spec))
         entry = await steps.take(await self.plans.visit_preview(entry, spec))
         observed, due = await self.plans.observe_plan(entry, spec)
         steps.due += [due] if due else []

@@ -219,11 +219,11 @@ class AttemptRunner:
             entry = await self._writer.reset_force(entry)
         if not job.done:
             return await self._check_pods(entry, spec, job)
-        pods = await self._jobs.pods(job)
+        pods = await self._jobs.output.pods(job)
         ending = planned_ending(ending_of(job, pods))
         evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
-            printed = await self._jobs.printed_digests(pods)
+            printed = await self._jobs.output.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
             ending, evidence = await self._explained(entry, spec, job, pods, ending)
@@ -252,7 +252,7 @@ class AttemptRunner:
         ending: Ending,
     ) -> tuple[Ending, state.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
-        whole = await self._jobs.log_end(pods)
+        whole = await self._jobs.output.log_end(pods)
         literals: tuple[str, ...] = ()
         if spec.is_gated and remove_template_text(whole) != whole:
             chart = await self._charts.of(entry, spec, entry.status.attempted.digest or "")
@@ -404,7 +404,7 @@ class AttemptRunner:
         """End a Job that is frozen before its pod has started; returns whether it ends."""
         if not self._freezes.of(spec, entry.attempted_namespace):
             return False
-        if has_started(await self._jobs.pods(job)):
+        if has_started(await self._jobs.output.pods(job)):
             return False
         await self._jobs.give_up(job, BundleReason.FROZEN)
         return True

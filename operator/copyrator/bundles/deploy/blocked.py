@@ -41,7 +41,7 @@ async def find_blocked(
     client: KubeClient, jobs: JobClient, job: JobRecord, spec: BundleSpec
 ) -> Blocked | None:
     """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""
-    pods = await jobs.pods(job)
+    pods = await jobs.output.pods(job)
     if has_started(pods):
         jobs.record_start(job)
     if blocked := find_blocked_pod(pods):

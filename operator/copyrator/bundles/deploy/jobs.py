@@ -27,6 +27,7 @@ from copyrator.bundles.deploy.outcome import (
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.step import Change, Step
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -70,11 +71,78 @@ _TAIL_LINES: Final = (80, 8, 1)
 """Numbers of lines that are requested from a log's end: fewer where the lines are too long."""
 
 
+class PodReader:
+    """Reads the pods of Jobs, and their logs."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
+        """The pods that a Job owns, newest last: others may have its label, too."""
+        found: list[dict[str, Any]] = []
+        count = 0
+        selector = f"batch.kubernetes.io/controller-uid={job.uid}"
+        pages = self._client.list_pages(
+            PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                found.extend(pod for pod in page.items if is_owned(pod, job.uid))
+                count += len(page.items)
+                if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
+                    break
+        found = found[: limits.BUNDLE_PODS]
+        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+    async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
+        """The digests that werf pulled, by the first lines of its log; empty without a log."""
+        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
+
+    async def log_end(self, pods: list[dict[str, Any]]) -> str:
+        """The last lines of werf's log; the termination message where the log can't be read.
+
+        The API truncates the end of longer output, so fewer lines are requested then.
+        """
+        most = limits.BUNDLE_LOG_BYTES
+        text = ""
+        for lines in _TAIL_LINES:
+            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
+            if len(text.encode()) < most:
+                break
+        return strip_colours(text or _termination_message(pods))
+
+    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
+        """The last lines of a pod's log.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
+
+    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+        if not pods:
+            return ""
+        try:
+            async with asyncio.timeout(_LOG_TIMEOUT):
+                return await self._read_log(pods[-1], **limits)
+        except (ApiError, TimeoutError) as error:
+            log.debug("the log of pod %s can't be read: %s", pods[-1]["metadata"]["name"], error)
+            return ""
+
+    async def _read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
+        metadata = pod["metadata"]
+        return await self._client.read_log(
+            metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
+        )
+
+
 class JobClient:
     """All Jobs of all Bundles, from one watch."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.output = PodReader(context.client)
+        """What the Jobs' pods are, and print."""
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
         self._registration: Registration | None = None
         self._health: asyncio.Task[None] | None = None
@@ -160,22 +228,6 @@ class JobClient:
         uid = metadata["annotations"][names.ANN_BUNDLE_UID]
         return record if record is not None and record.bundle_uid == uid else None
 
-    async def limit(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
-
-        The Bundle is due again when a plan expires.
-        """
-        due: list[datetime | None] = []
-        others = spec.job.ttl_seconds_after_finished
-        for job in self.of(entry.key, entry.uid):
-            if job.kind not in _PLANS:
-                await self.set_ttl(job, others)
-                continue
-            now = self._context.clock()
-            due.append(plan_record.waits_until(entry.status, now))
-            await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
-        return Step(entry, due=tuple(due))
-
     async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
         """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept."""
         if seconds is None or job.ttl == seconds or not job.done or job.deleting:
@@ -207,64 +259,6 @@ class JobClient:
         for job in self.of(key, uid):
             if job.kind in _PLANS and job.name not in but and not job.done:
                 await self.give_up(job)
-
-    async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
-        """The pods that a Job owns, newest last: others may have its label, too."""
-        found: list[dict[str, Any]] = []
-        count = 0
-        selector = f"batch.kubernetes.io/controller-uid={job.uid}"
-        pages = self._context.client.list_pages(
-            PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
-        )
-        async with aclosing(pages):
-            async for page in pages:
-                found.extend(pod for pod in page.items if is_owned(pod, job.uid))
-                count += len(page.items)
-                if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
-                    break
-        found = found[: limits.BUNDLE_PODS]
-        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-
-    async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
-        """The digests that werf pulled, by the first lines of its log; empty without a log."""
-        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
-
-    async def log_end(self, pods: list[dict[str, Any]]) -> str:
-        """The last lines of werf's log; the termination message where the log can't be read.
-
-        The API truncates the end of longer output, so fewer lines are requested then.
-        """
-        most = limits.BUNDLE_LOG_BYTES
-        text = ""
-        for lines in _TAIL_LINES:
-            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
-            if len(text.encode()) < most:
-                break
-        return strip_colours(text or _termination_message(pods))
-
-    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
-        """The last lines of a pod's log.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
-
-    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
-        if not pods:
-            return ""
-        try:
-            async with asyncio.timeout(_LOG_TIMEOUT):
-                return await self._read_log(pods[-1], **limits)
-        except (ApiError, TimeoutError) as error:
-            log.debug("the log of pod %s can't be read: %s", pods[-1]["metadata"]["name"], error)
-            return ""
-
-    async def _read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
-        metadata = pod["metadata"]
-        return await self._context.client.read_log(
-            metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
-        )
 
     def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
@@ -299,6 +293,22 @@ class JobClient:
     def _requeue_all(self) -> None:
         for entry in self._context.bundles:
             self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
+
+
+async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:
+    """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
+
+    The Bundle is due again when a plan expires.
+    """
+    due: list[datetime | None] = []
+    others = spec.job.ttl_seconds_after_finished
+    for job in jobs.of(entry.key, entry.uid):
+        if job.kind not in _PLANS:
+            await jobs.set_ttl(job, others)
+            continue
+        due.append(plan_record.waits_until(entry.status, now))
+        await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
+    return Step(entry, due=tuple(due))
 
 
 def _termination_message(pods: list[dict[str, Any]]) -> str:

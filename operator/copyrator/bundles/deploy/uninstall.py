@@ -206,9 +206,9 @@ class Uninstaller:
         )
         if now >= due:
             return None
-        pods = await self._jobs.pods(job)
+        pods = await self._jobs.output.pods(job)
         ending = ending_of(job, pods)
-        why = log_tail(await self._jobs.log_end(pods)) or ending.message
+        why = log_tail(await self._jobs.output.log_end(pods)) or ending.message
         verdict = ready_conditions.uninstall_failed(
             f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
             f"Job {job.name}: {why[-512:]}"

@@ -164,7 +164,7 @@ class PlanReader:
     async def _read(
         self, job: JobRecord, nonce: str, made_of: PlanSubject
     ) -> Plan | PlanFault | PlanDelay:
-        pods, account = await self._jobs.pods(job), made_of.account
+        pods, account = await self._jobs.output.pods(job), made_of.account
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
@@ -199,15 +199,15 @@ class PlanReader:
 
     async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
         """The plan in a pod's log, whose last line has the number of lines to read."""
-        last = await self._jobs.log_tail(pod, 1, _LINE_BYTES)
+        last = await self._jobs.output.log_tail(pod, 1, _LINE_BYTES)
         lines = block_lines(last, nonce)
         if isinstance(lines, BlockFault):
             return lines
-        return read_block(await self._jobs.log_tail(pod, lines, MAX_TEXT), nonce)
+        return read_block(await self._jobs.output.log_tail(pod, lines, MAX_TEXT), nonce)
 
     async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
         """The text for a Job without a plan: werf's last error, without the values of Secrets."""
-        lines = (await self._jobs.log_end(pods)).splitlines()
+        lines = (await self._jobs.output.log_end(pods)).splitlines()
         errors = [line for line in lines if line.startswith("Error: ")]  # others may have contents
         errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
         # After a template's error lines may be its text.
