@@ -27,8 +27,8 @@ from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.copies.policy.tenant_names import name_refusal
 from copyrator.settings.config import Settings
 from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
-from copyrator.workqueue.timeslice import TimeSlice
 
 _NAME = "spec.template.metadata.name"
 LIMITS_AGAIN = 600.0

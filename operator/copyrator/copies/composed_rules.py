@@ -20,7 +20,7 @@ from copyrator.copies.source_shares import SourceShare
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 TOGETHER: Final = 0.1
 """Seconds after a change of a source before the copies are rendered: others may change with it."""

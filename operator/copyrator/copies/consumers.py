@@ -21,7 +21,7 @@ from copyrator.copies.policy.consumers import (
 from copyrator.kube import errors
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, STATEFULSETS, Resource
 from copyrator.settings.limits import CONSUMER_LISTS
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 MAY_READ: Final = (
     "set rules.consumers in the chart, or grant get and list of deployments, statefulsets and "

@@ -22,8 +22,8 @@ from copyrator.copies.policy.confirmation import Unconfirmed, judge_edit
 from copyrator.copies.policy.planning import Cause
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import RuleSummary, owned_copies
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.changes import NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.context import CopyContext
 from copyrator.copies.summarize import RuleSummary, summarize_target
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from copyrator.copies.cache.compiled_rule import CompiledRule
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.rollout import TargetNamespace, in_order
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)

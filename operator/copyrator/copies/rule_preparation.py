@@ -29,7 +29,7 @@ from copyrator.copies.status import delay_first_status
 from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""

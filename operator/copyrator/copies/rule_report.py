@@ -16,7 +16,7 @@ from copyrator.copies.rule_state import RuleState
 from copyrator.copies.source_watches import unused_sources
 from copyrator.copies.status import write_status
 from copyrator.copies.summarize import RuleSummary
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:

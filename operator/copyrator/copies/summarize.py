@@ -20,7 +20,7 @@ from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.confirmation import FEW
 from copyrator.copies.policy.planning import Action, Cause, CopyDecision
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 if TYPE_CHECKING:
     from copyrator.copies.context import CopyContext

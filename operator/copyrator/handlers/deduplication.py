@@ -19,7 +19,7 @@ from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.resources import Resource
 from copyrator.settings.limits import NOTED_FAULTS
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Final
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import TlsVerification
 from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 _END: Final = "-----END CERTIFICATE-----"
 _AT_ONCE: Final = 10

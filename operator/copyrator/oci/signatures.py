@@ -40,7 +40,7 @@ from copyrator.settings.limits import (
     SIGNATURES_SECONDS,
 )
 from copyrator.signatures.model import Artifact, Found, Signature, SignatureFormat
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""

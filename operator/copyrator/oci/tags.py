@@ -23,8 +23,7 @@ from copyrator.settings.limits import (
     TAG_LIST_TAGS,
     TAG_LIST_VALUES,
 )
-from copyrator.workqueue.fairness import FairLimit
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
 TAGS_A_PAGE: Final = 1000
 _REFUSES_SIZE: Final = frozenset({400, 405, 406, 413, 414, 416, 422, 501})

@@ -1,4 +1,4 @@
-"""The tenant of the running task, and limits and queues that tenants share fairly.
+"""How the event loop's time and other limits are shared fairly: between tasks, and between tenants.
 
 Work is done for a tenant, which is a namespace, or for none: the operator itself and the rules of
 its own namespace, which are trusted. Those never wait for tenants.
@@ -7,11 +7,42 @@ its own namespace, which are trusted. Those never wait for tenants.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
+
+from copyrator.settings.limits import SLICE_SECONDS
+
+
+class TimeSlice:
+    """Yields to other tasks after `seconds` of processor time since the last pause.
+
+    One for each task. Between two calls of `pause` a task must not wait long for anything else.
+    """
+
+    __slots__ = ("_clock", "_seconds", "_until")
+
+    def __init__(
+        self, seconds: float = SLICE_SECONDS, *, clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._until = clock() + seconds
+
+    @property
+    def spent(self) -> bool:
+        """Whether the slice is used up, so that `pause` would yield."""
+        return self._clock() >= self._until
+
+    async def pause(self) -> None:
+        """Let everything else that is ready run once, if the slice is used up."""
+        if self.spent:
+            await asyncio.sleep(0)
+            self._until = self._clock() + self._seconds
+
 
 T = TypeVar("T")
 

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from copyrator.metrics import Metrics
-from copyrator.workqueue.fairness import working_for
+from copyrator.workqueue.fairness import TimeSlice, working_for
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
-from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
 from copyrator.copies.cache.namespaces import Namespace, Namespaces
 from copyrator.settings.limits import STEP_SECONDS
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 TARGETS = [f"team-{number:03}" for number in range(100)]
 STARS = tuple(("*a*b" * 15)[:58] + str(number) for number in range(1_000))

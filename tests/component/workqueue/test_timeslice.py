@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 class Clock:

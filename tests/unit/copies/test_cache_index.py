@@ -12,7 +12,7 @@ from copyrator.copies.cache.namespaces import Namespace, Namespaces
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.policy.sources import SourceReader
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 SEALER = Sealer(b"k" * 32)
 

@@ -7,7 +7,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 def body(name, **metadata):

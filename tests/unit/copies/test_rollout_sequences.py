@@ -36,7 +36,7 @@ from copyrator.copies.rollouts import RolloutActions, advance
 from copyrator.copies.rule_state import RuleState
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 SEALER = Sealer(b"k" * 32)
 KIND = "configmaps"

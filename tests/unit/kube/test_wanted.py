@@ -9,8 +9,7 @@ import pytest
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.pages import decode_event, decode_page, read_name
-from copyrator.kube.watch.store import OutOfOrderError
-from copyrator.kube.watch.wanted import WantedNames, WantedStore
+from copyrator.kube.watch.store import OutOfOrderError, WantedNames, WantedStore
 
 A, B = ObjectName("ns", "a"), ObjectName("ns", "b")
 

@@ -46,7 +46,7 @@ from copyrator.oci.auth import (
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 from copyrator.settings import limits
 from copyrator.signatures.model import SignatureRequirement
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 class ValuesTooLargeError(Exception):

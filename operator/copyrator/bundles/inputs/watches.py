@@ -37,10 +37,9 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.store import Seen, seen
-from copyrator.kube.watch.wanted import WantedNames
+from copyrator.kube.watch.store import Seen, WantedNames, seen
 from copyrator.settings import limits
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 Names = Mapping[str, Collection[str]]
 """Names of objects of one kind, by namespace."""

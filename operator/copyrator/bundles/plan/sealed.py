@@ -30,8 +30,8 @@ from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.settings import limits
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
-from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,8 @@ from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings import limits
 from copyrator.signatures.model import Judgement
-from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.fairness import FairLimit, TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
-from copyrator.workqueue.timeslice import TimeSlice
 
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient

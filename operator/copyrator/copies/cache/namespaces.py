@@ -16,7 +16,7 @@ from copyrator.api.consent import Consent, read_consent
 from copyrator.api.rule_spec import Targets
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.informers import WatchSpec
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)

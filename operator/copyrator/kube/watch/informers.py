@@ -14,8 +14,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.reflector import OnChange, Reflector
-from copyrator.kube.watch.store import Share
-from copyrator.kube.watch.wanted import WantedNames
+from copyrator.kube.watch.store import Share, WantedNames
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -24,11 +24,16 @@ from copyrator.kube.client.pages import BOOKMARK
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Gone, NotFound, Unreachable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
-from copyrator.kube.watch.store import Change, OutOfOrderError, Share, Store, version_of
-from copyrator.kube.watch.wanted import WantedNames
+from copyrator.kube.watch.store import (
+    Change,
+    OutOfOrderError,
+    Share,
+    Store,
+    WantedNames,
+    version_of,
+)
 from copyrator.metrics import Metrics
-from copyrator.workqueue.fairness import working_for
-from copyrator.workqueue.timeslice import TimeSlice
+from copyrator.workqueue.fairness import TimeSlice, working_for
 
 RESUMES = 3
 """Tries to resume a watch before everything is listed again: after etcd was restored from a backup
