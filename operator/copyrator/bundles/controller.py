@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.notifications import Push
     from copyrator.settings.config import Settings
-    from copyrator.workqueue.queue import WorkQueue
-    from copyrator.workqueue.scheduler import DueScheduler
+    from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """The values of labels: a status can be forged, and must not add others."""

@@ -17,8 +17,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import AT_ONCE, Change, Stale
 
 if TYPE_CHECKING:
-    from copyrator.workqueue.queue import WorkQueue
-    from copyrator.workqueue.scheduler import DueScheduler
+    from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware."""

@@ -41,9 +41,9 @@ from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, SECRETS
 from copyrator.metrics import Metrics
-from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
+from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
 

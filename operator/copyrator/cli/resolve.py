@@ -27,9 +27,9 @@ from copyrator.cli.registry_options import (
 from copyrator.cli.resolve_gates import BundleGates, gates_of
 from copyrator.cli.trust_options import SignatureJudge, asked_by, trust_options
 from copyrator.metrics import Metrics
-from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
+from copyrator.oci.hosts import ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from copyrator.cli.registry_options import (
 )
 from copyrator.cli.trust_options import SignatureJudge, asked_by, trust_options
 from copyrator.metrics import Metrics
-from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
+from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings.limits import SIGNATURE_FAILURES
 from copyrator.signatures.model import Judgement, SignatureFailure

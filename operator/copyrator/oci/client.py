@@ -16,17 +16,6 @@ import msgspec
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.oci.addresses import Network
-from copyrator.oci.answers import (
-    INDEX_TYPE,
-    MANIFEST_TYPES,
-    checked,
-    digest_of,
-    manifest_type,
-    media_type,
-    named,
-    unexpected,
-)
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import (
     AuthenticationFailed,
@@ -35,8 +24,22 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.exchange import Request, Response, Sink, TlsVerification, is_same_origin
-from copyrator.oci.hosts import DEFAULT_RATE, Rate
+from copyrator.oci.exchange import (
+    INDEX_TYPE,
+    MANIFEST_TYPES,
+    Request,
+    Response,
+    Sink,
+    TlsVerification,
+    checked,
+    digest_of,
+    is_same_origin,
+    manifest_type,
+    media_type,
+    named,
+    unexpected,
+)
+from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens

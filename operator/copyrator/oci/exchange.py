@@ -1,12 +1,21 @@
-"""A request to a registry and its answer."""
+"""A request to a registry and its answer: media type, digest, error."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+import msgspec
 from multidict import MultiMapping
 from yarl import URL
+
+from copyrator.api.json_text import read_json
+from copyrator.oci.errors import InvalidResponse, RegistryError, TagNotFound
+from copyrator.oci.reference import DIGEST, Repository
 
 Sink = Callable[[bytes], Awaitable[None]]
 """Takes an answer's body in chunks; the next one is read when it has returned."""
@@ -72,3 +81,132 @@ def parse_url(text: str) -> URL:
     except IndexError:  # yarl's, for some, such as //]@
         raise ValueError(text) from None
     return url
+
+
+INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+MANIFEST_TYPES: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    INDEX_TYPE,
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+
+
+class _Declared(msgspec.Struct, rename="camel"):
+    media_type: str
+
+
+_declared = msgspec.json.Decoder(_Declared)
+
+SAID_CHARACTERS: Final = 200
+_CODES: Final = ("code", "status", "error", "title")
+_MESSAGES: Final = ("message", "error_description", "details", "detail", "description", "msg")
+_CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CHANGING: Final = re.compile(
+    r"(?<![\w:])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,256}"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}Z?)(?!\w)",
+    re.IGNORECASE,
+)
+"""IDs of requests and times, by which each answer's message would be another one."""
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a manifest or blob."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def checked(repository: Repository, reference: str, value: str) -> str:
+    """The digest ``value`` of what was requested by ``reference``, a tag or digest.
+
+    Raises:
+        InvalidResponse: it isn't sha256, or isn't the requested one.
+    """
+    if not DIGEST.fullmatch(value):
+        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
+    if DIGEST.fullmatch(reference) and value != reference:
+        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
+    return value
+
+
+def media_type(answer: Response) -> str:
+    """The media type of an answer, in lower case and without parameters."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def manifest_type(answer: Response, repository: Repository, reference: str) -> str:
+    """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
+
+    Raises:
+        InvalidResponse: neither is that of a manifest or index.
+    """
+    found = media_type(answer)
+    if found not in MANIFEST_TYPES:
+        with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+            found = _declared.decode(answer.body).media_type
+    if found not in MANIFEST_TYPES:
+        raise InvalidResponse(
+            f"{repository.host} responds with something that isn't a manifest for "
+            f"{named(reference)}"
+        )
+    return found
+
+
+def named(reference: str) -> str:
+    """A reference as text for messages: ``the tag 1.0.0``, ``the digest sha256:…``."""
+    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
+
+
+def said(body: bytes, secrets: Iterable[str]) -> str:
+    """The code and message of an error's body in parentheses, bounded and cleaned.
+
+    Sources: the OCI distribution specification ("Error Codes"), RFC 6749 (token servers), and
+    what Docker Hub's token server, Artifactory, GitLab and Google respond with. Empty for other
+    bodies, such as web pages, and for a text with one of the secrets.
+    """
+    try:
+        code, message = _error_in(read_json(body))
+    except (ValueError, RecursionError):
+        return ""
+    if code and not _CODE.fullmatch(code):
+        code, message = "", message or code
+    text = ": ".join(filter(None, (code, _clean(message))))
+    if any(secret and _clean(secret) in text for secret in secrets):
+        return ""
+    text = _CHANGING.sub("…", text)
+    if len(text) > SAID_CHARACTERS:
+        start, _, word = text[:SAID_CHARACTERS].rpartition(" ")
+        text = f"{start if len(start) > len(word) else text[:SAID_CHARACTERS]} …"
+    return f" ({text})" if text else ""
+
+
+def _error_in(answer: Any) -> tuple[str, str]:
+    """Code and message of the first error."""
+    found = answer.get("errors", answer.get("error")) if isinstance(answer, dict) else None
+    if isinstance(found, list):
+        found = found[0] if found else None
+        if isinstance(found, str):
+            return "", found
+    entry = found if isinstance(found, dict) else answer
+    if not isinstance(entry, dict):
+        return "", ""
+    codes = [entry.get(key) for key in _CODES]
+    number = next((str(one) for one in codes if type(one) is int and 0 < one < 10_000), "")
+    code = next((one for one in codes if isinstance(one, str) and one), number)
+    texts = (entry.get(key) for key in _MESSAGES)
+    return code, next((one for one in texts if isinstance(one, str) and one), "")
+
+
+def _clean(text: str) -> str:
+    """Printable characters of a text on one line; of a long text the beginning."""
+    words = text[: SAID_CHARACTERS * 20].split()
+    return " ".join("".join(filter(str.isprintable, word)) for word in words).strip()
+
+
+def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
+    """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
+    status = answer.status
+    if status == 404:
+        text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
+        return TagNotFound(text, status=status)
+    text = f"{repository.host} responds with {status} for {what}{answer.said}"
+    return InvalidResponse(text, status=status)

@@ -1,26 +1,221 @@
-"""The state of registry hosts, kept only as long as it is needed.
+"""Hosts of registries: the addresses that requests may go to, and the state of each host.
 
-Bundles and registries choose the names, so the state of all hosts is bounded.
+A Bundle names its registry, which names token servers and redirects. The operator's own machine,
+link-local hosts and a cloud's metadata services can be reached by the operator, though not by a
+tenant. So every address that a name resolves to is checked, and the connection uses only checked
+ones. Private ranges are allowed, because many registries are there. As Bundles and registries
+choose the names, the state of all hosts is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from copyrator.oci.errors import AddressRefused
 from copyrator.settings.limits import (
     REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
+    REGISTRY_LOOKUPS,
     REGISTRY_REQUESTS_PER_HOST,
 )
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+ANYWHERE: Final[tuple[Network, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+"""For the command line: its user may send requests to any address."""
+
+_METADATA: Final = tuple(
+    ip_network(network)
+    for network in (
+        "fd00:ec2::/32",  # AWS and its EKS; their IPv4 addresses are link-local, as most clouds'
+        "fd20:ce::254",  # Google
+        "100.100.100.200",  # Alibaba
+        "fd00:100::100:200",  # Alibaba
+        "168.63.129.16",  # Azure
+        "192.0.0.192",  # Oracle
+        "fd00:c1::a9fe:a9fe",  # Oracle
+        "fd00:a9fe:a9fe::1",  # Akamai
+        "fd00:42::42",  # Scaleway
+    )
+)
+_THIS_NETWORK: Final = ip_network("0.0.0.0/8")  # RFC 1122: "this host on this network"
+_BROADCAST: Final = ip_address("255.255.255.255")
+_IPV4_AT_THE_END: Final = (
+    ip_network("64:ff9b::/96"),  # RFC 6052: NAT64
+    ip_network("::ffff:0:0:0/96"),  # RFC 2765: translated
+    ip_network("::/96"),  # RFC 4291: compatible
+)
+_LOCAL_NAT64: Final = ip_network("64:ff9b:1::/48")  # RFC 8215
+_ISATAP: Final = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")  # RFC 5214
+
+
+class AddressRules:
+    """Refuses addresses that a registry must not have, except in the `allowed` networks."""
+
+    def __init__(self, allowed: Sequence[Network] = ()) -> None:
+        self._allowed = tuple(allowed)
+
+    def check(self, host: str, address: Address) -> None:
+        """Check an address that `host` resolves to.
+
+        Raises:
+            AddressRefused: a registry must not have it.
+        """
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        judged = (mapped,) if mapped else (address, *_embedded(address))
+        objections = (_objection(one) for one in judged if not self._allows(one))
+        what = next(filter(None, objections), None)
+        if what is None:
+            return
+        name = host if host == str(address) else f"{host}, which is {address},"
+        raise AddressRefused(
+            f"no request is sent to {name}: {what}; if it is a registry, add the "
+            "address to the operator's --allow-registry-addresses"
+        )
+
+    def check_literal(self, host: str, *, names: bool) -> None:
+        """Check a host that is an address in any spelling; with `names` also localhost names.
+
+        Where a proxy resolves the name, no other check is possible.
+
+        Raises:
+            AddressRefused: a registry must not have it.
+        """
+        host = host.rstrip(".")
+        if (address := _literal(host)) is not None:
+            self.check(host, address)
+        elif names and (host.lower() == "localhost" or host.lower().endswith(".localhost")):
+            self.check(host, ip_address("127.0.0.1"))
+
+    def _allows(self, address: Address) -> bool:
+        return any(address in network for network in self._allowed)
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves names in separate threads, and returns addresses only if all are allowed.
+
+    Separate, because a name server that doesn't respond would block all other users of the event
+    loop's threads.
+    """
+
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
+        self._threads = ThreadPoolExecutor(REGISTRY_LOOKUPS, thread_name_prefix="registry-names")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses to connect to.
+
+        Raises:
+            OSError: the name can't be resolved.
+            AddressRefused: a registry must not have one of them.
+        """
+        lookup = partial(
+            socket.getaddrinfo,
+            host,
+            port,
+            family=family,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_ADDRCONFIG,
+        )
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, lookup)
+        except UnicodeError:
+            raise OSError(socket.EAI_NONAME, "it isn't a valid name") from None
+        results = []
+        for kind, _, proto, _, address in found:
+            text = str(address[0])
+            if len(address) == 4 and address[3] and "%" not in text:
+                text = f"{text}%{address[3]}"
+            self._rules.check(host, ip_address(text))
+            results.append(
+                ResolveResult(
+                    hostname=host,
+                    host=text,
+                    port=port,
+                    family=kind,
+                    proto=proto,
+                    flags=socket.AI_NUMERICHOST,
+                )
+            )
+        return results
+
+    async def close(self) -> None:
+        """Cancel pending lookups."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def check_url(rules: AddressRules, url: URL, *, proxied: bool) -> None:
+    """Check the host of a URL without resolving it.
+
+    Raises:
+        AddressRefused: a registry must not have its address.
+    """
+    rules.check_literal(url.raw_host or "", names=proxied)
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host is, parsed like getaddrinfo: also 127.1, 0x7f.1 and 2130706433."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, UnicodeError, ValueError):
+        return None
+
+
+def _embedded(address: Address) -> list[IPv4Address]:
+    """The IPv4 addresses that a packet to an IPv6 one may be sent to."""
+    if isinstance(address, IPv4Address):
+        return []
+    packed = address.packed
+    if address in _LOCAL_NAT64:  # RFC 6052, for prefixes of 48, 56, 64 and 96 bits
+        forms = (packed[6:8] + packed[9:11], packed[7:8] + packed[9:12], packed[9:13], packed[12:])
+        found = map(IPv4Address, forms)
+        return [one for one in found if one not in _THIS_NETWORK]  # zeros of a longer prefix
+    is_last = packed[8:12] in _ISATAP or any(address in network for network in _IPV4_AT_THE_END)
+    last = IPv4Address(packed[12:]) if is_last else None
+    return list(filter(None, (last, address.sixtofour, *(address.teredo or ()))))
+
+
+def _objection(address: Address) -> str | None:
+    """Why a registry must not have an address; None where it may."""
+    kinds = (
+        (address.is_loopback, "loopback addresses are the operator's own machine"),
+        (address.is_link_local, "link-local addresses are the node's and the cloud's services"),
+        (
+            any(address in network for network in _METADATA),
+            "it is a cloud's metadata service",
+        ),
+        (address in _LOCAL_NAT64, "NAT64 of the local network leads to any IPv4 address"),
+        (
+            address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK),
+            "it isn't the address of a host",
+        ),
+        (address.is_multicast or address == _BROADCAST, "it isn't the address of a single host"),
+    )
+    return next((text for applies, text in kinds if applies), None)
+
 
 KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept; longer than a common poll interval of a minute."""

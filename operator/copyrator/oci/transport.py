@@ -1,6 +1,8 @@
 """HTTP requests to registries: one pooled session, limits per host, typed errors, bounded bodies.
 
-Independent of registries' authentication (tokens.py) and API (client.py).
+Independent of registries' authentication (tokens.py) and API (client.py). SSL contexts with the
+certificates of caSecret are built without blocking the event loop: a browser's bundle takes 60 ms
+to parse, in one call of C code.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Collection, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -18,11 +21,15 @@ import aiohttp
 from yarl import URL
 
 from copyrator import __version__
+from copyrator.api.times import parse_retry_after
 from copyrator.connections import Connector
-from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
-from copyrator.oci.answers import said
-from copyrator.oci.certificates import Contexts
-from copyrator.oci.errors import InvalidResponse, RegistryUnreachable
+from copyrator.oci.errors import (
+    InvalidResponse,
+    RateLimited,
+    RegistryError,
+    RegistryUnreachable,
+    TLSFailed,
+)
 from copyrator.oci.exchange import (
     Request,
     Response,
@@ -30,19 +37,25 @@ from copyrator.oci.exchange import (
     TlsVerification,
     is_same_origin,
     parse_url,
+    said,
 )
-from copyrator.oci.failures import failure, paused, retry_after
 from copyrator.oci.hosts import (
     DEFAULT_RATE,
     KEEP_ALIVE,
     KEPT_ALIVE,
     KEPT_ALIVE_OTHERS,
+    AddressRules,
+    CheckedResolver,
     Hosts,
     KeptAlive,
     Labels,
+    Network,
     Rate,
+    check_url,
 )
 from copyrator.settings.limits import (
+    CA_BYTES,
+    CA_CONTEXTS,
     REGISTRY_HEADER_BYTES,
     REGISTRY_HEADERS,
     REGISTRY_LARGE_ANSWERS,
@@ -50,11 +63,133 @@ from copyrator.settings.limits import (
     REGISTRY_REQUESTS_PER_HOST,
     REGISTRY_SMALL_ANSWER,
 )
-from copyrator.settings.proxies import Proxies
-from copyrator.workqueue.fairness import FairLimit
+from copyrator.settings.proxies import Proxies, ProxyError
+from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
+
+_END: Final = "-----END CERTIFICATE-----"
+_AT_ONCE: Final = 10
+"""Certificates that are parsed in one step."""
+
+
+class Contexts:
+    """aiohttp's ``ssl=`` argument for each Trust; the least recently used ones are dropped."""
+
+    def __init__(self) -> None:
+        self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+
+    async def of(self, trust: TlsVerification) -> ssl.SSLContext | bool:
+        """The context for a Trust; equal ones share one, as connections are pooled by it.
+
+        Raises:
+            TLSFailed: the CA isn't a PEM certificate, or is too long.
+        """
+        if not trust.verify:
+            return False
+        if not trust.ca:
+            return True
+        if trust.ca not in self._ready:
+            made = await _make(trust.ca)
+            self._ready.setdefault(trust.ca, made)
+        self._ready.move_to_end(trust.ca)
+        context = self._ready[trust.ca]
+        if len(self._ready) > CA_CONTEXTS:
+            self._ready.popitem(last=False)
+        return context
+
+
+async def _make(ca: bytes) -> ssl.SSLContext:
+    if len(ca) > CA_BYTES:
+        raise TLSFailed(f"caSecret: the key ca.crt has more than {CA_BYTES} bytes")
+    time_slice = TimeSlice()
+    try:
+        first, *others = _groups(ca.decode("ascii"))
+        context = ssl.create_default_context(cadata=first)
+        for group in others:
+            await time_slice.pause()
+            context.load_verify_locations(cadata=group)
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        raise TLSFailed("caSecret: the key ca.crt has no valid PEM certificate") from None
+    return context
+
+
+def _groups(text: str) -> list[str]:
+    """The PEM text in groups of _AT_ONCE certificates; text after the last one is dropped."""
+    *certificates, rest = text.split(_END)
+    if not certificates:
+        return [rest]
+    return [
+        "".join(one + _END for one in certificates[start : start + _AT_ONCE])
+        for start in range(0, len(certificates), _AT_ONCE)
+    ]
+
+
+DEFAULT_RETRY_AFTER: Final = 60.0
+RETRY_AFTER_CAP: Final = 3600.0
+
+
+def paused(host: str, status: int, seconds: float, said: str = "") -> RegistryError:
+    """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
+    kind, what = (
+        (RateLimited, "too many requests")
+        if status in (403, 429)
+        else (RegistryUnreachable, "unavailable")
+    )
+    text = (
+        f"{host} responds with {status} ({what}){said}; no request is sent to it until its "
+        "Retry-After has passed"
+    )
+    return kind(text, seconds)
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that a 429 or 503 requires, between one second and an hour."""
+    seconds = parse_retry_after(headers.get("Retry-After"), headers)
+    return min(max(DEFAULT_RETRY_AFTER if seconds is None else seconds, 1.0), RETRY_AFTER_CAP)
+
+
+def failure(error: Exception, where: str) -> RegistryError:
+    """Convert a failure below HTTP; the message never includes a proxy's address."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return TLSFailed(_untrusted(where, error.certificate_error))
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            return TLSFailed(
+                f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
+                "(spec.insecure: true; --insecure)"
+            )
+        case TimeoutError():
+            text = f"{where} didn't respond in time"
+        case aiohttp.ClientConnectorDNSError():
+            text = f"{where}: the name can't be resolved"
+        case ProxyError():
+            text = f"{where}: {error}"
+        case aiohttp.ClientHttpProxyError():
+            text = f"{where}: the proxy responds with {error.status}"
+        case aiohttp.ClientProxyConnectionError():
+            text = f"{where}: the proxy can't be reached: {error.strerror}"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
+            text = f"{where} closed the connection without a complete response"
+        case aiohttp.ClientOSError():
+            text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
+        case _:
+            text = f"{where}: invalid response ({type(error).__name__})"
+            return InvalidResponse(text, status=0)
+    return RegistryUnreachable(text, status=0 if _is_cut_off(error) else None)
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """Whether there was a connection, but no complete answer."""
+    cut = aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | aiohttp.ClientOSError
+    return isinstance(error, cut) and not isinstance(error, aiohttp.ClientConnectorError)
+
+
+def _untrusted(where: str, error: Exception) -> str:
+    text = getattr(error, "verify_message", "") or "certificate verify failed"
+    return f"{where}: its certificate isn't trusted ({text}); see caSecret and skipTLSVerify"
+
 
 MAX_REDIRECTS: Final = 3
 _SAID_BYTES: Final = 16 * 1024

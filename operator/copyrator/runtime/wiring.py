@@ -32,8 +32,7 @@ from copyrator.oci.client import RegistryClient
 from copyrator.settings import limits
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -93,7 +93,7 @@ class Settings:
     """Labels and annotations, `key` or `key=value`, that pods of gated Bundles may have."""
 
     allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Addresses that registries may have although refused by default (oci/addresses.py)."""
+    """Addresses that registries may have although refused by default (oci/hosts.py)."""
 
     require_approval: tuple[tuple[str, str], ...] = ()
     """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""

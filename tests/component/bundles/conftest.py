@@ -37,8 +37,7 @@ from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
 from copyrator.workqueue.outcome import Outcome
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.queue import DueScheduler, WorkQueue
 from copyrator.workqueue.workers import Workers
 
 

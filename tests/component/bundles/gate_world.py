@@ -49,7 +49,7 @@ from tests.component.bundles.simulated import Clock, SimulatedCluster, Simulated
 from copyrator.api import names
 from copyrator.api.times import format_time
 from copyrator.oci.notifications import Push
-from copyrator.workqueue.scheduler import COMPARE_SECONDS
+from copyrator.workqueue.queue import COMPARE_SECONDS
 
 
 class World:

@@ -31,7 +31,7 @@ from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.transport import Call
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TagNotFound
-from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.queue import DueScheduler
 
 BEGIN = datetime(2026, 1, 5, 1, 20, tzinfo=UTC)
 """The wall clock when a simulation begins; a Monday."""

@@ -21,8 +21,7 @@ from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 SHOP = BundleKey(TEAM, "shop")
 BOUNDED = (WorkQueue, DueScheduler)

@@ -38,7 +38,7 @@ from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
-from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.queue import DueScheduler
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""

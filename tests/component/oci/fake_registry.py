@@ -20,9 +20,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from copyrator.metrics import Metrics
-from copyrator.oci.addresses import Network
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.hosts import DEFAULT_RATE, Rate
+from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
 """Where tests' registries are; the operator asks none there unless it is told to."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.authority import Authority
 
-from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import TlsVerification
+from copyrator.oci.transport import Contexts
 from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
 
 

@@ -18,7 +18,7 @@ from tests.component.oci.fake_registry import (
     registry_client,
 )
 
-from copyrator.oci import failures
+from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
@@ -580,7 +580,7 @@ async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     ],
 )
 def test_reads_retry_after(headers: dict[str, str], seconds: float) -> None:
-    assert failures.retry_after(headers) == seconds
+    assert transport.retry_after(headers) == seconds
 
 
 async def test_a_redirect_to_another_host_takes_no_credentials_along(

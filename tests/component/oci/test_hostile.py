@@ -18,11 +18,11 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, 
 from tests.long import LONG
 
 from copyrator.metrics import Metrics
-from copyrator.oci import hosts as hosts_module
 from copyrator.oci import tokens
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
+from copyrator.oci.hosts import Hosts, Labels, Rate
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import (
     REGISTRY_HOST_LABELS,
@@ -205,7 +205,7 @@ async def test_a_token_of_any_length_is_not_kept(
 async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry) -> None:
     """Each port is another host; all of loopback stands for any number of names."""
     metrics = Metrics()
-    client = registry_client(5.0, metrics=metrics, rate=hosts_module.Rate(per_second=10_000.0))
+    client = registry_client(5.0, metrics=metrics, rate=Rate(per_second=10_000.0))
     assert registry.server is not None
     number = 0
 
@@ -254,7 +254,7 @@ async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
 
 
 def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
-    hosts = hosts_module.Hosts()
+    hosts = Hosts()
     with hosts.use("busy") as busy:
         busy.blocked_until = time.monotonic() + 3600
 
@@ -268,7 +268,7 @@ def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
 
 
 def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
-    hosts = hosts_module.Hosts()
+    hosts = Hosts()
     for i in range(REGISTRY_HOSTS + 100):
         with hosts.use(f"r{i}") as host:
             host.blocked_until = time.monotonic() + 3600
@@ -277,7 +277,7 @@ def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
 
 
 def test_few_hosts_have_metrics_of_their_own() -> None:
-    labels = hosts_module.Labels(Metrics())
+    labels = Labels(Metrics())
 
     own = {labels.of(f"r{i}.example.com", named=True) for i in range(1000)}
 

@@ -5,9 +5,9 @@ import pytest
 from copyrator.api.bundle_status import Rejected
 from copyrator.bundles.version.candidates import Choice, Rejection, Selection, explain
 from copyrator.cli.registry_options import in_options
-from copyrator.oci.failures import _untrusted
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _refused
+from copyrator.oci.transport import _untrusted
 
 REPOSITORY = Repository("r.example.com", "team/app")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from copyrator.oci.addresses import ANYWHERE, AddressRules, CheckedResolver, check_url
 from copyrator.oci.errors import AddressRefused
+from copyrator.oci.hosts import ANYWHERE, AddressRules, CheckedResolver, check_url
 
 REFUSED = [
     "127.0.0.1",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 
 from copyrator.oci.auth import parse_challenges
-from copyrator.oci.failures import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
 from copyrator.oci.paging import next_target
+from copyrator.oci.transport import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 
 PIECES = [

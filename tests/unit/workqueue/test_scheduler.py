@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.workqueue.scheduler import COMPARE_SECONDS, GRAIN, SLEW, DueScheduler
+from copyrator.workqueue.queue import COMPARE_SECONDS, GRAIN, SLEW, DueScheduler
 
 
 class Clock:
