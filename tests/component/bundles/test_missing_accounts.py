@@ -6,20 +6,25 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.approvals import idle
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
+from copyrator.api.keys import BundleKey
+
 Lacking = Callable[..., Awaitable[list[str]]]
 
 COUNT = 20 if LONG else 10
 INTERVAL = 1.5
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -116,6 +121,31 @@ async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edit
     await eventually(lambda: len(looks()) > before)
     # By itself the next one would be twice as late as the one before.
     assert looks()[before] - looks()[before - 1] < 1.5 * gaps[2]
+
+
+async def test_a_bundle_whose_look_another_one_took_waits_for_its_next_poll(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    for name in ("first", "second"):
+        bundle(name)
+        if name == "first":
+            timing = replace(TIMING, account_recheck=MINUTE.total_seconds() / 2)
+            operator = await run(timing=timing, timer_interval=3600.0)
+        await eventually(lambda: cluster.reason(name) == "ServiceAccountMissing")  # noqa: B023
+    await idle(operator)
+    operator.passed += MINUTE
+    cluster.change("bundles", "second", spec={"version": "1.0.*"})
+    await eventually(lambda: cluster.status("second").get("observedGeneration") == 2)
+    await idle(operator)
+
+    first = BundleKey(TEAM, "first")
+    operator.queue.add(first)  # its time has come, too
+    await idle(operator)
+
+    due = operator.scheduler.due(first)
+    assert due is not None
+    assert due > operator.monotonic() + MINUTE.total_seconds(), "the other one looks"
 
 
 async def test_where_accounts_may_not_be_read_any_more_each_bundle_says_so(

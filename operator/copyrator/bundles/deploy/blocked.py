@@ -143,6 +143,9 @@ class ServiceAccountChecker:
         """
         account = spec.namespace, spec.service_account
         now, timing = self._context.monotonic(), self._context.timing
+        memory = self._context.memories[entry.key].account
+        if memory.check_at is not None and memory.check_at <= self._context.clock():
+            memory.check_at = None  # unless it sends this request, another Bundle has
         found = self._missing.get(account)
         if found and now < (
             found.checked_at + timing.account_sharing if recheck else found.next_check
@@ -167,8 +170,7 @@ class ServiceAccountChecker:
         if is_due:
             found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
             found.next_check = now + found.wait
-            check_at = self._context.clock() + timedelta(seconds=found.wait)
-            self._context.memories[entry.key].account.check_at = check_at
+            memory.check_at = self._context.clock() + timedelta(seconds=found.wait)
         found.checked_at = now
         found.waiting.add(entry.key)
         return text
