@@ -11,6 +11,7 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.steps import assert_quick
 
+from copyrator.bundles import bundle as bundle_module
 from copyrator.bundles.deploy.outcome import printed_digests
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
 from copyrator.settings import limits
@@ -47,14 +48,14 @@ async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    parse = bundle.parse_bundle
+    parse = bundle_module.parse_bundle
 
     def broken(body: Any, defaults: Any) -> Any:
         if body["metadata"]["name"] == "bad":
             raise RecursionError
         return parse(body, defaults)
 
-    monkeypatch.setattr(bundle, "parse_bundle", broken)
+    monkeypatch.setattr(bundle_module, "parse_bundle", broken)
     caplog.set_level(logging.CRITICAL)
     bundle("bad")
     bundle("good")

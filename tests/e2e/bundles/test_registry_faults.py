@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     "pages-elsewhere": (
         answering(200, '{"tags": ["9.9.9"]}', Link='<http://evil.example/v2/x>; rel="next"'),
         "RegistryUnreachable",
-        "another host, evil.example; refused",
+        "another host, http://evil.example:80; refused",
     ),
 }
 """What a registry does, by the name of the Bundle that sees it: reason and words of its message."""

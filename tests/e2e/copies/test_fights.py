@@ -83,11 +83,13 @@ def test_a_fight_takes_few_writes_and_the_rule_says_with_whom(wide, api, user, n
     ):
         user.rule(home, word, spec)
         user.rule(home, f"{word}-q", quota)
-        injected = user.wait_reason(home, word, "ConflictPersists")["message"]
-        normalised = user.wait_reason(home, f"{word}-q", "ConflictPersists")["message"]
-        assert f"{target}/{word}" in injected
-        assert "the field manager cluster-network-operator changes data[ca-bundle.crt]" in injected
-        assert "the field manager quota-controller changes spec.hard.pods" in normalised
+        assert f"{target}/{word}" in user.wait_reason(home, word, "ConflictPersists")["message"]
+        user.wait_reason(home, f"{word}-q", "ConflictPersists")
+        # An event may show the fight before the write that reads who does what.
+        injected = "the field manager cluster-network-operator changes data[ca-bundle.crt]"
+        normalised = "the field manager quota-controller changes spec.hard.pods"
+        until(lambda: injected in user.condition(home, word)["message"], injected)
+        until(lambda: normalised in user.condition(home, f"{word}-q")["message"], normalised)
         began = time.monotonic()
         until(lambda: time.monotonic() > began + 8, "eight seconds of the fight are over")
         user.patch("configmaps", source, word, data={"key": "2"})

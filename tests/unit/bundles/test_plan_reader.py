@@ -26,7 +26,7 @@ DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, 
 MADE_OF = PlanSubject(ServiceAccount("apps", "werf"), "werf:2", ChartFacts())
 
 
-class FakeJobs:
+class FakeOutput:
     """One pod whose log ends with a plan."""
 
     def __init__(self, code: int | None) -> None:
@@ -61,7 +61,7 @@ def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
             memory=memories.__getitem__,
             schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
         )
-        jobs: Any = FakeJobs(code)
+        jobs: Any = SimpleNamespace(output=FakeOutput(code))
         redaction: Any = NothingSecret()
         reader, key = PlanReader(context, jobs, redaction), BundleKey("team", "shop")
         assert reader.read(key, job, NONCE, MADE_OF) is None
