@@ -92,11 +92,11 @@ given = [base64.b64decode(one) for one in json.loads(sys.argv[1])]
 digest, issuer, subject = (one.decode() for one in given[:3])
 root, blob = given[3:]
 entry = model.CosignIdentity("who", issuer, subject, root)
-signature = model.Signature(model.Format.SIGSTORE_BUNDLE, "here", blob)
+signature = model.Signature(model.SignatureFormat.SIGSTORE_BUNDLE, "here", blob)
 try:
     keyless.verify(model.Artifact(digest, "", 0), signature, entry, datetime.datetime.now())
     print("verified", "sigstore" in sys.modules)
-except model.Invalid as error:
+except model.InvalidSignatureError as error:
     print(error)
 """
 
