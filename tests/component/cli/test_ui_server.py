@@ -316,7 +316,7 @@ async def test_other_questions_have_nothing_to_say_first(opened):
 
 async def test_a_log_that_doesnt_come_isnt_waited_for(opened):
     opened.server.log_timeout = 0.05
-    opened.server.client.get = lambda *_args: asyncio.sleep(60)
+    opened.server.client.get = lambda *_args: asyncio.Event().wait()
     _, text, _ = await opened.get("/do/approve/bundles/infra/waits")
     assert "Contents aren" in text
 

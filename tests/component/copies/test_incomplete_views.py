@@ -8,8 +8,6 @@ from aiohttp import web
 from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import error, until
 
-from copyrator.copies.timing import DEFAULT_TIMING
-
 TARGETS = [f"team-{number:02}" for number in range(24)]
 """More than the 20 deletions that are never suspicious."""
 
@@ -153,8 +151,8 @@ async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, 
     again = Operator(cluster)
     await again.start()
     await until(lambda: any(seen.path == copies for seen in cluster.seen))
-    # A status that is to be written is written by then.
-    await asyncio.sleep(2 * DEFAULT_TIMING.settling)
+    await again.settled()
+    assert cluster.writes("copyrators") == []
     read.set()
     await again.settled()
     assert cluster.writes("copyrators") == []

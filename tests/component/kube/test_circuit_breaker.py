@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stream, until
+from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stream, turns, until
 from tests.long import LONG
 
 from copyrator.kube import errors
@@ -162,13 +162,16 @@ async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_othe
     assert watches.outage is not None
 
 
-async def test_who_gives_up_in_the_moment_of_the_probe_keeps_nobody_from_probing() -> None:
+async def test_who_gives_up_in_the_moment_of_the_probe_keeps_nobody_from_probing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     breaker = connection.CircuitBreaker(pauses=PAUSES)
     for _ in range(connection.FAILURES):
         (await breaker.permit(patience=1)).failed(errors.ServerError("no"))
     impatient = asyncio.create_task(breaker.permit(patience=PAUSES.first / 2))
-    await asyncio.sleep(0)
-    time.sleep(PAUSES.first)
+    await turns(1)
+    loop = asyncio.get_running_loop()  # its clock jumps: both times are over in the same turn
+    monkeypatch.setattr(loop, "time", lambda: time.monotonic() + PAUSES.first)
     with pytest.raises(errors.ServerError):
         await impatient
     (await breaker.permit(patience=60)).succeeded()
