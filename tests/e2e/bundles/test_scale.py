@@ -80,6 +80,15 @@ class Fleet:
         self.count += count
         until(self._is_settled, "all Bundles are polled", 900)
 
+    def wait_polls(self) -> None:
+        """Wait until each repository is polled again: then the last of them has its rhythm."""
+        began, repositories = time.time(), list(self.registry.heads)
+
+        def all_are_polled() -> bool:
+            return all(self.registry.heads[one][-1] > began for one in repositories)
+
+        until(all_are_polled, "all repositories are polled again", 3 * INTERVAL)
+
     def _is_settled(self) -> bool:
         time.sleep(1)  # to look costs more than anything else here
         return all(map(_is_polled, self.bundles()))
@@ -147,7 +156,7 @@ def fleet(
 
 def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet) -> None:
     registry, operator = fleet.registry, fleet.operator
-    time.sleep(INTERVAL)  # the last of them has its rhythm
+    fleet.wait_polls()
     announced = {
         bundle["spec"]["repo"]: datetime.fromisoformat(bundle["status"]["nextPollAt"]).timestamp()
         for bundle in fleet.bundles()
@@ -203,7 +212,7 @@ def test_a_bundle_more_takes_little_memory(fleet: Fleet) -> None:
     before, count = fleet.resident(), fleet.count
 
     fleet.grow(COUNT, lambda number: f"team-{number}/app")
-    time.sleep(INTERVAL)
+    fleet.wait_polls()
 
     more, added = fleet.resident() - before, fleet.count - count
     figures = f"{before / 1e6:.1f} MB, and {more / added / 1000:.1f} KB a Bundle more"
