@@ -167,7 +167,9 @@ async def test_the_token_counts_on_no_other_path(page):
         assert (status, "infra" in text, "Set-Cookie" in headers) == (403, False, False), path
 
 
-async def test_a_write_without_an_origin_is_refused(opened, monkeypatch):
+@pytest.fixture
+def done(monkeypatch):
+    """What would have been done."""
     done = []
 
     async def act(_client, *what):
@@ -175,6 +177,10 @@ async def test_a_write_without_an_origin_is_refused(opened, monkeypatch):
         return "It is done."
 
     monkeypatch.setattr(actions, "act", act)
+    return done
+
+
+async def test_a_write_without_an_origin_is_refused(opened, done):
     path = "/do/suspend/rules/infra/broken"
     data = {"token": await form_token(opened, path)}
     async with opened.session.post(f"{opened.base}{path}", data=data) as answer:
@@ -268,14 +274,7 @@ async def form_token(page, path):
     return re.search(r'name="token" value="([^"]+)"', text)[1]
 
 
-async def test_a_write_needs_the_pages_own_token(opened, monkeypatch):
-    done = []
-
-    async def act(_client, *what):
-        done.append(what)
-        return "It is done."
-
-    monkeypatch.setattr(actions, "act", act)
+async def test_a_write_needs_the_pages_own_token(opened, done):
     path = "/do/suspend/rules/infra/broken"
     for data in ({}, {"token": "x"}, {"token": opened.server.token}):
         assert (await opened.post(path, data))[0] == 403

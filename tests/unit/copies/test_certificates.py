@@ -112,8 +112,9 @@ def test_a_key_that_is_not_copied_is_not_read():
     assert found({"data": {"k": A, "l": B}}, copied=lambda key: key == "l") == [("b", "l", 20)]
 
 
-def test_private_keys_are_not_parsed(monkeypatch):
-    """Nothing but the block of the certificate reaches the parser."""
+@pytest.fixture
+def parsed(monkeypatch):
+    """What reaches the parser."""
     parsed = []
     load = x509.load_der_x509_certificate
 
@@ -122,6 +123,11 @@ def test_private_keys_are_not_parsed(monkeypatch):
         return load(der)
 
     monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
+    return parsed
+
+
+def test_private_keys_are_not_parsed(parsed):
+    """Nothing but the block of the certificate reaches the parser."""
     found(
         {"data": {"tls.crt": b64(A), "tls.key": b64(PRIVATE), "both": b64(PRIVATE + A)}}, "Secret"
     )
@@ -155,15 +161,7 @@ def test_so_many_bytes_of_a_key_are_read():
     assert found({"data": {"k": whole + " "}}) == []
 
 
-def test_blocks_that_are_no_certificate_count_as_one_each(monkeypatch):
-    parsed = []
-    load = x509.load_der_x509_certificate
-
-    def loading(der: bytes):
-        parsed.append(der)
-        return load(der)
-
-    monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
+def test_blocks_that_are_no_certificate_count_as_one_each(parsed):
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     most = limits.CERTIFICATES_READ
     assert found({"data": {"k": junk * (most - 1) + A + B}}) == [("a", "k", 10)]
