@@ -1,20 +1,13 @@
 """When a copy is read whole, by a clock of the test's own."""
 
 import pytest
+from tests.clock import Clock
 
 from copyrator.api.keys import CopyKey
 from copyrator.copies.drift import LONGEST_STEP, ROUND_RATE, CopyDriftTracker, Round
 from copyrator.copies.timing import DEFAULT_TIMING
 
 KEY = CopyKey("secrets", "team", "app")
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 from tests.component.kube.fake_api import FakeApi, error, hang, until
 
 from copyrator.kube import events as events_module
@@ -15,13 +16,6 @@ from copyrator.kube.events import NORMAL, WARNING, EventRecorder, ObjectRef
 from copyrator.metrics import Metrics
 
 RULE = ObjectRef("flant.com/v1", "CopyratorRule", "ns", "main", "uid-1")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Kit:

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from tests.clock import Clock
 from tests.component.kube.fake_api import FakeApi, error
 
 from copyrator.kube import errors, permissions
@@ -31,13 +32,6 @@ class Authorizer:
         if self.allowed is None:
             raise errors.Forbidden("you may not ask")
         return {"status": {"allowed": self.allowed}}
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

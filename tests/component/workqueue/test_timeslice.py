@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.clock import Clock
+
 from copyrator.workqueue.fairness import TimeSlice
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_within_its_slice_a_task_is_not_interrupted() -> None:
@@ -25,7 +20,7 @@ async def test_within_its_slice_a_task_is_not_interrupted() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(count())
-    clock = Clock()
+    clock = Clock(0.0)
     part = TimeSlice(1.0, clock=clock)
     for _ in range(10):
         await part.pause()

@@ -1,6 +1,7 @@
 """When a copy that others change back is written again, by a clock of the test's own."""
 
 import pytest
+from tests.clock import Clock
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
@@ -13,14 +14,6 @@ from copyrator.copies.policy.sealing import Sealer
 KEY = CopyKey("configmaps", "team", "app")
 OTHER = CopyKey("configmaps", "other", "app")
 SEALER = Sealer(b"0" * 32)
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

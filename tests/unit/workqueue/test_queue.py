@@ -7,19 +7,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clock import Clock
 from tests.long import LONG
 
 from copyrator.api.keys import CopyKey
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

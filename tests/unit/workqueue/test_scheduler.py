@@ -3,21 +3,15 @@
 import asyncio
 
 import pytest
+from tests.clock import Clock
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.workqueue.queue import COMPARE_SECONDS, GRAIN, SLEW, DueScheduler
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(0.0)
 
 
 @pytest.fixture
