@@ -18,6 +18,7 @@ from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.copy_request import CopyRequest
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
+from copyrator.copies.fights import Fight
 from copyrator.copies.policy.confirmation import FEW
 from copyrator.copies.policy.planning import Action, Cause, CopyDecision
 from copyrator.workqueue.fairness import TimeSlice
@@ -139,7 +140,7 @@ def _summarize_target(
     owned = record is not None and record.owner == binding.compiled.rule.owner
     if (
         alone
-        and not _is_contested(context, key)
+        and _reported_fight(context, key) is None
         and owned
         and record
         and not record.deleting
@@ -210,8 +211,9 @@ def _count_target(
     mine = plan.winner is not None and plan.winner.binding is binding
     summary.kept += owned and mine
     problem = binding.at(namespace).problem
-    if mine and problem is None and key not in context.problems and _is_contested(context, key):
-        _count_contested(context, summary, key, plan)
+    fight = _reported_fight(context, key)
+    if mine and problem is None and key not in context.problems and fight is not None:
+        _count_contested(summary, key, plan, fight)
     elif mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
         summary.ready += 1
         summary.satisfied += plan.why is Cause.SATISFIED
@@ -249,16 +251,14 @@ def _count_wrong(
         summary.missing += record is None
 
 
-def _is_contested(context: CopyContext, key: CopyKey) -> bool:
+def _reported_fight(context: CopyContext, key: CopyKey) -> Fight | None:
     fight = context.clusters[key.cluster].fights.get(key)
-    return fight is not None and fight.persists
+    return fight if fight is not None and fight.persists else None
 
 
 def _count_contested(
-    context: CopyContext, summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest]
+    summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest], fight: Fight
 ) -> None:
-    fight = context.clusters[key.cluster].fights.get(key)
-    assert fight is not None
     summary.contested.append(key)
     summary.contest = summary.contest or f"{key.namespace}/{key.name}: {fight.message}"
     summary.sample(key, FailureReason.CONFLICT_PERSISTS, fight.message)
