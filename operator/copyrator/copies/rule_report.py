@@ -49,9 +49,12 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         ready_conditions.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
     )
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-    certificates = await _certificates(context, rule)
-    found = dataclasses.replace(found, certificates=certificates, rollout=state.rollout)
-    found = dataclasses.replace(found, dropped=dropped_fields(state, rule, spec))
+    found = dataclasses.replace(
+        found,
+        certificates=await _certificates(context, rule),
+        rollout=state.rollout,
+        dropped=dropped_fields(state, rule, spec),
+    )
     if composed is not None:
         composition = composed.composition
         found = dataclasses.replace(
