@@ -127,12 +127,12 @@ def _is_quoted(text: str) -> bool:
 def _of_text(text: str, wanted: str) -> str | None:
     """What is wrong with a text with Jinja2 in it."""
     filter_ = _FILTERS.get(wanted)
+    if filter_ is None:
+        return None
     try:
         tree = ENVIRONMENT.parse(text)
     except (jinja2.TemplateError, ValueError, RecursionError):
         return None  # said of the text itself
-    if filter_ is None:
-        return None
     whole = whole_expression(tree)
     if whole is None:
         return f'must be {_noun(wanted)}; make all of it one expression: "{{{{ … | {filter_} }}}}"'
