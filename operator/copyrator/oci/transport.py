@@ -383,7 +383,7 @@ class RegistryTransport:
     async def _said(self, response: aiohttp.ClientResponse, request: Request) -> str:
         """The own code and message of an error; none where its body is long, slow or cut off."""
         body = bytearray()
-        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        if _is_encoded(response):
             return ""
         try:
             async with asyncio.timeout(min(_SAID_SECONDS, self._seconds)):
@@ -413,8 +413,12 @@ class RegistryTransport:
         return bytes(body)
 
 
+def _is_encoded(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("Content-Encoding", "identity").strip().lower() != "identity"
+
+
 def _refuse_encoding(response: aiohttp.ClientResponse, where: str) -> None:
-    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+    if _is_encoded(response):
         raise InvalidResponse(f"{where} sent a compressed response, which wasn't requested")
 
 
