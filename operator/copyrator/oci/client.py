@@ -320,23 +320,24 @@ class RegistryClient:
             see_other=not optional,
             secrets=credential.secrets if credential else (),
         )
+
+        async def send(header: str | None) -> Response:
+            return await self._transport.send(replace(request, headers=_headers(accept, header)))
+
         header = await self._tokens.header(repository, credential)
-        answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+        answer = await send(header)
         if credential and not header and not optional and _is_refusal(answer, repository, 404):
             header = await self._tokens.introduce(repository, credential)
             if header:
-                send = replace(request, headers=_headers(accept, header))
-                answer = await self._transport.send(send)
+                answer = await send(header)
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status == 401:
-            header = await self._tokens.renew(repository, credential, answer, header)
-            answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
+            answer = await send(await self._tokens.renew(repository, credential, answer, header))
         elif answer.status == 403 and header and _is_refusal(answer, repository):
             header = await self._tokens.renew_forbidden(repository, credential, header)
             if header:
-                send = replace(request, headers=_headers(accept, header))
-                answer = await self._transport.send(send)
+                answer = await send(header)
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status in (401, 403):
