@@ -117,10 +117,7 @@ class Tokens:
             InvalidResponse: the registry requires an unsupported scheme.
         """
         _refuse_foreign(repository, answer)
-        key = _key(repository, credential)
-        grant = self._grants.setdefault(key, _Grant())
-        self._use(key, grant)
-        self._sweep()
+        grant = self._grant(repository, credential)
         async with grant.lock:
             if grant.header in (None, used) or self._clock() >= grant.until:
                 grant.challenge = _choose(repository, credential, answer)
@@ -134,10 +131,7 @@ class Tokens:
 
         None: its API requires none either, or was requested shortly before.
         """
-        key = _key(repository, credential)
-        grant = self._grants.setdefault(key, _Grant())
-        self._use(key, grant)
-        self._sweep()
+        grant = self._grant(repository, credential)
         if self._clock() < grant.renewed + RENEW_AGAIN:
             return None
         grant.renewed = self._clock()
@@ -169,6 +163,13 @@ class Tokens:
                 grant.renewed = self._clock()
                 await self._fill(grant, repository, credential)
         return grant.header if grant.header != used else None
+
+    def _grant(self, repository: Repository, credential: Credential | None) -> _Grant:
+        key = _key(repository, credential)
+        grant = self._grants.setdefault(key, _Grant())
+        self._use(key, grant)
+        self._sweep()
+        return grant
 
     async def _fill(
         self, grant: _Grant, repository: Repository, credential: Credential | None
@@ -212,27 +213,30 @@ class Tokens:
             "service": challenge.service,
             "scope": challenge.scope or f"repository:{repository.path}:pull",
         }
-        trust = TlsVerification(repository.verify, repository.ca)  # a private CA usually signs both
-        headers = {"Accept": "application/json"}
-        url = str(realm.update_query({k: v for k, v in asked.items() if v}))
-        if credential is not None:
-            headers["Authorization"] = credential.basic
-        get = Request("GET", url, trust, headers, None, TOKEN_ANSWER_BYTES)
-        if credential is not None and credential.identity_token:
+        plain = {"Accept": "application/json"}
+        get = Request(
+            "GET",
+            str(realm.update_query({k: v for k, v in asked.items() if v})),
+            TlsVerification(repository.verify, repository.ca),  # a private CA usually signs both
+            plain,
+            max_body=TOKEN_ANSWER_BYTES,
+            secrets=credential.secrets if credential is not None else (),
+        )
+        if credential is None:
+            answer = await self._transport.send(get)
+        elif credential.identity_token:
             form = asked | {
                 "grant_type": "refresh_token",
                 "refresh_token": credential.identity_token,
                 "client_id": _CLIENT_ID,
             }
-            plain = {"Accept": "application/json"}
-            post = Request("POST", str(realm), trust, plain, form, TOKEN_ANSWER_BYTES)
+            post = replace(get, method="POST", url=str(realm), form=form)
             password = credential.password or credential.identity_token
             basic = replace(credential, password=password).basic
-            get = replace(get, headers=headers | {"Authorization": basic})
-            answer = await self._post(post, get, credential)
+            answer = await self._post(post, replace(get, headers=plain | {"Authorization": basic}))
         else:
-            secrets = credential.secrets if credential is not None else ()
-            answer = await self._transport.send(replace(get, secrets=secrets))
+            get = replace(get, headers=plain | {"Authorization": credential.basic})
+            answer = await self._transport.send(get)
         if answer.status in (400, 401, 403):
             raise _refused(repository, credential, said=answer.said)
         if answer.status != 200:
@@ -241,17 +245,17 @@ class Tokens:
             )
         return _read_token(answer.body, str(realm.host))
 
-    async def _post(self, post: Request, get: Request, credential: Credential) -> Response:
+    async def _post(self, post: Request, get: Request) -> Response:
         """Exchange an identity token: by POST, by GET where the token server refuses that."""
         try:
-            answer = await self._transport.send(replace(post, secrets=credential.secrets))
+            answer = await self._transport.send(post)
         except RegistryUnreachable as error:
             if error.status not in _REFUSES_POST:
                 raise
         else:
             if answer.status not in _REFUSES_POST:
                 return answer
-        return await self._transport.send(replace(get, secrets=credential.secrets))
+        return await self._transport.send(get)
 
     def _use(self, key: TokenKey, grant: _Grant) -> None:
         grant.used = self._clock()
