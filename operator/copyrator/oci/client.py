@@ -19,7 +19,6 @@ from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import (
     AuthenticationFailed,
-    InvalidResponse,
     RegistryError,
     RegistryUnreachable,
     TagNotFound,
@@ -37,6 +36,7 @@ from copyrator.oci.exchange import (
     manifest_type,
     media_type,
     named,
+    not_a_manifest,
     unexpected,
 )
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
@@ -382,7 +382,4 @@ def _manifest(answer: Response, repository: Repository, reference: str) -> dict[
         short = len(found.config) <= _MAX_CONFIG
         return {"config": read_json(bytes(found.config)) if short else None}
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise InvalidResponse(
-            f"{repository.host} responds with something that isn't a manifest for "
-            f"{named(reference)}"
-        ) from None
+        raise not_a_manifest(repository, reference) from None

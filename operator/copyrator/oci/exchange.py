@@ -144,11 +144,15 @@ def manifest_type(answer: Response, repository: Repository, reference: str) -> s
         with suppress(msgspec.MsgspecError, RecursionError, ValueError):
             found = _declared.decode(answer.body).media_type
     if found not in MANIFEST_TYPES:
-        raise InvalidResponse(
-            f"{repository.host} responds with something that isn't a manifest for "
-            f"{named(reference)}"
-        )
+        raise not_a_manifest(repository, reference)
     return found
+
+
+def not_a_manifest(repository: Repository, reference: str) -> InvalidResponse:
+    """The error of an answer that is something else, such as a login page."""
+    return InvalidResponse(
+        f"{repository.host} responds with something that isn't a manifest for {named(reference)}"
+    )
 
 
 def named(reference: str) -> str:
