@@ -73,12 +73,12 @@ def merged_config(meter: Meter, values: Sequence[Any]) -> str:
             continue
         auths = _auths(meter, value)
         # Of several spellings in one configuration, clients look up the result's first.
-        for host in sorted(auths, key=lambda one: (one != _registry(one).key, one)):
+        registries = {host: _registry(host) for host in auths}
+        for host in sorted(auths, key=lambda one: (one != registries[one].key, one)):
             credentials = _credentials(auths[host])
             if credentials is None:
                 continue
-            empty = False
-            registry = _registry(host)
+            empty, registry = False, registries[host]
             pulls |= {_host(host)} & _HUB_PULLS
             first = used.setdefault(
                 registry.name, _Used(registry.key, auths[host], credentials, where)
