@@ -19,6 +19,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.plan_status import PlanRecord
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -41,7 +42,7 @@ from copyrator.bundles.deploy.releases import is_namespace_missing
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanRecord, needed_jobs, record_of
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.plan.sealed import InputsStore, SealStore

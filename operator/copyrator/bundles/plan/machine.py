@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -54,7 +54,6 @@ from copyrator.bundles.plan.queue import PlanQueue, Ticket
 from copyrator.bundles.plan.record import (
     PlanFault,
     PlanPurpose,
-    PlanRecord,
     PlanResult,
     has_ended_since,
     needed_jobs,
@@ -145,14 +144,14 @@ class PlanMachine:
         task = _Task(entry, spec, PlanPurpose.DEPLOY)
         await self._tidy_plan(task)
         has_turn = self._plan_queue.has_turn(task.ticket)
-        status, due = before, _ = entry.status, None
+        status, due = entry.status, None
         is_decided = has_new_decision(status, entry.annotations)
         if not (status.plan.is_running or is_decided or has_turn):
             return None, None
         if status.plan.is_running:
             status, due = await self._observe(task)
         status = record_decision(status, entry.annotations, self._context.clock())
-        if status is before and not has_turn:
+        if status is entry.status and not has_turn:
             return None, due
         self._context.memories.decide_again(entry.key, spec.interval)
         return status, due
@@ -302,7 +301,7 @@ class PlanMachine:
         return step.then(lambda written: self._begin_preview(replace(task, entry=written)))
 
     async def _observe_preview(self, task: _Task) -> Step:
-        entry, due = task.entry, None
+        entry = task.entry
         if not task.record.is_running:
             return record_part(entry, remove_expired_preview(task.status, self._context.clock()))
         status, due = await self._observe(task)

@@ -26,6 +26,7 @@ from copyrator.api.plan_status import (
     OperationCounts,
     PlanDecision,
     PlanOutcome,
+    PlanRecord,
     PlanStatus,
     PreviewPlan,
 )
@@ -49,8 +50,6 @@ from copyrator.settings.limits import VERSION_LENGTH
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
-
-PlanRecord = PlanStatus | DriftCheck | PreviewPlan
 
 
 class PlanPurpose(Enum):
@@ -86,6 +85,7 @@ def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> Bu
         return replace(status, drift=replace(status.drift, check=record))
     if isinstance(record, PreviewPlan):
         return replace(status, preview=record)
+    assert isinstance(record, PlanStatus)
     return replace(status, plan=record)
 
 
