@@ -146,7 +146,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         spec=spec,
         status=entry.status,
         now=now,
-        sources=relations.sources(cache, spec, seen.as_of(now)),
+        sources=relations.sources(cache, spec, lambda: seen.as_of(now)),
         unready=relations.find_unready(cache, spec),
         freezes=frozen.freezes,
         unread=tuple(unread.items()),

@@ -31,12 +31,15 @@ MAX_SEARCHED: Final = 500
 """Bundles that a search for a cycle visits at most."""
 
 
-def sources(bundles: BundleCache, spec: BundleSpec, seen: SeenTime) -> Sources:
-    """The Bundles that this one is promoted from; NO_SOURCES where it names none."""
+def sources(bundles: BundleCache, spec: BundleSpec, seen: Callable[[], SeenTime]) -> Sources:
+    """The Bundles that this one is promoted from; NO_SOURCES where it names none.
+
+    ``seen`` returns the periods in which an operator ran.
+    """
     if not spec.promote_from:
         return NO_SOURCES
     named = spec.promote_from.bundles
-    return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen)
+    return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen())
 
 
 def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> PromotionSource:

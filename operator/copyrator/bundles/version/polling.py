@@ -19,7 +19,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.catalog import VENDORED
-from copyrator.bundles.gates.gate import NO_SOURCES, Sources, Waiting
+from copyrator.bundles.gates.gate import Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
@@ -87,7 +87,7 @@ class VersionResolver:
             context.gates,
             context.clock(),
             inputs.asked,
-            self._find_sources(spec),
+            relations.sources(context.bundles, spec, context.seen),
             inputs.desired.values_hash,
         )
         resolution = Resolver(queries, judge).resolve()
@@ -161,22 +161,24 @@ class VersionResolver:
         if memory.asked_since is not None and not is_newer:
             return None
         regular, retry = self._regular_poll(memory), retry_at(entry.status)
-        is_due = _is_past(regular, now) or _is_past(retry, now)
+        judge_at, changes = next_check(entry.status), self._changes(spec, entry.status)
+        last = memory.judged_at
+        if last is not None and judge_at is not None and judge_at <= last:
+            judge_at = None  # they were evaluated since
+        has_changed = any(one <= now and (last is None or one > last) for one in changes)
         if memory.desired != desired:
             strict = bool(desired.request)
             memory.asked_for = desired.request
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.again is not None and monotonic >= memory.again:
             memory.asked_since, memory.again = memory.again, None
-        elif is_due or self._is_judged_again(entry, spec, now):
+        elif has_changed or any(_is_past(one, now) for one in (regular, retry, judge_at)):
             may_be = spec.interval / 2
             if memory.failures:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
             memory.asked_since = monotonic - may_be
         else:
-            changes_at = self.next_change(spec, entry.status, now)
-            is_judged = _is_judged(entry, memory.judged_at)
-            judge_at = None if is_judged else next_check(entry.status)
+            changes_at = min((one for one in changes if one > now), default=None)
             return regular, retry, judge_at, self._again_at(memory), changes_at
         memory.asked_at = now
         return None
@@ -187,26 +189,14 @@ class VersionResolver:
             return None
         return self._context.clock() + timedelta(seconds=memory.again - self._context.monotonic())
 
-    def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
-        """Whether a gate's verdict has changed by the time alone since the last evaluation."""
-        at, last = next_check(entry.status), self._context.memories[entry.key].poll.judged_at
-        past = [one for one in self._changes(spec, entry.status) if one <= now]
-        if any(last is None or one > last for one in past):
-            return True
-        return _is_past(at, now) and not _is_judged(entry, last)
-
     def next_change(self, spec: BundleSpec, status: BundleStatus, now: datetime) -> datetime | None:
         """When the verdict of a version gate changes next by itself; None where none does."""
         return min((at for at in self._changes(spec, status) if at > now), default=None)
 
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
-        return self._context.gates.changes(spec, status, self._find_sources(spec))
-
-    def _find_sources(self, spec: BundleSpec) -> Sources:
-        """The Bundles of ``spec.promoteFrom``."""
-        if not spec.promote_from:
-            return NO_SOURCES
-        return relations.sources(self._context.bundles, spec, self._context.seen())
+        context = self._context
+        sources = relations.sources(context.bundles, spec, context.seen)
+        return context.gates.changes(spec, status, sources)
 
     def _regular_poll(self, memory: PollMemory) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
@@ -224,12 +214,6 @@ def _awaits_registry(resolution: Resolution) -> bool:
         or (one.gate == VENDORED.name and isinstance(one.verdict, Waiting))
         for one in held.results
     )
-
-
-def _is_judged(entry: BundleEntry, last: datetime | None) -> bool:
-    """Whether the gates have been evaluated since the time for which the status asks for it."""
-    at = next_check(entry.status)
-    return last is not None and at is not None and at <= last
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:
