@@ -229,7 +229,7 @@ class BundleReconciler:
         entry = await steps.take(await self.plans.visit_preview(entry, spec))
         observed, due = await self.plans.observe_plan(entry, spec)
         steps.due += [due] if due else []
-        if ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        if entry.is_paused:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return
         try:

@@ -150,8 +150,8 @@ FREEZE: Final = Gate(
 
 
 def all_gates(
-    signed: Callable[[BundleSpec], bool] = signature.GATE.concerns,
-    frozen: Callable[[BundleSpec], bool] = FREEZE.concerns,
+    signed: Callable[[BundleSpec], object] = signature.GATE.concerns,
+    frozen: Callable[[BundleSpec], object] = FREEZE.concerns,
 ) -> Gates:
     """All gates, in the order in which they are evaluated.
 
@@ -161,7 +161,7 @@ def all_gates(
     """
 
     def gated(spec: BundleSpec) -> bool:
-        return spec.is_gated or is_gated(spec, signed=signed(spec))
+        return spec.is_gated or is_gated(spec, signed=bool(signed(spec)))
 
     return Gates(
         version=(

@@ -176,8 +176,8 @@ class Gate:
 
     name: str
     """Its name in ``status.gates``."""
-    concerns: Callable[[BundleSpec], bool]
-    """Whether the spec, or the operator's settings, require this gate."""
+    concerns: Callable[[BundleSpec], object]
+    """True, as a condition, where the spec, or the operator's settings, require this gate."""
     occasions: frozenset[Occasion]
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
     is_permanent: bool = True

@@ -95,7 +95,7 @@ class PreviewResolver:
         )
         asked = await self._trust.of(entry, spec)
         judge = Judge(queries, Gates(version=version), context.clock(), asked)
-        found = Resolver(queries, judge).resolve()
+        found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
             return found
         try:

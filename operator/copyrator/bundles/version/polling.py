@@ -90,7 +90,7 @@ class VersionResolver:
             relations.sources(context.bundles, spec, context.seen),
             inputs.desired.values_hash,
         )
-        resolution = Resolver(queries, judge).resolve()
+        resolution = Resolver(judge).resolve()
         if resolution is not None:
             return resolution
         if entry.status.observed_generation == entry.generation:
@@ -160,28 +160,35 @@ class VersionResolver:
         is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
         if memory.asked_since is not None and not is_newer:
             return None
-        regular, retry = self._regular_poll(memory), retry_at(entry.status)
-        judge_at, changes = next_check(entry.status), self._changes(spec, entry.status)
-        last = memory.judged_at
-        if last is not None and judge_at is not None and judge_at <= last:
-            judge_at = None  # they were evaluated since
-        has_changed = any(one <= now and (last is None or one > last) for one in changes)
         if memory.desired != desired:
             strict = bool(desired.request)
             memory.asked_for = desired.request
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.again is not None and monotonic >= memory.again:
             memory.asked_since, memory.again = memory.again, None
-        elif has_changed or any(_is_past(one, now) for one in (regular, retry, judge_at)):
+        elif (due := self._next_due(memory, entry.status, spec, now)) is not None:
+            return due
+        else:
             may_be = spec.interval / 2
             if memory.failures:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
             memory.asked_since = monotonic - may_be
-        else:
-            changes_at = min((one for one in changes if one > now), default=None)
-            return regular, retry, judge_at, self._again_at(memory), changes_at
         memory.asked_at = now
         return None
+
+    def _next_due(
+        self, memory: PollMemory, status: BundleStatus, spec: BundleSpec, now: datetime
+    ) -> tuple[datetime | None, ...] | None:
+        """The times at which the next poll may be due, if nothing else changes; None: it is due."""
+        judge_at, last, changes = next_check(status), memory.judged_at, self._changes(spec, status)
+        if last is not None and judge_at is not None and judge_at <= last:
+            judge_at = None  # the gates were evaluated since
+        times = self._regular_poll(memory), retry_at(status), judge_at
+        has_changed = any(one <= now and (last is None or one > last) for one in changes)
+        if has_changed or any(_is_past(one, now) for one in times):
+            return None
+        changes_at = min((one for one in changes if one > now), default=None)
+        return *times, self._again_at(memory), changes_at
 
     def _again_at(self, memory: PollMemory) -> datetime | None:
         """The time of the second poll after a push, by the wall clock; None where none is due."""

@@ -225,23 +225,23 @@ class Judge:
     @property
     def is_gated(self) -> bool:
         """Whether the Bundle has a version gate."""
-        return self.gates.judge_versions(self._spec)
+        return self.gates.judge_versions(self.spec)
 
     def judge(self, candidate: Candidate) -> tuple[tuple[GateResult, ...], Held | None]:
         """The version gates' verdicts on a candidate, and Held where one of them objects."""
         facts = self._facts(candidate)
-        results = gates.judge(self.gates.version, self._spec, candidate, facts, self.now)
+        results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
-        if self._spec.promote_from:
+        if self.spec.promote_from:
             found = self._with_promotion(replace(found, soaked=self.sources.digests))
         found = self._with_trust(found) if self.asked else found
         return self._with_vendored(found) if self._asks_vendored else found
 
     def _facts(self, candidate: Candidate) -> Facts:
-        status = self._entry.status
+        status = self.entry.status
         return Facts(
             status,
             self._occasion(candidate),
@@ -253,7 +253,7 @@ class Judge:
 
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
-        entry = self._entry
+        entry = self.entry
         wanted = state.DesiredDeploy(
             version=candidate.version,
             digest=candidate.digest,
@@ -283,12 +283,12 @@ class Judge:
 
     @property
     def _asks_vendored(self) -> bool:
-        return self.gates.has(VENDORED.name, self._spec)
+        return self.gates.has(VENDORED.name, self.spec)
 
     def _with_vendored(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the charts of the waiting plan and a correction."""
-        there, plan = self._entry.status.deployed, plan_record.awaited_plan(self._entry.status)
-        if self._spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
+        there, plan = self.entry.status.deployed, plan_record.awaited_plan(self.entry.status)
+        if self.spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
             verdict = self.vendored(there.digest)
             found = replace(found, correctable=(GateResult(VENDORED.name, verdict),))
         if not plan.digest or plan.digest == found.digest or found.error is not None:
@@ -302,13 +302,13 @@ class Judge:
 
     def _with_promotion(self, found: Resolution) -> Resolution:
         """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
-        plan = plan_record.awaited_plan(self._entry.status)
+        plan = plan_record.awaited_plan(self.entry.status)
         candidate = Candidate(plan.version or "", plan.digest or "")
         if not candidate.digest or candidate.digest == found.digest or found.error is not None:
             return found
         if self._occasion(candidate) not in promotion.GATE.occasions:
             return found
-        verdict = promotion.GATE.judge(self._spec, candidate, self._facts(candidate), self.now)
+        verdict = promotion.GATE.judge(self.spec, candidate, self._facts(candidate), self.now)
         return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
 
     def _with_trust(self, found: Resolution) -> Resolution:
@@ -316,14 +316,14 @@ class Judge:
 
         They are judged by the present requirements.
         """
-        status = self._entry.status
+        status = self.entry.status
         there, plan = status.deployed, plan_record.awaited_plan(status)
         verdicts = {
             digest: self._signature(digest)
             for digest in (there.digest, found.digest, plan.digest)
             if digest
         }
-        if there.digest and there.reference != self._spec.reference:
+        if there.digest and there.reference != self.spec.reference:
             verdicts[there.digest] = signature.unavailable(
                 f"it was deployed from {there.reference}, which the spec no longer names"
             )
@@ -342,11 +342,13 @@ class Judge:
         return found
 
     @property
-    def _entry(self) -> BundleEntry:
+    def entry(self) -> BundleEntry:
+        """The Bundle."""
         return self.queries.entry
 
     @property
-    def _spec(self) -> BundleSpec:
+    def spec(self) -> BundleSpec:
+        """Its spec."""
         return self.queries.spec
 
 
@@ -361,28 +363,27 @@ _GONE: Final = "; the registry no longer has its manifest either, so it can't be
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One Bundle's resolution."""
+    """One Bundle's resolution, with the queries of its judge."""
 
-    queries: RegistryReader
     judge: Judge
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
         try:
-            if is_inherited(self._entry.status):
+            if is_inherited(self.judge.entry.status):
                 return self._inherited()
             return self.judge.rechecked(self._resolve())
         except PendingError:
             return None
 
     def _resolve(self) -> Resolution:
-        version = parse_version(self._spec.version)
+        version = parse_version(self.judge.spec.version)
         if isinstance(version, ExactTag):
             return self._tag(version.tag)
         return self._range(version)
 
     def _tag(self, tag: str) -> Resolution:
-        answer = self.queries.tag(tag)
+        answer = self.judge.queries.tag(tag)
         if isinstance(answer.error, TagNotFound):
             unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
             return self._nothing(unresolved, (), self._keeps(tag))
@@ -392,12 +393,12 @@ class Resolver:
 
     def _keeps(self, tag: str) -> bool:
         """Whether it is the deployed tag. Parses the status, which most polls don't need."""
-        return deployed_tag(self._entry.status, self._spec.reference) == tag
+        return deployed_tag(self.judge.entry.status, self.judge.spec.reference) == tag
 
     def _range(self, version: VersionRange) -> Resolution:
         depth = MAX_CANDIDATES if self.judge.is_gated else 0
-        criteria = criteria_of(self._spec, version, self._entry.status, depth)
-        found = self.queries.choice(criteria)
+        criteria = criteria_of(self.judge.spec, version, self.judge.entry.status, depth)
+        found = self.judge.queries.choice(criteria)
         if found.error is not None:
             return Resolution(error=found.error)
         choice = found.choices[criteria]
@@ -406,7 +407,7 @@ class Resolver:
         if self.judge.is_gated:
             tags = (*choice.fitting, *self._remembered(choice.fitting))
             return self._first_passing(tags, choice.rejected, choice.keeps)
-        answer = self.queries.tag(choice.tag)
+        answer = self.judge.queries.tag(choice.tag)
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
 
     def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
@@ -416,7 +417,7 @@ class Resolver:
         """
         if len(tags) < MAX_CANDIDATES:
             return ()
-        return age.lower_tags(self._entry.status, self._spec, tags)
+        return age.lower_tags(self.judge.entry.status, self.judge.spec, tags)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
@@ -429,7 +430,7 @@ class Resolver:
         held_back: list[Held] = []
         seen: list[Candidate] = []
         for tag in tags:
-            answer = self.queries.tag(tag)
+            answer = self.judge.queries.tag(tag)
             if isinstance(answer.error, TagNotFound):  # deleted since the list was read
                 continue
             if answer.error is not None:
@@ -440,7 +441,9 @@ class Resolver:
                 rejected = _add_held(rejected, held_back)
                 return replace(found, rejected=rejected, held=held, seen=tuple(seen))
         if not held_back:
-            text = f"all tags that match {self._spec.version} were deleted while they were read"
+            text = (
+                f"all tags that match {self.judge.spec.version} were deleted while they were read"
+            )
             return self._nothing(
                 Unresolved(BundleReason.NO_MATCHING_VERSION, text), rejected, keeps
             )
@@ -454,12 +457,12 @@ class Resolver:
             named: the tag's present digest; a former one must still be in the registry.
             held_back: digests that don't pass are appended to it.
         """
-        for one in (named, *age.older_digests(self._entry.status, named)):
+        for one in (named, *age.older_digests(self.judge.entry.status, named)):
             results, held = self.judge.judge(one)
             if held is not None:
                 held_back.append(held)
                 continue
-            answer = None if one == named else self.queries.tag(one.digest)
+            answer = None if one == named else self.judge.queries.tag(one.digest)
             if answer is None or answer.error is None:
                 return Resolution(one.version, one.digest, results=results)
             if not isinstance(answer.error, TagNotFound):
@@ -469,10 +472,10 @@ class Resolver:
     def _deployed_again(
         self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
     ) -> Resolution:
-        there = self._entry.status.deployed
+        there = self.judge.entry.status.deployed
         if not keeps or there.digest is None or there.version is None:
             return Resolution(rejected=rejected, held=newest)
-        answer = self.queries.tag(there.digest)
+        answer = self.judge.queries.tag(there.digest)
         if answer.error is not None and not isinstance(answer.error, TagNotFound):
             return Resolution(error=answer.error)
         results, held = self.judge.judge(Candidate(there.version, there.digest))
@@ -484,10 +487,10 @@ class Resolver:
         self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
     ) -> Resolution:
         """The resolution without a match; where ``keeps``, with what is deployed, by its digest."""
-        there = self._entry.status.deployed
+        there = self.judge.entry.status.deployed
         if not keeps or there.digest is None:
             return Resolution(rejected=rejected, unresolved=unresolved)
-        answer = self.queries.tag(there.digest)
+        answer = self.judge.queries.tag(there.digest)
         if isinstance(answer.error, TagNotFound):
             unresolved = replace(unresolved, message=unresolved.message + _GONE)
             return Resolution(rejected=rejected, unresolved=unresolved)
@@ -499,25 +502,17 @@ class Resolver:
         reason = BundleReason.NO_MATCHING_VERSION
         if choice.verdict is Selection.WOULD_DOWNGRADE:
             reason = BundleReason.WOULD_DOWNGRADE
-        deployed = self._entry.status.deployed.version
-        return Unresolved(reason, explain(choice, self._spec.version, deployed))
+        deployed = self.judge.entry.status.deployed.version
+        return Unresolved(reason, explain(choice, self.judge.spec.version, deployed))
 
     def _inherited(self) -> Resolution:
-        there = self._entry.status.deploy
-        answer = self.queries.tag(there.version or "", with_config=True)
+        there = self.judge.entry.status.deploy
+        answer = self.judge.queries.tag(there.version or "", with_config=True)
         if answer.error is not None and not isinstance(answer.error, TagNotFound):
             return Resolution(error=answer.error)
         same = answer.config is not None and answer.config == there.digest
         digest = answer.digest if same else None
         return Resolution(there.version or "", digest or "", inherited=True)
-
-    @property
-    def _entry(self) -> BundleEntry:
-        return self.queries.entry
-
-    @property
-    def _spec(self) -> BundleSpec:
-        return self.queries.spec
 
 
 def _add_held(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
