@@ -1,10 +1,7 @@
-"""Writes the status and the finalizer of a Bundle.
+"""Writes the status and the finalizer of a Bundle, and emits Events about what has changed.
 
-A status is written once for each change, and not without one.
-
-Emits Events about changes of a Bundle's status, each once.
-
-Keeps ``status.soak`` of the Bundles that others may be promoted from, and reports its breaks.
+A status is written once for each change, and not without one. ``status.soak`` of the Bundles that
+others may be promoted from is written with it.
 """
 
 from __future__ import annotations

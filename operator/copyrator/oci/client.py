@@ -81,7 +81,7 @@ class RegistryClient:
     """One pooled session for all registries, with tokens and per-host limits.
 
     Every method raises subclasses of RegistryError and nothing else. ``allowed``: networks to
-    which requests may go although they are refused by default, such as loopback (addresses.py).
+    which requests may go although they are refused by default, such as loopback (hosts.py).
     """
 
     def __init__(

@@ -1,12 +1,11 @@
-"""The functions and methods that a template may call without making its plan unbound.
+"""The functions and methods that a template may call without making its plan unbound. Pure.
 
 Each gives the same result in each run, whatever the time, the process and the cluster's objects.
 The names are those of text/template (Go 1.26), sprig 3.3, Helm 3 and werf 2.67 to 3.2 (nelm); what
 isn't listed isn't allowed, also what nobody knows.
 
-Which parts of a template's values may hold pointers, which print as addresses. Pure.
-
-A value is None where it is plain: text, numbers, and lists and dictionaries of them.
+A shape says which parts of a value may hold pointers, which print as addresses. It is None where
+the value is plain: text, numbers, and lists and dictionaries of them.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 `judge_layer` runs in the limited child process: time and memory of a hostile chart end there.
 
-Keys of YAML mappings that become equal text, so that Go draws which of them stands. Pure.
-
-werf turns YAML into JSON by sigs.k8s.io/yaml, which goes over a Go map: of ``1: a`` and ``"1": b``
-(or ``1.0``, ``true`` and ``"true"``) either may remain, another one in each run.
+Keys of a YAML mapping that become equal text make a chart draw: werf turns YAML into JSON by
+sigs.k8s.io/yaml, which goes over a Go map: of ``1: a`` and ``"1": b`` (or ``1.0``, ``true`` and
+``"true"``) either may remain, another one in each run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whether templates can render anything else than they did: judges each action. Pure.
 
 Every function and method has to be on the allow list (allowed.py). What remains are objects of
-Helm's that hold pointers, which print as addresses: they are followed from where they are
-(shapes.py) through variables, ``include`` and dictionaries to where they are printed; what can't be
-followed counts as one. Of ``.Capabilities.APIVersions``, whose order is drawn, only ``Has`` may be
-asked, and of ``.Files`` no ``AsConfig`` where two files have one name.
+Helm's that hold pointers, which print as addresses: they are followed from where they are through
+variables, ``include`` and dictionaries to where they are printed; what can't be followed counts as
+one. Of ``.Capabilities.APIVersions``, whose order is drawn, only ``Has`` may be asked, and of
+``.Files`` no ``AsConfig`` where two files have one name.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Parses Go templates as ``text/template/parse`` does (parse.go of Go 1.26).
+"""Parses Go templates as ``text/template/parse`` does (lex.go and parse.go of Go 1.26).
 
-As the lexer it may accept what Go refuses, such as undefined variables, but gives what Go accepts
-the same meaning. Text between actions and comments have none.
-
-The words of a Go template, as ``text/template/parse`` splits them (lex.go of Go 1.26).
-
-Where Go refuses a text this may accept it: a template that werf can't parse writes nothing. What Go
-accepts is split the same way.
+Where Go refuses a text this may accept it, such as undefined variables: a template that werf can't
+parse writes nothing. What Go accepts is split the same way, and has the same meaning. Text between
+actions and comments have none.
 """
 
 from __future__ import annotations

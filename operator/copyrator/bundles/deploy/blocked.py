@@ -1,12 +1,11 @@
-"""Checks for missing service accounts of Bundles: rarely, and once for all Bundles of an account.
-
-The operator may get a service account but not watch any, so a missing one is requested again with
-growing pauses. Meanwhile a Bundle without its account costs as much as one that is deployed.
-
-What keeps a Job from starting, as far as it can be read: its pods, and the objects they mount.
+"""What keeps a Job from starting: its pods, the objects they mount, a missing service account.
 
 A pod that waits for a ConfigMap or Secret to mount doesn't report it, nor does a Job whose pod is
 refused: both only emit Events, which the operator may not list. So the objects are requested.
+
+The operator may get a service account but not watch any, so a missing one is requested again with
+growing pauses, once for all Bundles of the account. Meanwhile a Bundle without its account costs as
+much as one that is deployed.
 """
 
 from __future__ import annotations

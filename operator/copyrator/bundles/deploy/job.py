@@ -1,9 +1,4 @@
-"""The Job that uninstalls a release. Pure.
-
-Jobs that plan and that deploy: pure functions from an order to a manifest.
-
-The input of a Job that plans or deploys a version of a Bundle. Pure.
-"""
+"""Jobs that plan, deploy and uninstall: pure functions from an order to a manifest."""
 
 from __future__ import annotations
 

@@ -1,15 +1,11 @@
-"""The outcome of a Job: werf's result, or a failure of the infrastructure.
+"""The outcome of a Job: werf's result, or a failure of the infrastructure; and why none comes.
 
 A digest fails only by werf's own result. Everything else (eviction, image pull, scheduling, the
 registry, the API server, a kill) isn't the bundle's fault and never counts against it.
 
-Parses werf's output: its deploy report and the digest lines of its log.
-
-A report is the termination message, which the kubelet truncates at 4,096 bytes; where
-werf failed before it wrote one, the message is the end of the log. So all functions accept partial
-texts (docs/facts/werf.md, "Result channel").
-
-Why a pod of a Job doesn't start, by its status.
+werf's report is the termination message, which the kubelet truncates at 4,096 bytes; where werf
+failed before it wrote one, the message is the end of the log. So all functions accept partial texts
+(docs/facts/werf.md, "Result channel").
 """
 
 from __future__ import annotations

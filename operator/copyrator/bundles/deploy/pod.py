@@ -1,11 +1,9 @@
-"""The operator's proxies, passed to Jobs, so that werf pulls through the same ones.
+"""The pods of the operator's Jobs: restricted profile, werf's directories, volumes, variables.
 
-The pods of the operator's Jobs: restricted profile, werf's directories, volumes, variables.
+The operator's proxies are among the variables, so that werf pulls through the same ones.
 
 Sources: docs/facts/werf.md for what werf reads and where it writes; the restricted profile of
 kubernetes.io/docs/concepts/security/pod-security-standards.
-
-The common parts of the operator's Jobs: kinds, container names, the manifest. Pure.
 """
 
 from __future__ import annotations

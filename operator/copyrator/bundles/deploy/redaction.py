@@ -1,17 +1,14 @@
 """Removes the values of Secrets from a Job's texts, or withholds the texts.
 
-Secrets are read one at a time. Small ones are processed here, larger ones in a child process:
-neither can block the event loop or fill the operator's memory. After a failure the texts are
-withheld; the outcome is recorded anyway.
-
-Removes the values of a Job's Secrets from its log or message.
-
 werf prints the values on which a chart fails, and charts may print more. People without access to a
 Bundle's Secrets may read its status, so the Secrets' values are searched for in every text that is
 copied from a pod.
 
-The texts are short and the Secrets may be large, so each value is compared with the texts and
-then dropped: memory is bounded by one Secret, time grows with its length.
+The texts are short and the Secrets may be large, so Secrets are read one at a time, and each value
+is compared with the texts and then dropped: memory is bounded by one Secret, time grows with its
+length. Small ones are processed here, larger ones in a child process: neither can block the event
+loop or fill the operator's memory. After a failure the texts are withheld; the outcome is recorded
+anyway.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Which settings of a Bundle reach the Jobs of a gated one. Pure.
+"""What a Bundle may set by the operator's settings, and what of a gated one reaches its Jobs. Pure.
 
 What a gated Bundle deploys is decided before: by a person, a signature, another Bundle. So nothing
 else of its author's may act in its Jobs: no code, no files, no other cluster, no values that aren't
 read by the operator. A variable passes if its name is known to be harmless
 (docs/facts/werf.md); everything else is withheld, also what nothing is known to read.
-
-Restrictions by the settings: which accounts, images and Secrets a Bundle may name.
 """
 
 from __future__ import annotations

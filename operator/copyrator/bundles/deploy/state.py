@@ -3,12 +3,10 @@
 Every input of a decision is in the status, the Jobs and the registry, so a restart doesn't change
 the decision.
 
-The state of the release after a failed deploy with ``spec.autoRollback``.
-
-werf's report has only the deploy's failure. Helm's labels on the Secrets of the revisions show
-which one runs: after a rollback a further revision is ``deployed``; where the rollback failed too
-(for example because the new version has an object that the API server rejects as invalid), none is
-newer and deployed (facts/werf.md).
+Whether a failed deploy was rolled back (``spec.autoRollback``) isn't in werf's report. Helm's
+labels on the Secrets of the revisions show which one runs: after a rollback a further revision is
+``deployed``; where the rollback failed too (for example because the new version has an object that
+the API server rejects as invalid), none is newer and deployed (docs/facts/werf.md).
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 Digests are compared: those Bundles may have it from another repository, under another tag.
 
-How long versions have been deployed in a Bundle: evidence for promotion from it. Pure.
-
-A version's period begins with its successful deploy. It ends when another attempt begins, or the
-release drifts, isn't healthy or is held. ``status.soak`` is derived from the rest of the status,
-and written with it.
+A version's period in a Bundle begins with its successful deploy. It ends when another attempt
+begins, or the release drifts, isn't healthy or is held. ``status.soak``, the evidence, is derived
+from the rest of the status, and written with it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""The condition Healthy, from the objects of a release by kstatus's rules. Pure.
+"""The condition Healthy, from a release's objects by kstatus's rules, and what is watched. Pure.
 
 An object that has failed makes it False at once. For kstatus a rollout and an object that will
 never be ready are both in progress: that is Unknown for a while, and False from then on. False
 lasts until everything is current again, so that a rollout that fails, or a container that crashes
 repeatedly, doesn't change the condition each time.
-
-Which namespaces are watched for ``spec.health``. Pure.
 
 Each watch is a connection, and a namespace takes four. So where releases are in many namespaces,
 one watch of each kind for all namespaces is opened, if that is allowed.

@@ -1,9 +1,8 @@
 """Reads ConfigMaps and Secrets that Bundles name, only when they changed.
 
 Watches deliver metadata only, and trigger a read. Content always comes from GET, so a watch that is
-late, forbidden or beyond the limit delays an update and does nothing worse.
-
-Reads the values of a Bundle, one source at a time, within limits of memory and time.
+late, forbidden or beyond the limit delays an update and does nothing worse. Values are read one
+source at a time, within limits of memory and time.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""The current versions of the objects that Bundles name; requeues Bundles that read another one.
-
-Where several watches cover an object, the events of one are used: a new watch replaces an old one
-when its list was compared with what each Bundle has read.
-
-Opens, retries and ends the watches of ConfigMaps and Secrets that Bundles name.
-
-No edit is lost when the scope of a watch changes: the old watch ends only after the new one has
-listed everything and its list was compared with what Bundles have read.
-
-Which watches cover the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
+"""Watches of ConfigMaps and Secrets that Bundles name; requeues those that read another version.
 
 Each watch is a connection, so their scopes widen with the number of names: one object by its name,
 where the server filters; a namespace, where its Bundles name several; all namespaces, where there
 would be many of these. A wide watch delivers unrelated objects too, which are dropped on arrival.
-
 Where a wide watch is forbidden, names and namespaces are watched up to a limit, which namespaces
 share fairly: each gets its first watch before any gets a second. Other objects are read at polls.
+
+No edit is lost when the scope of a watch changes: the old watch ends only after the new one has
+listed everything and its list was compared with what Bundles have read. Where several watches cover
+an object, the events of one are used.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Roles and bindings with the permissions that a service account lacks by a status. Pure.
-
-Whoever may write a status could forge one, and a chart decides what its deploy needs: so only verbs
-and names of the usual form are taken, and a person reads the result before it is applied.
-
-The permissions that a deploy's service account needs, by its plan's operations. Pure.
+"""The permissions that a deploy's service account needs, and roles with those that it lacks. Pure.
 
 The API server answers one verb on one resource in one namespace at a time, so a plan's objects are
 reduced to their kinds in each namespace, a limited number of them. werf's other needs, and the
 verbs, are in docs/facts/werf.md, "What the Job's service account needs".
+
+Whoever may write a status could forge missing permissions, and a chart decides what its deploy
+needs: so only verbs and names of the usual form are taken into roles, and a person reads these
+before they are applied.
 """
 
 from __future__ import annotations

@@ -2,15 +2,20 @@
 
 All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply writes) and end where
 werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
-deploy of what was approved, also run ``werf bundle plan`` and read its graph (see ``plan_graph``).
-They use sh, grep, sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them, and no
-pipe but two, whose results are compared: sh ignores a failure before a pipe.
+deploy of what was approved, also run ``werf bundle plan`` and read its graph. They use sh, grep,
+sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but two, whose
+results are compared: sh ignores a failure before a pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
-author having set no variable that sh, its tools or the loader read, but LANG and TZ: ``gated``
-withholds others.
+author having set no variable that sh, its tools or the loader read, but LANG and TZ:
+``deploy/restrictions.py`` withholds others.
 
-The block in which a plan Job prints its plan, last in its log. Pure.
+Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
+known form, and each edge must connect nodes that have lines of their own: if an object's name makes
+an operation look like an edge, or like two lines, its type and kind are still read, or the script
+fails.
+
+A plan Job prints its plan last in its log::
 
     copyrator-plan-begin NONCE COUNT SHA256 RENDER HIDDEN
     revision REVISION
@@ -26,13 +31,6 @@ and the lines between the first and the last; RENDER is the salted hash of what 
 MAX_HIDDEN of them listed. A chart may print anything before it, blocks too: only the last block is
 read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
 still prints before the script does, so a log is only read where the container ended with 0.
-
-The part of a script that reads the graph of werf's plan, strictly. Pure.
-
-Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
-known form, and each edge must connect nodes that have lines of their own: if an object's name makes
-an operation look like an edge, or like two lines, its type and kind are still read, or the script
-fails.
 """
 
 from __future__ import annotations

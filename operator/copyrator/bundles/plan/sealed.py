@@ -1,10 +1,9 @@
-"""Records of what plans were made of besides the chart, and what changed since the deployed one.
+"""Writes and deletes the Secrets of plan Jobs and of planned deploys (plan/seal.py).
 
-A record is written before the plan's Job is created, from the values that the Job gets. It is kept
-in a Secret with a signature by the operator's hash key, as whoever may write Secrets in the
-Bundle's namespace could replace it to hide a change from who approves.
-
-Writes and deletes the Secrets of plan Jobs and of planned deploys (policy.jobs.seal).
+Among them are records of what plans were made of besides the chart, which tell what changed since
+the deployed one. A record is written before the plan's Job is created, from the values that the Job
+gets. It has a signature by the operator's hash key, as whoever may write Secrets in the Bundle's
+namespace could replace it to hide a change from who approves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Builds the requirements for signatures from ``spec.verify``, the signature policy and keys.
+"""The requirements for signatures, from ``spec.verify``, the operator's signature policy and keys.
 
-The operator's signature policy: requirements for all Bundles, in addition to their specs.
-
-The ConfigMap ``copyrator-signature-policy`` in the operator's namespace, key ``policy.yaml``::
+The policy has requirements for all Bundles, in addition to their specs: the ConfigMap
+``copyrator-signature-policy`` in the operator's namespace, key ``policy.yaml``::
 
     default: Deny
     entries:

@@ -1,8 +1,7 @@
 """How a poll changes the status, and whether by the status no poll is due after a restart.
 
-Takes over Bundles of the original werf operator: its deploy is recorded, without a Job.
-
-The original compared config digests, which for a SemVer tag don't change with the templates. So an
+Bundles of the original werf operator are taken over: its deploy is recorded, without a Job. The
+original compared config digests, which for a SemVer tag don't change with the templates. So an
 equal digest proves that it deployed this version, not that it deployed this exact content: such a
 baseline isn't `verified` (docs/adoption.md).
 """

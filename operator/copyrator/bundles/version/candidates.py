@@ -1,15 +1,12 @@
-"""The criteria of a Bundle's selection from a tag list; Bundles with equal ones share it.
-
-Selects a tag for a range from a stream of tags, in constant memory, with reasons.
+"""Selects a tag for a range from a stream of tags, in constant memory, with reasons.
 
 A repository may have thousands of tags, most of them werf's own stages. Only the best match and
-the highest rejected tags are kept, so that the status can list why these weren't chosen.
+the highest rejected tags are kept, so that the status can list why these weren't chosen. Bundles
+with equal criteria share a selection.
 
-Tags as versions: which tags are versions, and their order.
-
-SemVer 2.0 decides. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer; ``packaging`` (PEP 440)
-parses it, but they are used only in a repository without any SemVer tag (candidates.py), so the
-alias ``1.2`` beside ``1.2.9``, or a date, is never chosen.
+SemVer 2.0 decides which tags are versions. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer;
+``packaging`` (PEP 440) parses it, but they are used only in a repository without any SemVer tag, so
+the alias ``1.2`` beside ``1.2.9``, or a date, is never chosen.
 """
 
 from __future__ import annotations

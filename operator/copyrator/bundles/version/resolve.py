@@ -1,16 +1,8 @@
-"""A Bundle's resolution, from answers of registries that Bundles share.
+"""A Bundle's resolution, from answers of registries that Bundles share, and by the version gates.
 
 An exact tag is one query. A range is two: the tag list, from which all Bundles of the repository
 choose, then the digest of the chosen tag. With version gates the digests of further tags are
-requested until one passes.
-
-Evaluates the version gates for a registry's versions, the deployed and the planned one.
-
-What the chart of a Bundle's digest can do, for those who make and judge its plans.
-
-One Bundle's queries to its registry.
-
-The result of polling a registry for a Bundle.
+requested until one passes. The deployed and the planned version are judged anew each time.
 """
 
 from __future__ import annotations
