@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 from tests.component.copies.conftest import (
     HOME,
     Operator,
@@ -105,14 +106,8 @@ CHANGES = {
 }
 
 
-class Time:
+class Time(Clock):
     """The clock of an operator and its queue; it passes only as a test says."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
     async def passes(self, operator: Operator, seconds: float) -> None:
         """Let time pass from one due key to the next, and everything be done at each."""
@@ -166,6 +161,12 @@ async def copied(cluster, running, clock, **more):
     make_rule(cluster, "rule", by_name("app", **more))
     await until(lambda: PLACE in cluster.objects or cluster.puts())
     await clock.passes(running, 0.5)
+
+
+async def edit_in_vain(cluster):
+    """Another client edits the copy once, and it is put right."""
+    inject(cluster, PLACE, cluster.objects[PLACE])
+    await until(lambda: cluster.objects[PLACE]["data"] == DATA)
 
 
 def failure(cluster):
@@ -223,16 +224,13 @@ async def test_a_copy_that_is_edited_once_is_put_right_at_once_by_one_write(
     contested.answer = None
     await copied(contested, running, clock)
     contested.seen.clear()
-    inject(contested, PLACE, contested.objects[PLACE])
-    await until(lambda: contested.objects[PLACE]["data"] == DATA)
+    await edit_in_vain(contested)
     await clock.passes(running, 5)
     assert contested.puts() == ["update"]
     assert reason(contested, "rule") == "Synced"
-    inject(contested, PLACE, contested.objects[PLACE])
-    await until(lambda: contested.objects[PLACE]["data"] == DATA)
+    await edit_in_vain(contested)
     await clock.passes(running, 120)
-    inject(contested, PLACE, contested.objects[PLACE])
-    await until(lambda: contested.objects[PLACE]["data"] == DATA)
+    await edit_in_vain(contested)
     await clock.passes(running, 5)
     assert contested.puts() == ["update"] * 3
     assert reason(contested, "rule") == "Synced"
@@ -245,8 +243,7 @@ async def test_three_edits_within_a_minute_are_put_right_and_are_no_lasting_conf
     await copied(contested, running, clock)
     contested.seen.clear()
     for _ in range(3):
-        inject(contested, PLACE, contested.objects[PLACE])
-        await until(lambda: contested.objects[PLACE]["data"] == DATA)
+        await edit_in_vain(contested)
     await clock.passes(running, 0.5)
     assert reason(contested, "rule") == "Synced"
     assert contested.puts() == ["update"] * 3
@@ -268,8 +265,7 @@ async def test_ten_minutes_without_a_change_by_others_end_it(contested, running,
     await clock.passes(running, 310)
     assert reason(contested, "rule") == "Synced"
     contested.seen.clear()
-    inject(contested, PLACE, contested.objects[PLACE])
-    await until(lambda: contested.objects[PLACE]["data"] == DATA)
+    await edit_in_vain(contested)
     assert contested.puts() == ["update"]
 
 
