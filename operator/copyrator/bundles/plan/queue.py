@@ -84,8 +84,10 @@ class PlanQueue:
 
     def has_turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""
-        waiting = self._waiting[ticket.is_check].get(ticket.key.namespace, {})
-        return ticket in self._called or ticket in waiting
+        return ticket in self._called or self._is_waiting(ticket)
+
+    def _is_waiting(self, ticket: Ticket) -> bool:
+        return ticket in self._waiting[ticket.is_check].get(ticket.key.namespace, ())
 
     @contextmanager
     def reconciling(self, key: BundleKey) -> Iterator[None]:
@@ -114,8 +116,7 @@ class PlanQueue:
 
     def due(self, key: BundleKey) -> datetime | None:
         """When a Bundle whose plan waits is reconciled again: the next slot may be free then."""
-        waiting = [self._waiting[one.is_check].get(key.namespace, {}) for one in _tickets(key)]
-        if not any(one in there for one, there in zip(_tickets(key), waiting, strict=True)):
+        if not any(map(self._is_waiting, _tickets(key))):
             return None
         now = self._context.clock()
         latest = now + timedelta(seconds=self._context.timing.plan_requeue)
