@@ -12,6 +12,8 @@ from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
+from localcluster.api import ApiStatusError
+
 pytestmark = pytest.mark.usefixtures("operator")
 
 SOON = {"limit": 9, "backoff": "1s"}
@@ -26,20 +28,34 @@ def wait_said(team: Team, *words: str) -> dict[str, Any]:
     return plan(team)
 
 
-def limit(team: Team, **hard: str) -> None:
-    """The quota that is in force: its controller has counted."""
-    named = {key.replace("__", "/").replace("_", "."): value for key, value in hard.items()}
+POD = {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"}
+PROBES: dict[str, tuple[str, dict[str, Any]]] = {
+    "count/secrets": ("secrets", {}),
+    "count/jobs.batch": ("jobs", {"spec": {"template": {"spec": POD}}}),
+    "pods": ("pods", {"spec": POD}),
+}
+
+
+def limit(team: Team, kind: str) -> None:
+    """A quota that allows none, in force: admission knows of it later than its status does."""
     body = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "quota", "namespace": team.namespace},
-        "spec": {"hard": named},
+        "spec": {"hard": {kind: "0"}},
     }
     apply(team.api, [body])
-    until(
-        lambda: (team.get("resourcequotas", "quota") or {}).get("status", {}).get("hard") == named,
-        "the quota is in force",
-    )
+    plural, fields = PROBES[kind]
+    probe = {"metadata": {"name": "probe"}, **fields}
+
+    def is_known() -> bool:
+        try:
+            team.api.create(f"{team.path(plural)}?dryRun=All", probe)
+        except ApiStatusError as error:
+            return "exceeded quota" in str(error)
+        return False
+
+    until(is_known, "the quota is in force")
 
 
 @long_form(
@@ -49,7 +65,7 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     """First the copies of its values, then its Job, then its pod."""
     team.publish("1.0.0", "first")
     team.create("configmaps", "values", data={"values.yaml": "greeting: hello\n"})
-    limit(team, count__secrets="0")
+    limit(team, "count/secrets")
     team.bundle("shop", values="values", approval=ALWAYS, retry=SOON, interval="1h")
     until(
         lambda: "exceeded quota: quota" in team.condition("shop").get("message", ""),
@@ -57,14 +73,14 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     )
     assert team.jobs("shop", "plan") == [], "no copies, no Job"
 
-    limit(team, count__jobs_batch="0")
+    limit(team, "count/jobs.batch")
     found = wait_said(team, "exceeded quota: quota", "count/jobs.batch=1")
     assert found["reason"] == "PlanFailed"
     until(lambda: plan(team)["number"] > found["number"], "it is tried again")
     until(lambda: "exceeded quota" in team.condition("shop", "UpdatePending")["message"])
     assert team.jobs("shop", "plan") == []
 
-    limit(team, pods="0")
+    limit(team, "pods")
     found = wait_said(team, "it has no pod; its Events may name the cause, such as a quota")
     assert found["outcome"] == "Running"
     assert team.condition("shop", "UpdatePending")["reason"] == "Planning"
