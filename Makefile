@@ -49,8 +49,13 @@ test-ui: ## Test the local web page in Debian's Chromium, which root installs if
 	@$(RUN) python -m localcluster build
 	@$(RUN) pytest tests/e2e/ui
 
-test-long: ## Run all tests at full size, hours: more objects, more kills, more examples.
+# The e2e tests of Bundles run once more for each further version of werf that the stand-in plays.
+BUNDLES := tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
+
+test-long: ## Run all tests at full size, hours: more objects, more kills, and with werf 2.67 and 3.2.
 	@COPYRATOR_LONG=1 $(MAKE) test
+	@COPYRATOR_LONG=1 COPYRATOR_WERF=2.67 $(MAKE) test TESTS='$(BUNDLES)'
+	@COPYRATOR_LONG=1 COPYRATOR_WERF=3.2 $(MAKE) test TESTS='$(BUNDLES)'
 
 signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
 	@$(RUN) python -m signatures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +121,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         for key, value in resolved.values.items()
     }
     real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
-    real |= stand_in.major(str(container.get("image", "")))
+    real |= stand_in.played(str(container.get("image", "")), os.environ)
     if host.stand_in:
         real |= host.stand_in.variables()
     if "PATH" in variables:

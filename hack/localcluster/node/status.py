@@ -183,7 +183,7 @@ def _container(container: ContainerState, *, init: bool = False) -> Object:
     return {
         "name": container.name,
         "image": container.spec.get("image", ""),
-        "imageID": _image_id(container.spec.get("image", "")),
+        "imageID": image_id(container.spec.get("image", "")),
         "containerID": getattr(state, "container_id", ""),
         "ready": ready,
         "started": isinstance(state, Running),
@@ -193,7 +193,7 @@ def _container(container: ContainerState, *, init: bool = False) -> Object:
     }
 
 
-def _image_id(image: str) -> str:
+def image_id(image: str) -> str:
     """The image by digest, as a kubelet reports one that it pulled: here derived from its name."""
     if not image or "@" in image:
         return image

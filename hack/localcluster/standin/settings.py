@@ -1,4 +1,4 @@
-"""What a command is to do, from its arguments and WERF_* variables, as werf 2.67 reads them.
+"""What a command is to do, from its arguments and WERF_* variables, as werf reads them.
 
 What docs/facts/werf.md doesn't say is refused; see `variables` for the names.
 """
@@ -13,9 +13,10 @@ from pathlib import Path
 from . import variables
 from .errors import WerfError
 
-_VERSIONS = {"2": "v2.67.0", "3": "v3.2.0"}
-MAJOR = "STANDIN_WERF_MAJOR"
-"""The variable that says which of them the stand-in plays; 2 without it."""
+VERSIONS = ("v2.67.0", "v2.75.3", "v3.2.0")
+"""What the stand-in plays: those whose output was recorded."""
+PLAYED = "COPYRATOR_WERF"
+"""The variable that says which of them it plays: 2.67, 2.75 or 3.2; without it the newest 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,16 @@ class Uninstall:
 
 
 def version(env: Mapping[str, str]) -> str:
-    """The version of werf that the stand-in plays: 2.67.0, or 3.2.0."""
-    return _VERSIONS["3" if env.get(MAJOR) == "3" else "2"]
+    """The version of werf that the stand-in plays: the newest that begins as PLAYED says.
+
+    Raises:
+        WerfError: none does.
+    """
+    wanted = env.get(PLAYED) or "2"
+    found = [each for each in VERSIONS if f"{each}.".startswith(f"v{wanted.removeprefix('v')}.")]
+    if not found:
+        raise WerfError(f"{PLAYED}={wanted}: the stand-in plays {', '.join(VERSIONS)}")
+    return found[-1]
 
 
 def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: str) -> Deploy:

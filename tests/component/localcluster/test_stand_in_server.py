@@ -84,8 +84,8 @@ def is_ended(connection: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "variables", "code", "said"),
     [
-        pytest.param(["version"], {}, 0, ("v2.67.0\n", ""), marks=AS_OTHERS),
-        (["version"], {"STANDIN_WERF_MAJOR": "3"}, 0, ("v3.2.0\n", "")),
+        pytest.param(["version"], {}, 0, ("v2.75.3\n", ""), marks=AS_OTHERS),
+        (["version"], {"COPYRATOR_WERF": "3.2"}, 0, ("v3.2.0\n", "")),
         pytest.param(
             ["bundle", "plan", "--x"],
             {},
@@ -139,7 +139,7 @@ def test_it_is_killed_with_the_program(server: dict[str, str], tmp_path: Path) -
 
 def test_without_a_server_the_program_does_it_itself(tmp_path: Path) -> None:
     ran = start(["version"], {SERVER: str(tmp_path / "nobody.sock")}, tmp_path)
-    assert ran.communicate(timeout=HANG) == ("v2.67.0\n", "")
+    assert ran.communicate(timeout=HANG) == ("v2.75.3\n", "")
 
 
 def test_a_path_too_long_for_a_socket_starts_no_server(tmp_path: Path) -> None:

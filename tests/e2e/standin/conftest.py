@@ -1,7 +1,8 @@
 """The stand-in `werf`, with charts in a registry and what the operator's Jobs hand to it.
 
 With WERF=/path/to/werf the tests of this folder run that one, except those of the stand-in's own
-ways.
+ways; with COPYRATOR_WERF=3.2 they run the stand-in as that version. What is expected is chosen by
+the version; tests marked `each_version` run with the stand-in as each of them.
 """
 
 import base64
@@ -27,9 +28,31 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 from localcluster.node.stand_in import StandIn
+from localcluster.standin import settings
 
 STAND_IN = Path(__file__).parents[3] / "hack" / "localcluster" / "standin" / "werf"
 PROGRAM = os.environ.get("WERF") or str(STAND_IN)
+PLAYED = settings.PLAYED
+CHANGES_PLANNED = {
+    "2.67.0": "Error: changes planned",
+    "2.75.3": "Error: changes planned",
+    "3.2.0": "Error: resource changes planned",
+}
+"""The last line of a plan with exit code 2."""
+VERSION = (
+    (
+        subprocess.run([PROGRAM, "version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        if "WERF" in os.environ
+        else settings.version(os.environ)
+    )
+    .strip()
+    .removeprefix("v")
+)
+"""Of the werf that is run where a test doesn't ask for another one."""
+ONE = "WERF" in os.environ or PLAYED in os.environ
+each_version = pytest.mark.parametrize(
+    "version", [VERSION] if ONE else [each[1:] for each in settings.VERSIONS], indirect=True
+)
 detail = pytest.mark.skipif(
     not LONG and "WERF" not in os.environ,
     reason="make test-long, or WERF=; every Job of tests/e2e/bundles uses its main ways",
@@ -149,6 +172,10 @@ class Werf:
         return Planned(code, output, graph.read_text() if graph.exists() else "")
 
     @property
+    def version(self) -> str:
+        return self.env[PLAYED]
+
+    @property
     def report_file(self) -> Path:
         return self.directory / "report.json"
 
@@ -184,6 +211,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 
 @pytest.fixture
+def version(request: pytest.FixtureRequest) -> str:
+    """Of the werf that is run, such as 2.75.3."""
+    return getattr(request, "param", VERSION)
+
+
+@pytest.fixture
 def werf(
     cluster: Cluster,
     api: Api,
@@ -191,6 +224,7 @@ def werf(
     namespace: MakeNamespace,
     tmp_path: Path,
     server: StandIn,
+    version: str,
 ) -> Werf:
     target = namespace("target")
     home = tmp_path / "home"
@@ -214,6 +248,7 @@ def werf(
             "WERF_LOG_PRETTY": "0",
             "WERF_SAVE_DEPLOY_REPORT": "1",
             "WERF_DEPLOY_REPORT_PATH": str(tmp_path / "report.json"),
+            PLAYED: version,
             **server.variables(),
         },
     )

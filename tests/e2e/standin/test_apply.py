@@ -3,14 +3,17 @@
 import re
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, judged
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, each_version, judged
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.bundles.deploy.outcome import printed_digests
 from localcluster import Api
 
+REPORTED = {"2.67.0": {"version": 3}, "2.75.3": {"version": 3}, "3.2.0": {"apiVersion": "v3"}}
+
 
 @detail
+@each_version
 def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts) -> None:
     digest = charts.push()
 
@@ -20,7 +23,7 @@ def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts
     assert re.search(rf"^digest: +{digest.removeprefix('sha256:')}$", output, re.MULTILINE)
     assert werf.object("demo-cm")["data"] == {"greeting": "hello", "version": "1.0.0"}
     assert werf.report == {
-        "version": 3,
+        **REPORTED[werf.version],
         "release": "demo",
         "namespace": werf.namespace,
         "revision": 1,

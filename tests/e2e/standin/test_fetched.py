@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.standin.conftest import Charts, Werf, detail
+from tests.e2e.standin.conftest import Charts, Werf, detail, each_version
 from tests.e2e.standin.test_render import RECORDED, rendered
 
 
@@ -43,10 +43,11 @@ def test_a_string_is_set_as_one(werf: Werf, charts: Charts) -> None:
         assert f": {kind}\n" in plan.output
 
 
+@each_version
 def test_a_missing_dependency_is_downloaded_as_the_recorded_one(
-    werf: Werf, depending: Callable[[str], None], site: tuple[Path, str]
+    werf: Werf, depending: Callable[[str], None], site: tuple[Path, str], version: str
 ) -> None:
-    recorded = (RECORDED / "2.67.0" / "render-dependency.txt").read_text().split("\n", 2)[2]
+    recorded = (RECORDED / version / "render-dependency.txt").read_text().split("\n", 2)[2]
 
     text = rendered(werf, WERF_ADD_LABEL_0="a=b")
 

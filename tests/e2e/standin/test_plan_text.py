@@ -5,13 +5,11 @@ import re
 from hashlib import sha256
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf
-from tests.e2e.standin.test_render import RECORDED, TEMPLATES, rendered
+from tests.e2e.standin.conftest import Charts, Werf, each_version
+from tests.e2e.standin.test_render import PROJECT, RECORDED, TEMPLATES, rendered
 
 SHOWN = ("SENSITIVE", "INSIGNIFICANT", "VERBOSE", "VERBOSE_CRD")
 WHOLE = {f"WERF_SHOW_{name}_DIFFS": "1" for name in SHOWN}
-MAJORS = {"2.67.0": "2", "3.2.0": "3"}
-PROJECT = {"project.werf.io/name": "shop", "project.werf.io/env": ""}
 DRAWN = re.compile(r"(?<=pw: )(?!ZXhhbXBsZS)\w{16}$|(?<=hash )(?!816a|aef0)\w{12}", re.MULTILINE)
 """What isn't that of the Secret s, which isn't drawn."""
 SUMMARY = re.compile(r"^- [\w ]+: \d+ resources$", re.MULTILINE)
@@ -53,10 +51,10 @@ def recorded(version: str, name: str, werf: Werf) -> str:
     return re.sub(r"(ClusterRole/|name: )example\b", rf"\1{werf.namespace}", text)
 
 
-@pytest.mark.parametrize("version", MAJORS)
+@each_version
 @pytest.mark.parametrize("whole", [False, True], ids=["short", "whole"])
 def test_it_is_the_recorded_one(shop: Werf, version: str, *, whole: bool) -> None:
-    env = {"STANDIN_WERF_MAJOR": MAJORS[version], **(WHOLE if whole else {})}
+    env = WHOLE if whole else {}
     suffix = "-whole.txt" if whole else ".txt"
 
     for tag, name in (("1.0.0", "plan-first"), ("1.0.1", "plan-update")):
@@ -73,10 +71,11 @@ def test_it_is_the_recorded_one(shop: Werf, version: str, *, whole: bool) -> Non
         shop.apply(tag, **env)
 
 
-def test_what_is_pulled_and_deployed_is_said_as_recorded(shop: Werf) -> None:
+@each_version
+def test_what_is_pulled_and_deployed_is_said_as_recorded(shop: Werf, version: str) -> None:
     output = shop.apply()
 
-    wanted = recorded("2.67.0", "apply-first.txt", shop).split("\n", 2)[2]
+    wanted = recorded(version, "apply-first.txt", shop).split("\n", 2)[2]
     wanted = re.sub(r"^(size|name|version): .*\n", "", wanted, flags=re.MULTILINE)
     wanted = re.sub(r"┌ Progress status\n(│ .*\n)*└ Progress status\n\n", "", wanted)
     repo, digest = shop.env["WERF_REPO"], re.findall(r"^digest: +(\w+)$", output, re.MULTILINE)[0]
@@ -85,54 +84,54 @@ def test_what_is_pulled_and_deployed_is_said_as_recorded(shop: Werf) -> None:
     seconds = re.compile(r"\d+\.\d\d seconds")
     assert seconds.sub("", output) == seconds.sub("", wanted)
     assert shop.report == {
-        **json.loads(recorded("2.67.0", "report-first.json", shop)),
+        **json.loads(recorded(version, "report-first.json", shop)),
         "namespace": shop.namespace,
     }
 
 
-def test_a_missing_tag_is_said_as_recorded(shop: Werf) -> None:
+@each_version
+def test_a_missing_tag_is_said_as_recorded(shop: Werf, version: str) -> None:
     code, output = shop.run("bundle", "apply", WERF_TAG="9.9.9")
 
-    wanted = recorded("2.67.0", "missing-tag.txt", shop).split("\n", 2)[2]
+    wanted = recorded(version, "missing-tag.txt", shop).split("\n", 2)[2]
     wanted = wanted.replace("registry.example.com/team/shop", shop.env["WERF_REPO"])
     seconds = re.compile(r"\d+\.\d\d seconds")
     assert (code, seconds.sub("", output)) == (1, seconds.sub("", wanted))
 
 
-def test_a_render_of_werf_3_is_the_recorded_one(shop: Werf) -> None:
-    wanted = recorded("3.2.0", "render.txt", shop).split("\n", 2)[2]
+@each_version
+def test_a_render_that_validates_is_the_recorded_one(shop: Werf, version: str) -> None:
+    wanted = recorded(version, "render.txt", shop).split("\n", 2)[2]
 
-    text = rendered(shop, STANDIN_WERF_MAJOR="3", WERF_VALIDATE="1")
+    text = rendered(shop, WERF_VALIDATE="1")
 
     assert DRAWN.sub("drawn", text) == DRAWN.sub("drawn", wanted)
 
 
+@each_version
 @pytest.mark.parametrize(
-    ("kind", "value", "major", "hides"),
+    ("kind", "value", "hides"),
     [
-        ("ConfigMap", ': "true"', "2", "all"),
-        ("ConfigMap", ': "true"', "3", "all"),
-        ("ConfigMap", "-paths: data.away", "2", "path"),
-        ("ConfigMap", "-paths: data.away", "3", "path"),
-        ("Secret", ': "false"', "2", ""),
-        ("Secret", ': "false"', "3", ""),
-        ("Secret", "-paths: data.away", "2", "path"),
+        ("ConfigMap", ': "true"', "all"),
+        ("ConfigMap", "-paths: data.away", "path"),
+        ("Secret", ': "false"', ""),
+        ("Secret", "-paths: data.away", "path"),
     ],
 )
 def test_a_chart_hides_what_it_likes_from_the_plan_and_not_from_the_render(
-    werf: Werf, charts: Charts, kind: str, value: str, major: str, hides: str
+    werf: Werf, charts: Charts, kind: str, value: str, hides: str
 ) -> None:
     charts.push(cm=HIDING.replace("KIND", kind).replace("VALUE", value))
 
-    text = blocks(werf.plan(STANDIN_WERF_MAJOR=major).output)[f"Create {kind}/hiding"]
+    text = blocks(werf.plan().output)[f"Create {kind}/hiding"]
 
     assert (text == "│ <hidden sensitive changes>\n") == (hides == "all")
     assert ("seen: aW4gdGhlIG9wZW4=" in text) == (hides != "all")
     assert ("away: bm9ib2R5" in text) == (not hides)
     mark = f"away: <hidden 8 sensitive bytes, hash {sha256(b'bm9ib2R5').hexdigest()[:12]}>"
     assert (DRAWN.sub("drawn", mark) in text) == (hides == "path")
-    assert "away: bm9ib2R5\n" in rendered(werf, STANDIN_WERF_MAJOR=major, WERF_VALIDATE="1")
-    whole = blocks(werf.plan(STANDIN_WERF_MAJOR=major, **WHOLE).output)[f"Create {kind}/hiding"]
+    assert "away: bm9ib2R5\n" in rendered(werf, WERF_VALIDATE="1")
+    whole = blocks(werf.plan(**WHOLE).output)[f"Create {kind}/hiding"]
     assert "away: bm9ib2R5\n" in whole
 
 
@@ -143,20 +142,19 @@ def test_a_variable_shows_what_secrets_hold(werf: Werf, charts: Charts) -> None:
     assert "bm9ib2R5" in werf.plan(WERF_ADD_ANNOTATION_1="werf.io/sensitive=false").output
 
 
+@each_version
 def test_only_werf_3_has_a_code_for_a_release_that_must_be_stored(
-    werf: Werf, charts: Charts
+    werf: Werf, charts: Charts, version: str
 ) -> None:
     charts.push()
     werf.apply()
 
-    plans = [werf.plan(STANDIN_WERF_MAJOR=major, WERF_SET_1="unused=1") for major in "23"]
+    plan = werf.plan(WERF_SET_1="unused=1")
 
     words = "no resource changes planned, but still must install release"
-    assert [(plan.code, plan.last) for plan in plans] == [
-        (2, "Error: changes planned"),
-        (3, f"Error: {words}"),
-    ]
-    assert [plan.operations for plan in plans] == [set(), set()]
-    werf.apply(STANDIN_WERF_MAJOR="3", WERF_SET_1="unused=1")
-    assert werf.report["apiVersion"] == "v3"
-    assert "version" not in werf.report
+    assert (plan.code, plan.last) == {
+        "2.67.0": (2, "Error: changes planned"),
+        "2.75.3": (2, "Error: changes planned"),
+        "3.2.0": (3, f"Error: {words}"),
+    }[version]
+    assert plan.operations == set()

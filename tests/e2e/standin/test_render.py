@@ -1,12 +1,13 @@
 """`werf bundle render`, with and without WERF_VALIDATE; beside what the real one printed."""
 
+import json
 import re
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf, detail
+from tests.e2e.standin.conftest import Charts, Werf, detail, each_version
 
 RECORDED = Path(__file__).parents[3] / "docs" / "facts" / "werf-output"
 TEMPLATES = {
@@ -54,6 +55,7 @@ data: {pw: {{ "example-one" | b64enc }}}
 """,
 }
 """The chart of docs/facts/werf-output."""
+PROJECT = {"project.werf.io/name": "shop", "project.werf.io/env": ""}
 FACTS = """
 apiVersion: v1
 kind: ConfigMap
@@ -76,9 +78,12 @@ def facts(werf: Werf, **env: str) -> dict[str, str]:
     return dict(re.findall(r'^  (\w+): "?([^"\n]*)"?$', rendered(werf, **env), re.MULTILINE))
 
 
-def test_a_render_is_the_recorded_one(werf: Werf, charts: Charts) -> None:
+@each_version
+def test_a_render_is_the_recorded_one(werf: Werf, charts: Charts, version: str) -> None:
+    (charts.directory / "shop").mkdir()
+    (charts.directory / "shop" / "extra_annotations.json").write_text(json.dumps(PROJECT))
     charts.push(name="shop", **TEMPLATES)
-    recorded = (RECORDED / "2.67.0" / "render.txt").read_text().split("\n", 2)[2]
+    recorded = (RECORDED / version / "render.txt").read_text().split("\n", 2)[2]
 
     for more in ({}, {"WERF_VALIDATE": "1"}):
         text = rendered(werf, WERF_ADD_LABEL_0="a=b", **more)

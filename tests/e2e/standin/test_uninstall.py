@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, detail, only_stand_in
+from tests.e2e.standin.conftest import PLAYED, STAND_IN, Charts, Werf, detail, only_stand_in
 
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
 from localcluster import Api, Cluster
@@ -68,7 +68,7 @@ def test_releases_that_may_not_be_read_are_not_taken_for_gone(
 @only_stand_in
 def test_werf_3_dismisses(on_path: Werf, charts: Charts) -> None:
     charts.push()
-    on_path.env["STANDIN_WERF_MAJOR"] = "3"
+    on_path.env[PLAYED] = "3.2.0"
     on_path.apply()
     assert on_path.run("helm", "uninstall", "demo")[0] == 1
 

@@ -46,10 +46,33 @@ def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
     assert name in NAMES or f"{name}_" in NAMES
 
 
-@pytest.mark.parametrize("major", ["2", "3"])
-def test_it_plays_versions_whose_output_was_recorded(major: str) -> None:
-    version = settings.version({settings.MAJOR: major}).removeprefix("v")
-    assert (ROOT / "docs/facts/werf-output" / version).is_dir()
+def test_it_plays_the_versions_whose_output_was_recorded() -> None:
+    recorded = {each.name for each in (ROOT / "docs/facts/werf-output").iterdir()}
+
+    assert {each.removeprefix("v") for each in settings.VERSIONS} == recorded
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [
+        ("", "v2.75.3"),
+        ("2", "v2.75.3"),
+        ("2.67", "v2.67.0"),
+        ("2.75", "v2.75.3"),
+        ("v2.75.3", "v2.75.3"),
+        ("3", "v3.2.0"),
+        ("3.2", "v3.2.0"),
+        ("3.2.0", "v3.2.0"),
+    ],
+)
+def test_a_variable_says_which_version_is_played(asked: str, version: str) -> None:
+    assert settings.version({settings.PLAYED: asked}) == version
+
+
+@pytest.mark.parametrize("asked", ["1", "2.6", "2.75.4", "3.20", "latest"])
+def test_a_version_that_is_not_played_is_refused(asked: str) -> None:
+    with pytest.raises(WerfError, match=f"COPYRATOR_WERF={asked}: the stand-in plays v2.67.0, "):
+        settings.version({settings.PLAYED: asked})
 
 
 @pytest.mark.parametrize(
@@ -78,8 +101,8 @@ def test_it_plays_versions_whose_output_was_recorded(major: str) -> None:
         ("helm uninstall demo --namespace", {}, "flag needs an argument: --namespace"),
         ("helm uninstall demo --release demo", {}, "unknown flag: --release"),
         ("dismiss --release demo", {}, "werf.yaml not found"),
-        ("helm uninstall demo", {"STANDIN_WERF_MAJOR": "3"}, 'unknown command "helm"'),
-        ("dismiss --wait", {"STANDIN_WERF_MAJOR": "3"}, "unknown flag: --wait"),
+        ("helm uninstall demo", {"COPYRATOR_WERF": "3.2"}, 'unknown command "helm"'),
+        ("dismiss --wait", {"COPYRATOR_WERF": "3.2"}, "unknown flag: --wait"),
     ],
 )
 def test_what_it_does_not_know_is_refused(
