@@ -156,6 +156,8 @@ class Rejected(Record):
 
     version: str | None = None
     reason: str | None = None
+    message: str | None = None
+    """Only with NotAVersion: the rule that it breaks, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

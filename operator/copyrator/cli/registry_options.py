@@ -33,6 +33,7 @@ _IN_PLACE = (
     ("set spec.version to", "name"),
     ("spec.prerelease: true admits", "--prerelease admits"),
     ("expression in spec.tagFilter", "--tag-filter"),
+    ("that spec.tagFilter admits", "that --tag-filter admits"),
     (
         "which spec.version doesn't accept; set version: '*' and tagFilter:",
         "which no version is; resolve '*' with --tag-filter",

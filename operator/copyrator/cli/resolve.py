@@ -14,7 +14,7 @@ from copyrator.api.times import format_time
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.gates.gate import MAX_CANDIDATES, Candidate, Passed, Waiting, hold_back
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.version.candidates import Choice, Criteria, explain
+from copyrator.bundles.version.candidates import Choice, Criteria, Rejection, explain
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option, printable, prose
@@ -39,7 +39,7 @@ class ResolvedTag:
     tag: str | None = None
     digest: str | None = None
     rejected: tuple[dict[str, str], ...] = ()
-    """Each with tag and reason; those skipped for their signatures also with a message."""
+    """Each with tag and reason; those that gates skip, or that are no version, with a message."""
     why: str = ""
     """Why no tag was selected; unused where one was."""
     signer: str | None = None
@@ -84,9 +84,9 @@ def resolve(
     promotion of this Bundle, and the present verdicts of its gates for the moment of a deploy are
     shown: dependsOn, freezes, windows. Its signatures are judged by those options only, and its
     approval isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest,
-    rejected: [{tag, reason}]; with those options also signedBy, message, and a message for each tag
-    that was skipped; with --bundle gates: [{name, state, reason, message, until}], where state is
-    also NotJudged.
+    rejected: [{tag, reason}], of a tag that isn't a version also message; with those options also
+    signedBy, message, and a message for each tag that was skipped; with --bundle gates: [{name,
+    state, reason, message, until}], where state is also NotJudged.
     """
     asked = asked_by(options)
     try:
@@ -115,10 +115,11 @@ def _explain(answer: ResolvedTag) -> None:
         Column("REJECTED", lambda row: row["tag"]),
         Column("REASON", lambda row: row["reason"]),
     ]
-    if any("message" in row for row in answer.rejected):
-        columns.append(Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True))
-    elif answer.tag is None:
+    explained = {row["reason"] for row in answer.rejected if "message" in row}
+    if answer.tag is None and explained <= {Rejection.NOT_A_VERSION}:
         return  # the error names them
+    if explained:
+        columns.append(Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True))
     if answer.rejected:
         Table(columns).print(answer.rejected)
 
@@ -197,7 +198,9 @@ async def _range(
     await client.tags(repository, judge.credential, add)
     choice: Choice = selection.result()
     rejected = tuple(
-        {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected
+        {"tag": str(one.version), "reason": str(one.reason)}
+        | ({"message": in_options(one.message)} if one.message else {})
+        for one in choice.rejected
     )
     if choice.tag is None:
         why = explain(choice, wanted.text, deployed)

@@ -42,10 +42,11 @@ _REJECTED: dict[str, str] = {
     "Filtered": "doesn't match spec.tagFilter",
     "Quarantined": "failed too often; {retry} retries it",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
+    "NotAVersion": "isn't a version: {message}",
     **{reason: text for gate in _GATES.values() for reason, text in gate.rejected.items()},
 }
 
-_OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered"}
+_OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered", "NotAVersion"}
 """Reasons for which a tag doesn't match."""
 
 ASSUMED = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
@@ -174,7 +175,9 @@ def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
         yield "  version: waiting for the registry."
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
-        shown = text.format(wanted=spec.version, retry=_hint("reconcile", spec))
+        shown = text.format(
+            wanted=spec.version, retry=_hint("reconcile", spec), message=said(one.message, 512)
+        )
         yield f"    rejected {one.version}: {shown}"
 
 

@@ -30,8 +30,13 @@ def selection(version: str, tag_filter: str | None = None) -> TagSelection:
         ([f"{n % 50}.{n % 7}.{n}" for n in range(TAGS)], selection(ALTERNATIVES)),
         (["a" * 120 + f".{n}" for n in range(TAGS)], selection("1.*", SLOW)),
         ([f"1.2.{n}-" + "ab" * 60 for n in range(TAGS)], selection("1.*", SLOW)),
+        ([f"1.2.{n}." + "9" * 110 for n in range(TAGS)], selection(ALTERNATIVES, SLOW)),
+        (["a-" * 60 + f"{n}" for n in range(TAGS)], selection(ALTERNATIVES)),
     ],
-    ids=["many alternatives", "a slow filter on junk", "a slow filter on versions"],
+    ids=[
+        *("many alternatives", "a slow filter on junk", "a slow filter on versions"),
+        *("a slow filter on what looks like versions", "long words before a number"),
+    ],
 )
 async def test_a_long_list_is_looked_through_in_short_steps(
     tags: list[str], choosing: TagSelection

@@ -24,7 +24,6 @@ JUNK = (
     "latest",
     "cleanup",
     "sync-server",
-    "20240115",
     "meta-3f5a9c1e",
     "managed-image-app1",
     "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5-1700000000000",
@@ -95,6 +94,61 @@ async def test_a_poll_that_finds_nothing_new_is_a_list_and_a_head_and_junk_is_no
     lists = [path for method, path in registry.asked[asked:] if method == "GET"]
     assert abs(len(lists) - len(heads)) <= 1
     assert {path.rpartition("/")[2] for path in heads} == {"1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("2025.01.0", "its number 01 has a leading zero; publish it as 2025.1.0"),
+        ("1.0.0.1", "it has 4 numbers, and a version has three; publish it as 1.0.1"),
+        ("20240115", "it has one number, and a version has three; publish it as 20240115.0.0"),
+    ],
+)
+async def test_a_tag_that_only_looks_like_a_higher_version_is_named_once_and_costs_no_request(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, tag: str, said: str
+) -> None:
+    bundle(version="1.0.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    writes, asked = cluster.writes_seen, len(registry.asked)
+
+    registry.put("app", tag, "looks like a version")
+
+    message = f"{said} or set spec.version to this tag"
+    named = {"version": tag, "reason": "NotAVersion", "message": message}
+    await eventually(lambda: cluster.status()["available"].get("rejected") == [named])
+    for junk in ("0.9", "1", "v1.0", *JUNK):
+        registry.put("app", junk, "lower, an alias or no version at all")
+    await polled(registry, 3)
+    assert cluster.writes_seen == writes + 1
+    assert cluster.status()["available"]["rejected"] == [named]
+    paths = {path.rpartition("/")[2] for method, path in registry.asked[asked:] if method == "HEAD"}
+    assert paths == {"1.0.0"}
+    assert cluster.reason() == "Deployed"
+
+
+async def test_a_bundle_whose_repository_has_no_version_says_so_and_names_the_highest_tag(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    for tag in ("build-77", "build-100", *JUNK):
+        registry.put("builds", tag, "a build")
+    bundle(version="*", repo="builds")
+    await run(timer_interval=1.0)
+
+    await eventually(lambda: cluster.reason() == "NoMatchingVersion")
+
+    why = (
+        "it begins with build-, and a version begins with a number or v; publish it as 100.0.0 or "
+        "set spec.version to this tag"
+    )
+    assert cluster.message() == (
+        f"No tag matches *, as no tag is a version; rejected: build-100 (NotAVersion: {why})"
+    )
+    named = {"version": "build-100", "reason": "NotAVersion", "message": why}
+    assert cluster.status()["available"]["rejected"] == [named]
+    cluster.change("bundles", "shop", spec={"version": "build-100"})
+    await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
 
 
 async def test_a_hundred_bundles_of_a_repository_share_its_list(

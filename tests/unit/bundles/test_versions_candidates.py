@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.semver_key import read_semver
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.version.candidates import (
@@ -35,21 +36,15 @@ WERF_JUNK = [
     "cleanup",
 ]
 OTHER_JUNK = [
+    "meta-9.9.9",
+    "managed-image-9.9.9",
+    "client-id-1700000000000",
     "latest",
-    "9",
-    "v9",
-    "9.9",
-    "v9.9",
-    "09.9.9",
-    "9.9.9.9",
-    "9.9.9-01",
-    "9.9.9_a_b",
-    "99999999",
-    "20240115",
     "sha-99999",
-    "main-9.9.9",
-    "x9.9.9",
-    "9.9.9-",
+    "sha256-9999.sig",
+    "pr-99999",
+    "main-99999",
+    "9f3e2a1",
     "not a tag 9.9.9",
     " 9.9.9",
     "9.9.9\n",
@@ -57,6 +52,57 @@ OTHER_JUNK = [
     "",
     "9" * 200,
 ]
+
+FOUR = "it has 4 numbers, and a version has three; publish it as "
+TWO = "it has 2 numbers, and a version has three; publish it as "
+ONE = "it has one number, and a version has three; publish it as "
+ZERO = " has a leading zero; publish it as "
+WORD = ", and a version begins with a number or v; publish it as "
+PRE = " follows its numbers, and a pre-release follows a hyphen; publish it as "
+LOOKALIKES = [
+    ("2025.01.0", f"its number 01{ZERO}2025.1.0"),
+    ("v2025.1.05", f"its number 05{ZERO}v2025.1.5"),
+    ("09.9.9", f"its number 09{ZERO}9.9.9"),
+    ("9.9.9-01", f"the number 01 of its pre-release{ZERO}9.9.9-1"),
+    ("9.9.9-rc.01_b2", f"the number 01 of its pre-release{ZERO}9.9.9-rc.1_b2"),
+    ("2025.1.15-08.30", f"the number 08 of its pre-release{ZERO}2025.1.15-8.30"),
+    ("9.9.9.9", f"{FOUR}9.9.10"),
+    ("1.2.3.1", f"{FOUR}1.2.4"),
+    ("1.2.3.4-rc", f"{FOUR}1.2.4-rc"),
+    ("9.9.9.9.9", "it has 5 numbers, and a version has three; publish it as 9.9.10"),
+    ("9.9", f"{TWO}9.9.0"),
+    ("v9.9", f"{TWO}v9.9.0"),
+    ("9.9-rc1", f"{TWO}9.9.0-rc1"),
+    ("20250101.1", f"{TWO}20250101.1.0"),
+    ("9", f"{ONE}9.0.0"),
+    ("v9", f"{ONE}v9.0.0"),
+    ("1234", f"{ONE}1234.0.0"),
+    ("20250101", f"{ONE}20250101.0.0"),
+    ("20250101123456", f"{ONE}20250101123456.0.0"),
+    ("20250101-1a2b3c", f"{ONE}20250101.0.0_1a2b3c"),
+    ("9" * 128, "it has one number, and a version has three; "),
+    (f"1.{'9' * 60}.0.1", f"{FOUR}1.{'9' * 60}.1"),
+    ("build-77", f"it begins with build-{WORD}77.0.0"),
+    ("b77", f"it begins with b{WORD}77.0.0"),
+    ("nightly-20250101", f"it begins with nightly-{WORD}20250101.0.0"),
+    ("release-9.9.9", f"it begins with release-{WORD}9.9.9"),
+    ("main-9.9.9", f"it begins with main-{WORD}9.9.9"),
+    ("x9.9.9", f"it begins with x{WORD}9.9.9"),
+    ("v.9.9.9", f"it begins with v.{WORD}9.9.9"),
+    ("2025-01-15", "no points separate its numbers; publish it as 2025.1.15"),
+    ("9_9_9", "no points separate its numbers; publish it as 9.9.9"),
+    ("9.9.9rc1", f"rc1{PRE}9.9.9-rc1"),
+    ("9.9.9.rc1", f".rc1{PRE}9.9.9-rc1"),
+    ("9.9.9.Final", f".Final{PRE}9.9.9"),
+    ("9.9.9-", "a part of - is empty; publish it as 9.9.9"),
+    ("9.9.9-rc..1", "a part of -rc..1 is empty; publish it as 9.9.9-rc.1"),
+    ("9.9.9_", "a part of _ is empty; publish it as 9.9.9"),
+    (
+        "9.9.9_a_b",
+        "it has a second _, and only one begins the build metadata; publish it as 9.9.9_a-b",
+    ),
+]
+"""Tags that look like versions and aren't, with the rule that each breaks, and the remedy."""
 
 
 def chosen(version: str, tags: Iterable[str], *, tag_filter: str = "", **more: Any) -> Choice:
@@ -111,11 +157,115 @@ def test_junk_never_wins(version: str, junk: str) -> None:
     assert choice.counts == {Rejection.NOT_A_VERSION: 1}
 
 
-@pytest.mark.parametrize("junk", [*WERF_JUNK, "latest", "9", "v9", "20240115", "9.9.9_a_b"])
+@pytest.mark.parametrize("junk", WERF_JUNK + OTHER_JUNK)
 def test_junk_alone_is_no_match(junk: str) -> None:
     choice = chosen("*", [junk], prerelease=True)
 
     assert (choice.verdict, choice.tag, choice.rejected) == (Selection.NO_MATCH, None, ())
+    assert explain(choice, "*") == "No tag matches *"
+
+
+@pytest.mark.parametrize(("tag", "said"), LOOKALIKES)
+def test_a_tag_that_looks_like_a_version_and_is_none_is_named_with_the_rule_that_it_breaks(
+    tag: str, said: str
+) -> None:
+    for order in (["1.0.0", tag, *WERF_JUNK], [*WERF_JUNK, tag, "1.0.0"]):
+        choice = chosen("*", order, prerelease=True)
+        (named,) = choice.rejected
+        assert (choice.tag, named.version, named.reason) == ("1.0.0", tag, "NotAVersion")
+        assert named.message is not None
+        assert named.message.startswith(said)
+        assert named.message.endswith("set spec.version to this tag")
+        assert len(named.message) < 400
+        assert choice.counts == {Rejection.NOT_A_VERSION: 1 + len(WERF_JUNK)}
+
+
+def test_what_it_is_to_be_published_as_is_a_version() -> None:
+    for tag, said in LOOKALIKES:
+        _, found, instead = said.rpartition("publish it as ")
+        assert not found or read_semver(instead) is not None, tag
+
+
+@pytest.mark.parametrize(
+    ("version", "tags", "named"),
+    [
+        # The highest of those that would fit; of others the highest.
+        ("*", ["1.0.0", "2025.01.0", "2025.02.0", "2024.12.09"], "2025.02.0"),
+        ("*", ["2025.12.0", "2026.01.0"], "2026.01.0"),
+        ("1.*", ["1.2.3", "1.2.3.1", "1.2.3.10", "1.2.3.9", "2025.01.0"], "1.2.3.10"),
+        ("1.*", ["1.2.3", "2025.01.0"], "2025.01.0"),
+        ("1.0.*", ["1.0.5", "1.0.0.9", "1", "1.0", "v1", "2025.01.0"], "2025.01.0"),
+        ("*", ["1.0.5", "1.0.0.9", "20250101"], "20250101"),
+        # Three numbers look more like a version than one.
+        ("*", ["1.0.0", "20250101", "2025.01.0", "2025.9"], "2025.01.0"),
+        ("*", ["1.0.0", "1234", "1235", "99"], "1235"),
+        ("*", ["1.0.0", "build-77", "build-100", "build-9"], "build-100"),
+        # Of equal ones the shortest.
+        ("*", ["1.0.0", "1.2.3.1-rc", "1.2.3.1", "release-1.2.3.1"], "1.2.3.1"),
+        # Of a pre-release the release is higher.
+        (">=1.0.0-rc.1", ["1.0.0-rc.1", "1.0.0.Final"], "1.0.0.Final"),
+        # What isn't higher than the chosen one isn't named, nor is an alias.
+        ("*", ["1.2.3", "1.2.2.9", "01.2.3", "1.2.3.Final"], None),
+        ("*", ["1.2.9", "1.2", "1", "v1", "v1.2", "1.2-alpine"], None),
+        ("1.*", ["1.2.9", "2.1.0", "2", "2.1", "v2", "v2.1"], None),
+        # Without any SemVer tag those of numbers and points are versions, and others aren't.
+        ("*", ["2024.01.15", "2025.02.01"], None),
+        ("*", ["2024.01.15", "20250301"], "20250301"),
+        ("*", ["1.2.3.10", "release-1.2.3.4"], None),
+        ("*", ["1234", "1235"], "1235"),
+        ("1.*", ["build-77"], "build-77"),
+    ],
+)
+def test_the_highest_that_looks_like_a_version_is_named(
+    version: str, tags: list[str], named: str | None
+) -> None:
+    for order in (tags, tags[::-1]):
+        found = [one for one in chosen(version, order).rejected if one.reason == "NotAVersion"]
+        assert [one.version for one in found] == ([named] if named else [])
+
+
+def test_it_has_its_place_among_the_highest_that_were_rejected() -> None:
+    tags = ["1.0.0", "2.2.0", "2.4.0", "2.3.0.1", *(f"3.0.{i}" for i in range(2))]
+    names = [one.version for one in chosen("1.*", tags).rejected]
+    assert names == ["3.0.1", "3.0.0", "2.4.0", "2.3.0.1", "2.2.0"]
+    many = ["1.0.0", "1.2.3.4", *(f"3.0.{i}" for i in range(9))]
+    choice = chosen("1.*", many, quarantined={"1.0.0"})
+    names = [one.version for one in choice.rejected]
+    assert names == ["3.0.8", "3.0.7", "3.0.6", "1.2.3.4", "1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("tag_filter", "named"),
+    [("", "2025.01.0"), ("build-.*", "build-77"), (r"1\..*", None), (r".*[0-9]", "2025.01.0")],
+)
+def test_the_filter_decides_what_may_be_named(tag_filter: str, named: str | None) -> None:
+    tags = ["1.0.0", "2025.01.0", "build-77"]
+    found = [
+        one.version
+        for one in chosen("*", tags, tag_filter=tag_filter).rejected
+        if one.reason == "NotAVersion"
+    ]
+    assert found == ([named] if named else [])
+
+
+@pytest.mark.parametrize("prerelease", [True, False])
+def test_pre_releases_change_nothing_about_it(prerelease: bool) -> None:
+    choice = chosen("*", ["1.0.0", "1.2.3.4-rc"], prerelease=prerelease)
+    assert reasons(choice) == [("1.2.3.4-rc", "NotAVersion")]
+
+
+def test_it_is_said_where_no_tag_is_a_version() -> None:
+    tags = ["1234", "1235", "latest"]
+    assert explain(chosen("1.*", tags), "1.*") == (
+        "No tag matches 1.*, as no tag is a version; rejected: 1235 (NotAVersion: it has one "
+        "number, and a version has three; publish it as 1235.0.0 or set spec.version to this tag)"
+    )
+    filtered = chosen("*", ["1.0.0", "build-77"], tag_filter="build-.*")
+    assert explain(filtered, "*").startswith(
+        "No tag matches *, as no tag that spec.tagFilter admits is a version; rejected: build-77 ("
+    )
+    some = explain(chosen("2.*", ["1.0.0", "1235"]), "2.*")
+    assert some.startswith("No tag matches 2.*; rejected: 1235 (NotAVersion: ")
 
 
 def test_no_tags_are_no_match() -> None:
@@ -268,7 +418,7 @@ def test_one_semver_tag_makes_the_others_no_versions() -> None:
     choice = chosen("*", ["2024.1", "2024.10", "1.0.0-rc.1"])
 
     assert choice.verdict is Selection.NO_MATCH
-    assert reasons(choice) == [("1.0.0-rc.1", "PreRelease")]
+    assert reasons(choice) == [("2024.10", "NotAVersion"), ("1.0.0-rc.1", "PreRelease")]
     assert choice.counts == {Rejection.PRE_RELEASE: 1, Rejection.NOT_A_VERSION: 2}
 
 

@@ -1,10 +1,16 @@
 """`resolve` names its own options, not a Bundle's fields."""
 
+import asyncio
+
 import pytest
 
 from copyrator.api.bundle_status import Rejected
+from copyrator.api.version_range import VersionRange, parse_version
+from copyrator.bundles.gates.signature import NOTHING_ASKED
 from copyrator.bundles.version.candidates import Choice, Rejection, Selection, explain
 from copyrator.cli.registry_options import in_options
+from copyrator.cli.resolve import ResolvedTag, _explain, _range
+from copyrator.cli.trust_options import SignatureJudge
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _refused
 from copyrator.oci.transport import _untrusted
@@ -37,3 +43,50 @@ def test_so_does_the_reason_why_no_tag_was_chosen():
     rejected = (Rejected(version="1.0.0-rc.1", reason=Rejection.PRE_RELEASE),)
     choice = Choice(Selection.NO_MATCH, rejected=rejected)
     assert in_options(explain(choice, "1.*")).endswith("; --prerelease admits pre-releases")
+
+
+class Registry:
+    """A client of a registry that has these tags."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def tags(self, repository, credential, take):
+        await take(list(self.names))
+
+    async def digest(self, repository, tag, credential):
+        return "sha256:" + "0" * 64
+
+
+def resolved(constraint: str, *tags: str) -> ResolvedTag:
+    wanted = parse_version(constraint)
+    assert isinstance(wanted, VersionRange)
+    judge = SignatureJudge(Registry(*tags), REPOSITORY, None, NOTHING_ASKED)
+    options = {"deployed": None, "tag_filter": None, "prerelease": False}
+    return asyncio.run(_range(judge, wanted, options, None))
+
+
+NUMBERS = "it has 4 numbers, and a version has three; publish it as 1.2.4 or name this tag"
+
+
+def test_the_highest_tag_that_only_looks_like_a_version_is_named_with_the_reason(capsys):
+    found = resolved("1.*", "1.0.0", "1.2.3.1", "latest")
+    assert (found.tag, found.rejected) == (
+        "1.0.0",
+        ({"tag": "1.2.3.1", "reason": "NotAVersion", "message": NUMBERS},),
+    )
+    _explain(found)
+    said = capsys.readouterr().out
+    assert "1.2.3.1   NotAVersion" in said
+    assert "it has 4 numbers" in said
+
+
+def test_the_error_names_it_where_no_tag_is_a_version(capsys):
+    found = resolved("*", "build-77", "build-9", "latest")
+    assert found.why == (
+        "r.example.com/team/app: No tag matches *, as no tag is a version; rejected: build-77 "
+        "(NotAVersion: it begins with build-, and a version begins with a number or v; publish it "
+        "as 77.0.0 or name this tag)"
+    )
+    _explain(found)
+    assert capsys.readouterr().out == ""

@@ -232,6 +232,21 @@ def gates(annotations=None, suspend=False, **status):
             ],
         ),
         (
+            {
+                "available": {
+                    "time": "2026-01-02T11:00:00Z",
+                    "rejected": [
+                        {"version": "77", "reason": "NotAVersion", "message": "it has one number"}
+                    ],
+                },
+            },
+            [
+                "  version: refused: no tag of r.example.com/shop matches 1.*.",
+                "    rejected 77: isn't a version: it has one number",
+                *FREE[1:],
+            ],
+        ),
+        (
             {"available": {"time": "2026-01-02T11:00:00Z"}, "gates": [NO_SIGNATURE]},
             [
                 HELD_BACK,

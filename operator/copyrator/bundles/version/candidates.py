@@ -6,7 +6,8 @@ with equal criteria share a selection.
 
 SemVer 2.0 decides which tags are versions. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer;
 ``packaging`` (PEP 440) parses it, but they are used only in a repository without any SemVer tag, so
-the alias ``1.2`` beside ``1.2.9``, or a date, is never chosen.
+the alias ``1.2`` beside ``1.2.9``, or a date, is never chosen. The highest tag that looks like a
+version and isn't one is named with the rule that it breaks.
 """
 
 from __future__ import annotations
@@ -22,13 +23,34 @@ from packaging.version import InvalidVersion, Version
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import MAX_REJECTED, BundleStatus, Outcome, Rejected
-from copyrator.api.semver_key import Key, floor, read_semver, release
+from copyrator.api.semver_key import Key, base_of, floor, is_prerelease, read_semver, release
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import TAG, ExactTag, VersionRange, parse_version
 from copyrator.api.version_span import Fit
 
 _DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
 """Two numbers at least. A date (``20240115``), a port or a hash isn't a version."""
+
+_STAGE: Final = re.compile(r"[0-9a-f]{56}-")
+"""A stage in one of werf's repositories (docs/facts/werf.md), the most of their tags."""
+_LOOKALIKE: Final = re.compile(
+    r"(?P<word>[^0-9]{0,32}+)"
+    r"(?P<numbers>[0-9]++(?:(?:\.[0-9]++)++|(?:[-_][0-9]++){1,2}+\Z)?+)"
+    r"(?P<rest>.*+)"
+)
+_SEPARATOR: Final = re.compile(r"[._-]")
+_PLAIN_WORDS: Final = frozenset({"", "v", "V"})
+_BUILD_WORD: Final = re.compile(
+    r"|b|bld|build|ci|job|nightly|no|number|pipeline|r|rel|release|rev|revision|run|snapshot|v|ver"
+    r"|version"
+)
+"""What makes a single number a version or a build, as in ``build-77``."""
+_WERF_WORDS: Final = frozenset(
+    {"client-id", "custom-tag-meta", "import-metadata", "managed-image", "meta"}
+)
+"""Tags of werf's stages repositories begin with these (docs/facts/werf.md)."""
+_RELEASE_WORDS: Final = frozenset({"final", "ga", "release", "stable"})
+"""Suffixes that mean no pre-release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,19 @@ class VersionTag:
     is_semver: bool
     order: tuple[Any, ...]
     """Sorts candidates of the same kind, equal versions too: see ``_order``."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its numbers, without a pre-release."""
+        return base_of(self.key) if self.is_semver else self.order[0].release
+
+
+@dataclass(frozen=True, slots=True)
+class Lookalike:
+    """A tag that isn't a version, but looks like one."""
+
+    tag: str
+    numbers: tuple[int, ...]
 
 
 def read_tag(tag: str) -> VersionTag | None:
@@ -58,6 +93,81 @@ def read_tag(tag: str) -> VersionTag | None:
         return None
     where = floor if version.is_prerelease else release
     return VersionTag(tag, where(*version.release[:3]), False, _order(tag, version))
+
+
+def read_any(tag: str) -> VersionTag | Lookalike | None:
+    """A tag as a version, or as one that only looks like a version; None for any other."""
+    if tag[56:57] == "-" and _STAGE.match(tag):
+        return None
+    if (version := read_tag(tag)) is not None:
+        return version
+    found = _LOOKALIKE.fullmatch(tag)
+    if found is None or not TAG.fullmatch(tag):
+        return None
+    word, numbers = found["word"].rstrip("._-").lower(), found["numbers"]
+    is_build = not found["rest"][:1].isalpha() and _BUILD_WORD.fullmatch(word)
+    if not is_build and ("." not in numbers or word in _WERF_WORDS):
+        return None
+    return Lookalike(tag, tuple(map(int, _SEPARATOR.split(numbers))))
+
+
+def explain_lookalike(tag: str) -> str:
+    """The rule that a tag breaks, so that it isn't a version, and what to do.
+
+    Source: SemVer 2.0, items 2, 9 and 10.
+    """
+    found = _LOOKALIKE.fullmatch(tag)
+    if found is None:
+        return ""
+    word, numbers, rest = found["word"], _SEPARATOR.split(found["numbers"]), found["rest"]
+    if word not in _PLAIN_WORDS:
+        fault = f"it begins with {word}, and a version begins with a number or v"
+    elif len(numbers) != 3:
+        count = "one number" if len(numbers) == 1 else f"{len(numbers)} numbers"
+        fault = f"it has {count}, and a version has three"
+    elif "." not in found["numbers"]:
+        fault = "no points separate its numbers"
+    elif zeros := next(filter(_has_leading_zero, numbers), None):
+        fault = f"its number {zeros} has a leading zero"
+    else:
+        fault = _fault_of_suffix(rest)
+    instead = _nearest_version(word, numbers, rest)
+    remedies = [f"publish it as {instead}"] if instead else []
+    if isinstance(parse_version(tag), ExactTag):
+        remedies.append("set spec.version to this tag")
+    return f"{fault}; {' or '.join(remedies)}" if remedies else fault
+
+
+def _has_leading_zero(text: str) -> bool:
+    return len(text) > 1 and text[0] == "0" and text.isdecimal()
+
+
+def _fault_of_suffix(rest: str) -> str:
+    """What is wrong behind the three numbers."""
+    pre, _, build = rest.partition("_")
+    if pre[:1] not in ("", "-") and rest.strip("._-"):
+        return f"{rest} follows its numbers, and a pre-release follows a hyphen"
+    if "_" in build:
+        return "it has a second _, and only one begins the build metadata"
+    if zeros := next(filter(_has_leading_zero, pre[1:].split(".")), None):
+        return f"the number {zeros} of its pre-release has a leading zero"
+    return f"a part of {rest} is empty"
+
+
+def _nearest_version(word: str, numbers: list[str], rest: str) -> str | None:
+    """The version that a tag may mean; None where none is near."""
+    major, minor, patch = (*(int(one) for one in numbers), 0, 0)[:3]
+    patch += len(numbers) > 3
+    pre, _, build = rest.partition("_")
+    parts = [one for one in pre.strip(".-").split(".") if one]
+    pre = ".".join(one.lstrip("0") or "0" if one.isdecimal() else one for one in parts)
+    pre = "" if pre.lower() in _RELEASE_WORDS else pre
+    build = build.strip("._-").replace("_", "-")
+    if len(numbers) == 1:  # of a build, no pre-release
+        pre, build = "", "-".join(one for one in (pre, build) if one)
+    text = f"{word if word in _PLAIN_WORDS else ''}{major}.{minor}.{patch}"
+    text += (f"-{pre}" if pre else "") + (f"_{build}" if build else "")
+    return text if TAG.fullmatch(text) and read_semver(text) is not None else None
 
 
 def _order(tag: str, version: Any) -> tuple[Any, ...]:
@@ -86,7 +196,7 @@ class Rejection(StrEnum):
     QUARANTINED = "Quarantined"
     LOWER_THAN_DEPLOYED = "LowerThanDeployed"
     NOT_A_VERSION = "NotAVersion"
-    """Such tags are counted, but not listed."""
+    """The highest of those that look like a version is listed, the others are counted."""
 
 
 class Selection(StrEnum):
@@ -184,19 +294,33 @@ class TagSelection:
     _semver: _Ranking = field(default_factory=_Ranking)
     _dotted: _Ranking = field(default_factory=_Ranking)
     _junk: int = 0
+    _lookalikes: dict[tuple[bool, int, bool], tuple[tuple[Any, ...], VersionTag | Lookalike]] = (
+        field(default_factory=dict)
+    )
+    """The highest of each kind, with its order: whether it would be in the range, how many numbers
+    it has, whether it is a version where no tag is SemVer.
+    """
 
     def add(self, tag: str) -> None:
         """Process the next tag of the list."""
-        self.consider(read_tag(tag))
+        self.consider(read_any(tag))
 
-    def consider(self, candidate: VersionTag | None) -> None:
-        """The same for a tag that ``read_tag`` has read: many selections can share one list."""
+    def consider(self, candidate: VersionTag | Lookalike | None) -> None:
+        """The same for a tag that ``read_any`` has read: many selections can share one list."""
         if candidate is None:
             self._junk += 1
+            return
+        if isinstance(candidate, Lookalike):
+            self._junk += 1
+            if self.matches is None or self.matches(candidate.tag):
+                near = self.range.fit(release(*candidate.numbers[:3]))
+                self._keep_lookalike(candidate, fits=near is Fit.IN_RANGE)
             return
         ranking = self._semver if candidate.is_semver else self._dotted
         reason = self._objection(candidate)
         ranking.matched += reason is not Rejection.FILTERED
+        if not candidate.is_semver and reason is not Rejection.FILTERED:
+            self._keep_lookalike(candidate, fits=reason is None)
         if reason is not None:
             ranking.reject(candidate, reason)
             return
@@ -219,17 +343,22 @@ class TagSelection:
         )
         best = ranking.best
         verdict = self._verdict(best, floor)
-        rejected = ranking.above(best)
-        if best and verdict in _BEST_REJECTED:
-            reason = _BEST_REJECTED[verdict]
+        lookalike = self._expected(ranking)
+        reason = _BEST_REJECTED.get(verdict) if best else None
+        room = MAX_REJECTED - (lookalike is not None) - (reason is not None)
+        rejected: list[tuple[VersionTag | Lookalike, Rejection]] = [*ranking.above(best)[:room]]
+        if lookalike is not None:
+            at = sum(one.numbers > lookalike.numbers for one, _ in rejected)
+            rejected.insert(at, (lookalike, Rejection.NOT_A_VERSION))
+        if best is not None and reason is not None:
             counts[reason] += 1
-            rejected = [*rejected[: MAX_REJECTED - 1], (best, reason)]
+            rejected.append((best, reason))
         usable = verdict in (Selection.CHOSEN, Selection.QUARANTINED)
         return Choice(
             verdict=verdict,
             tag=best.tag if best and usable else None,
             best=best.tag if best else None,
-            rejected=tuple(Rejected(version=one.tag, reason=why) for one, why in rejected),
+            rejected=tuple(_rejected(one.tag, why) for one, why in rejected),
             counts=dict(counts),
             keeps=floor is not None,
             fitting=tuple(
@@ -238,6 +367,36 @@ class TagSelection:
                 if usable and (floor is None or not is_lower(one, floor))
             ),
         )
+
+    def _keep_lookalike(self, candidate: VersionTag | Lookalike, *, fits: bool) -> None:
+        """Keep a tag that isn't SemVer, if it is the highest of its kind."""
+        numbers, tag = candidate.numbers, candidate.tag
+        kind = fits, min(len(numbers), 3), isinstance(candidate, VersionTag)
+        order = *kind[:2], numbers, -len(tag), tag
+        kept = self._lookalikes.get(kind)
+        if kept is None or order > kept[0]:
+            self._lookalikes[kind] = order, candidate
+
+    def _expected(self, ranking: _Ranking) -> VersionTag | Lookalike | None:
+        """The tag that isn't a version here, and that a user might expect instead of the best.
+
+        That is the highest of those in the range, and of all where none of these is higher than the
+        best; of those with three numbers rather than with two or one. An alias (``2`` or ``2.1``
+        beside ``2.1.3``) isn't expected.
+        """
+        best, known = ranking.best, [one for one, _ in ranking.rejected]
+        known += [best] if best else []
+        for _, one in sorted(self._lookalikes.values(), reverse=True, key=lambda kept: kept[0]):
+            size = len(one.numbers)
+            if isinstance(one, VersionTag) and ranking is self._dotted:
+                continue
+            if size < 3 and any(other.numbers[:size] == one.numbers for other in known):
+                continue
+            if best is None or one.numbers > best.numbers:
+                return one
+            if one.numbers == best.numbers and best.is_semver and is_prerelease(best.key):
+                return one
+        return None
 
     def _objection(self, candidate: VersionTag) -> Rejection | None:
         if self.matches is not None and not self.matches(candidate.tag):
@@ -272,6 +431,11 @@ _BEST_REJECTED: Final = {
 }
 
 
+def _rejected(tag: str, reason: Rejection) -> Rejected:
+    is_junk = reason is Rejection.NOT_A_VERSION
+    return Rejected(version=tag, reason=reason, message=explain_lookalike(tag) if is_junk else None)
+
+
 def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
     """Why nothing was chosen, as a sentence for the condition.
 
@@ -283,8 +447,15 @@ def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
             f"{deployed}; its tag may have been deleted. To downgrade, set spec.version to the "
             "desired version"
         )
-    over = [f"{one.version} ({one.reason})" for one in choice.rejected]
+    over = [
+        f"{one.version} ({one.reason}{': ' * bool(one.message)}{one.message or ''})"
+        for one in choice.rejected
+    ]
     text = f"No tag matches {version}"
+    is_expected = any(one.reason == Rejection.NOT_A_VERSION for one in choice.rejected)
+    if is_expected and set(choice.counts) <= {Rejection.NOT_A_VERSION, Rejection.FILTERED}:
+        where = " that spec.tagFilter admits" if Rejection.FILTERED in choice.counts else ""
+        text += f", as no tag{where} is a version"
     if over:
         text += "; rejected: " + ", ".join(over)
     if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):

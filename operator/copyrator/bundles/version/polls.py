@@ -21,7 +21,7 @@ from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.trust.store import KEEP_VERDICTS, SignatureQuery, SignatureVerifier
 from copyrator.bundles.version.answer import config_digest
-from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_tag
+from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
@@ -164,7 +164,7 @@ async def add_all(tags: Sequence[str], selections: Collection[TagSelection]) -> 
     """Add a page of tags to all selections; each tag is parsed once; a batch is in memory."""
     pause = TimeSlice().pause
     for start in range(0, len(tags), BATCH):
-        candidates = [read_tag(tag) for tag in tags[start : start + BATCH]]
+        candidates = [read_any(tag) for tag in tags[start : start + BATCH]]
         await pause()
         for selection in selections:
             for candidate in candidates:
