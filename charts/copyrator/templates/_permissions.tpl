@@ -47,7 +47,8 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   verbs: [get, list, watch]
 {{- end }}
 {{- if .Values.bundles.plans.enabled }}
-# Of Bundles with plans: immutable Secrets with the values and the planned operations, which the Jobs mount.
+# Immutable Secrets that Jobs mount: of Bundles with plans the values and the planned operations, and
+# of an auth with several registries' credentials the one of the Bundle's registry.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create, delete, deletecollection]

@@ -140,7 +140,7 @@ ANN_GENERATION: Final = "operator.werf.dev/generation"
 """On an uninstall Job: the generation of the Bundle that it was created for."""
 ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
 """On a Job that couldn't start: ``true`` where the spec that it was created for was edited,
-``PlanChanged`` where a Secret with what was planned was deleted, ``Frozen`` where deploys were
+``PlanChanged`` where a Secret that was made for it was deleted, ``Frozen`` where deploys were
 frozen before its pod had started.
 """
 ANN_DIGEST: Final = "operator.werf.dev/digest"

@@ -11,14 +11,10 @@ import click
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.faults import Fault
-from copyrator.oci.auth import (
-    DOCKER_CONFIG_KEY,
-    Credential,
-    UnusableSecretError,
-    credential_from_secret,
-)
+from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.reference import Repository
 
 _IN_PLACE = (
@@ -103,17 +99,17 @@ def repository_of(text: str, options: Mapping[str, Any]) -> Repository:
 def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credential | None:
     """Of ``--auth-file``, which has the format of a dockerconfigjson Secret: the same parser.
 
+    A file ``.dockercfg`` has the older one.
+
     Raises:
         Fault: it has none for this registry, or can't be read.
     """
     path: Path | None = options["auth_file"]
     if path is None:
         return None
-    secret = {
-        "type": "kubernetes.io/dockerconfigjson",
-        "data": {DOCKER_CONFIG_KEY: base64.b64encode(path.read_bytes()).decode()},
-    }
+    key = OLD_KEY if path.name == OLD_KEY else KEY
+    secret = {"data": {key: base64.b64encode(path.read_bytes()).decode()}}
     try:
-        return credential_from_secret(secret, repository.registry)
+        return find_credential(secret, repository).credential
     except UnusableSecretError as error:
         raise Fault(f"{path} {error}") from None

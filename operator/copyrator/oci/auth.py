@@ -1,25 +1,46 @@
 """Credentials in Secrets, and the challenges of registries.
 
-Sources: the kubernetes.io/dockerconfigjson format, RFC 9110 section 11.6.1 (WWW-Authenticate) and
-the distribution project's token authentication. Nothing here writes a file or logs a value.
+Sources: api/docker_config.py, RFC 9110 section 11.6.1 (WWW-Authenticate) and the distribution
+project's token authentication. Nothing here writes a file or logs a value.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import fnmatch
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from copyrator.api.json_text import read_json
-from copyrator.oci.reference import DOCKER_HUB_NAMES
-from copyrator.settings.limits import CREDENTIAL_BYTES, DOCKER_CONFIG_BYTES, REGISTRY_HEADER_BYTES
+from copyrator.api.docker_config import (
+    HUB_HOSTS,
+    HUB_KEY,
+    HUB_PULLS,
+    KEY,
+    OLD_KEY,
+    DockerConfig,
+    NoDockerConfigError,
+    is_old,
+    read_config,
+    read_entry,
+    split_key,
+)
+from copyrator.oci.reference import DOCKER_HUB_NAMES, Repository
+from copyrator.settings.limits import (
+    CREDENTIAL_BYTES,
+    DOCKER_CONFIG_BYTES,
+    DOCKER_CONFIG_GLOBS,
+    REGISTRY_HEADER_BYTES,
+)
 
-DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
+_GLOB: Final = frozenset("*?[")
+_KEY_CHARACTERS: Final = 1024
+"""Of a key in a Docker configuration; no host with a repository has more."""
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _SCHEME: Final = re.compile(rf"({_NAME})(?:[ \t]++|(?=,|\Z))")
 _TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]++=*+(?=[ \t]*+(?:,|\Z))")
@@ -75,21 +96,37 @@ class Challenge:
     scope: str = ""
 
 
-def is_docker_config(secret: Mapping[str, Any]) -> bool:
-    """Whether a Secret has the dockerconfigjson form (by its key: the type may be Opaque)."""
-    return DOCKER_CONFIG_KEY in (secret.get("data") or {})
+@dataclass(frozen=True, slots=True)
+class StoredCredential:
+    """The credential for a repository that a Secret has."""
+
+    credential: Credential
+    is_docker_config: bool = False
+    is_alone: bool = False
+    """Whether all clients find this credential in the Secret, and nothing else is in it."""
 
 
-def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credential:
-    """Read the credential for ``registry`` from a Secret as the API returns it.
+def find_credential(secret: Mapping[str, Any], repository: Repository) -> StoredCredential:
+    """Read the credential for a repository from a Secret as the API returns it.
+
+    The keys in its data tell its form, as its type may be Opaque.
 
     Raises:
         UnusableSecretError: keys are missing, empty, invalid or too long.
     """
     data: Mapping[str, Any] = secret.get("data") or {}
-    if is_docker_config(secret):
-        text = _decode(data, DOCKER_CONFIG_KEY, DOCKER_CONFIG_BYTES)
-        return _bounded(_from_docker_config(text, registry))
+    if KEY in data or OLD_KEY in data:
+        key = OLD_KEY if is_old(data, secret.get("type")) else KEY
+        text = _decode(data, key, DOCKER_CONFIG_BYTES)
+        try:
+            config = read_config(text, old=key == OLD_KEY)
+            credential = _bounded(_from_docker_config(config, key, repository))
+        except (NoDockerConfigError, TypeError):
+            form = "" if key == OLD_KEY else ' of the form {"auths": …}'
+            text = f"has a value under {key} that isn't a Docker configuration{form}"
+            raise UnusableSecretError(text) from None
+        is_alone = key == KEY and _is_alone(config, credential, repository.registry)
+        return StoredCredential(credential, is_docker_config=True, is_alone=is_alone)
     missing = [key for key in ("username", "password") if not data.get(key)]
     if missing:
         raise UnusableSecretError(
@@ -97,7 +134,7 @@ def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credenti
             "it of type kubernetes.io/dockerconfigjson"
         )
     username, password = (_decode(data, key, CREDENTIAL_BYTES) for key in ("username", "password"))
-    return Credential(username=username, password=password)
+    return StoredCredential(Credential(username=username, password=password))
 
 
 def decoded_size(text: str) -> int:
@@ -127,42 +164,116 @@ def _decode(data: Mapping[str, Any], key: str, most: int) -> str:
         raise UnusableSecretError(f"contains text under {key} that isn't UTF-8") from None
 
 
-def _from_docker_config(text: str, registry: str) -> Credential:
-    try:
-        auths = read_json(text)["auths"]
-        entry = _entry_for(auths, registry)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnusableSecretError(
-            f'has a value under {DOCKER_CONFIG_KEY} that isn\'t of the form {{"auths": …}}'
-        ) from None
-    if entry is None:
-        raise UnusableSecretError(f"has no credentials for {registry} under {DOCKER_CONFIG_KEY}")
-    username, password = str(entry.get("username") or ""), str(entry.get("password") or "")
-    if not username and entry.get("auth"):
+def _from_docker_config(config: DockerConfig, key: str, repository: Repository) -> Credential:
+    """The credential of the first entry that has one, of those that mean the repository.
+
+    Raises:
+        TypeError: an entry isn't a map.
+    """
+    keys = matching_keys(config.auths, repository)
+    for name in keys:
+        entry = config.auths[name]
+        if entry is None:
+            continue
+        if not isinstance(entry, Mapping):
+            raise TypeError(name)
         try:
-            pair = base64.b64decode(entry["auth"]).decode()
-        except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
-            raise UnusableSecretError(f"has an invalid auth field for {registry}") from None
-        username, _, password = pair.partition(":")
-    return Credential(
-        username=username,
-        password=password.strip("\0"),  # docker's own padding
-        identity_token=str(entry.get("identitytoken") or ""),
-        registry_token=str(entry.get("registrytoken") or ""),
-    )
+            login = read_entry(entry)
+        except ValueError:
+            text = f"has an invalid auth field for {repository} under {key}"
+            raise UnusableSecretError(text) from None
+        if login is not None:
+            return Credential(*login)
+    why = "; its entry for it is empty" if keys else ""
+    if helpers := config.others & {"credHelpers", "credsStore"}:
+        names = " and ".join(sorted(helpers))
+        why = f"; {names} in it can't be used: put the credentials into its auths"
+    raise UnusableSecretError(f"has no credentials for {repository} under {key}{why}")
 
 
-def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | None:
-    """The entry of a registry; its key may have scheme and path (``https://index.docker.io/v1/``)."""
-    wanted = DOCKER_HUB_NAMES if registry in DOCKER_HUB_NAMES else {registry}
-    exact = next((auths[name] for name in wanted if name in auths), None)
-    if exact is not None:
-        return dict(exact)
-    for name, entry in auths.items():
-        host = name.split("://", 1)[-1].split("/", 1)[0]
-        if host in wanted:
-            return dict(entry)
-    return None
+def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
+    """The keys of a configuration that mean a repository, the one that is used first.
+
+    Those with the host come before those with wildcards for it, and longer paths before shorter
+    ones. A path matches in whole segments, as for containers/image: kubelet would also take
+    ``HOST/team`` for ``HOST/team-b/app``. A wildcard is within one label of a host, as for kubelet.
+
+    Raises:
+        UnusableSecretError: there are too many wildcards.
+    """
+    port = ":80" if repository.plain_http else ":443"
+    host = repository.registry.lower().removesuffix(port)
+    hosts = HUB_HOSTS if host in DOCKER_HUB_NAMES else frozenset({host})
+    found: list[tuple[bool, int, str, str]] = []
+    patterns = 0
+    for key in keys:
+        lower = key.lower()
+        may_match = any(name in lower for name in hosts) or not _GLOB.isdisjoint(lower)
+        if not may_match or len(key) > _KEY_CHARACTERS:
+            continue
+        named, path = split_key(key)
+        named = named.lower().removesuffix(port)
+        if not f"/{repository.path}/".startswith(f"{path}/"):
+            continue
+        is_exact = named in hosts
+        if not is_exact:
+            pattern, _, its_port = named.partition(":")
+            wanted, _, our_port = host.partition(":")
+            if its_port != our_port or pattern.count(".") != wanted.count("."):
+                continue
+            patterns += 1
+            if patterns > DOCKER_CONFIG_GLOBS:
+                text = f"has more than {DOCKER_CONFIG_GLOBS} keys with wildcards"
+                raise UnusableSecretError(text)
+            if not all(map(_matches, pattern.split("."), wanted.split("."))):
+                continue
+        found.append((is_exact, len(path), named, key))
+    return [key for *_, key in sorted(found, reverse=True)]
+
+
+def _matches(pattern: str, label: str) -> bool:
+    """Whether a label of a host matches a pattern, as Go's filepath.Match."""
+    regex = fnmatch.translate(pattern.replace("[^", "[!"))
+    return re.compile(regex).match(label) is not None
+
+
+def docker_config(credential: Credential, registry: str) -> str:
+    """A configuration with this credential alone, which clients find for this ``host[:port]``."""
+    entry = _entry_of(credential)
+    return json.dumps({"auths": dict.fromkeys(_client_keys(registry), entry)})
+
+
+def _client_keys(registry: str) -> tuple[str, ...]:
+    """The keys by which clients look up a registry's credential, all in use."""
+    if registry in HUB_PULLS:
+        return HUB_KEY, registry
+    return (HUB_KEY,) if registry in DOCKER_HUB_NAMES else (registry,)
+
+
+def _entry_of(credential: Credential) -> dict[str, str]:
+    has_pair = credential.username or credential.password
+    fields = {
+        "username": credential.username,
+        "password": credential.password,
+        "auth": credential.basic.removeprefix("Basic ") if has_pair else "",
+        "identitytoken": credential.identity_token,
+        "registrytoken": credential.registry_token,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _is_alone(config: DockerConfig, credential: Credential, registry: str) -> bool:
+    """Whether a configuration has nothing but this credential, and all clients read it so."""
+    if len(config.auths) != 1 or config.others:
+        return False
+    ((key, entry),) = config.auths.items()
+    host = key.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    if split_key(key)[1] or _client_keys(registry) != (key if key == HUB_KEY else host,):
+        return False
+    ours = _entry_of(credential)
+    written = {name: value for name, value in entry.items() if value and name != "email"}
+    required = ours.keys() - ({"username", "password"} if "auth" in written else {"auth"})
+    return written.items() <= ours.items() and required <= written.keys()
 
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:

@@ -59,6 +59,7 @@ DEPLOYS = {
         env={"NO_PROXY": "example.com"},
     ),
     "docker-config": order(auth="creds", login=Login.DOCKER_CONFIG, ca_secret="ca"),
+    "selected-login": order(auth="creds", login=Login.SELECTED),
     "values": order(values=(CONFIG, SECRET), values_hash="v", secret_key=SecretKey("keys", "k")),
     "metadata": order(
         labels={"app.kubernetes.io/part-of": "shop"},
@@ -117,6 +118,7 @@ PLANS = {
     "secret-key": order(sealed=WITH_KEY, secret_key=SecretKey("keys", "k")),
     "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
     "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
+    "selected-login": order(sealed=NO_VALUES, auth="creds", login=Login.SELECTED),
 }
 APPROVALS = {
     "values": order(sealed=replace(SEALED, job="shop-deploy-1"), approved=APPROVED),

@@ -137,9 +137,7 @@ def test_a_job_that_failed_without_a_pod_is_lost() -> None:
 
 DONE = BundleReason.DEPLOYED
 NO_VERDICT = "the Job ended without a result of werf: "
-UNSEALED = (
-    "the Job couldn't start and was ended, as a Secret with what was planned had been deleted"
-)
+UNSEALED = "the Job couldn't start and was ended, as a Secret that was made for it had been deleted"
 CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated": 5}}]}}
 
 

@@ -13,7 +13,7 @@ from copyrator.oci.auth import (
     Challenge,
     Credential,
     UnusableSecretError,
-    credential_from_secret,
+    find_credential,
     parse_challenges,
 )
 from copyrator.oci.reference import Repository
@@ -53,7 +53,7 @@ ALICE = Credential("alice", "s3cret")
     ],
 )
 def test_reads_credentials(secret: dict[str, Any], registry: str, expected: Credential) -> None:
-    assert credential_from_secret(secret, registry) == expected
+    assert find_credential(secret, Repository(registry, "a")).credential == expected
 
 
 def test_what_is_as_long_as_may_be_is_taken() -> None:
@@ -62,14 +62,14 @@ def test_what_is_as_long_as_may_be_is_taken() -> None:
         opaque(username="a", password=longest),
         docker({"r": {"registrytoken": longest}}),
     ):
-        found = credential_from_secret(secret, "r")
+        found = find_credential(secret, Repository("r", "a")).credential
         assert longest in (found.password, found.registry_token)
 
 
 def test_what_is_too_long_isnt_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth_module.base64, "b64decode", None)
     with pytest.raises(UnusableSecretError, match="more than"):
-        credential_from_secret({"data": {".dockerconfigjson": "A" * 1_000_000}}, "r")
+        find_credential({"data": {".dockerconfigjson": "A" * 1_000_000}}, Repository("r", "a"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_is_too_long_isnt_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], words: str) -> None:
     with pytest.raises(UnusableSecretError, match=words) as found:
-        credential_from_secret(secret, "r")
+        find_credential(secret, Repository("r", "a"))
 
     assert "s3cret" not in str(found.value)
 

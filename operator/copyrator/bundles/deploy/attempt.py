@@ -27,7 +27,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
 from copyrator.bundles.deploy.identity import hash_of
-from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import (
     Ending,
@@ -52,8 +52,8 @@ from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.seal import operations_secret
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
@@ -230,7 +230,7 @@ class AttemptRunner:
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
-        return self._finish(entry, spec, ending, evidence, job)
+        return self._finish(entry, spec, ending, evidence, job, secrets=secrets_of(pods))
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
@@ -261,8 +261,11 @@ class AttemptRunner:
         ending = replace(ending, message=remove_template_text(ending.message, literals))
         account = ServiceAccount.of(spec)
         try:
+            # The operator may be allowed to read spec.auth, but not what it wrote of it.
+            alone = seal.login_secret(job.name)
+            secrets = {spec.auth if name == alone else name for name in secrets_of(pods)}
             message, log = await self._redaction.redacted(
-                job.namespace, secrets_of(pods), [ending.message, log]
+                job.namespace, sorted(filter(None, secrets)), [ending.message, log]
             )
         except WithheldError as error:
             text = error.in_place_of_log(job.namespace, job.name)
@@ -341,6 +344,8 @@ class AttemptRunner:
         order = order_of(entry, spec, attempted)
         access = await self._references.access(entry, spec)
         order = replace(order, login=access.login)
+        if access.login is Login.SELECTED:
+            await self._seals.write_login(entry, spec, order.job, access)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -360,7 +365,7 @@ class AttemptRunner:
         order = replace(order, sealed=sealed)
         if plan is None or attempted.plan_job is None:
             return order
-        operations = operations_secret(attempted.plan_job)
+        operations = seal.operations_secret(attempted.plan_job)
         approved = ApprovedOperations(operations, plan.seal or "")
         return replace(order, approved=approved, image=plan.image)
 
@@ -416,8 +421,13 @@ class AttemptRunner:
         ending: Ending,
         evidence: state.Evidence | None = None,
         job: JobRecord | None = None,
+        *,
+        secrets: Sequence[str] = (),
     ) -> Step:
-        """Record the outcome of the attempt in the status; another reconcile follows."""
+        """Record the outcome of the attempt in the status; another reconcile follows.
+
+        ``secrets``: of the Job's pod; empty where they aren't known.
+        """
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
@@ -432,10 +442,14 @@ class AttemptRunner:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
+        is_sealed = status.attempted.plan_job is not None or spec.drift.is_enabled
+        login = seal.login_secret(status.attempted.job or "")
+        may_have_login = spec.auth is not None and (not secrets or login in secrets)
 
         async def tidy(written: BundleEntry) -> Step:
-            if status.attempted.plan_job is not None or spec.drift.is_enabled:
+            if is_sealed or may_have_login:
                 await self._seals.remove_others(written, plan_record.needed_jobs(status))
+            if is_sealed:
                 self._context.memories.decide_again(entry.key, spec.interval)  # for the baseline
             if not status.available.version:
                 # The registry had nothing: poll it again.

@@ -55,7 +55,9 @@ async def find_blocked(
             await client.get(resource, job.namespace, mount.name)
         except NotFound:
             if mount.volume in seal.VOLUMES or mount.name.startswith(f"{job.name}-"):
-                text = f"Secret {job.namespace}/{mount.name} with what was planned was deleted"
+                is_login = mount.name == seal.login_secret(job.name)
+                what = "the registry's credentials" if is_login else "what was planned"
+                text = f"Secret {job.namespace}/{mount.name} with {what} was deleted"
                 return Blocked(BundleReason.PLAN_CHANGED, text)
             is_values = mount.volume.startswith(VALUES_VOLUME)
             return Blocked(

@@ -35,6 +35,9 @@ class Login(StrEnum):
     NONE = "none"
     PASSWORD = "password"  # noqa: S105 - the name of a form
     DOCKER_CONFIG = "docker-config"
+    """The Secret of ``spec.auth`` has no other credential, and is mounted."""
+    SELECTED = "selected"
+    """A Secret of the operator's with the registry's credential alone is mounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +155,9 @@ def _owned_job(
     inits = []
     if order.login is Login.PASSWORD:
         inits.append(_login(spec))
-    elif order.login is Login.DOCKER_CONFIG:
-        volumes.append(pod.docker_config_volume(spec.auth or ""))
+    elif order.login is not Login.NONE:
+        secret = seal.login_secret(name) if order.login is Login.SELECTED else spec.auth
+        volumes.append(pod.docker_config_volume(secret or ""))
         mounts.append({"name": "docker", "mountPath": pod.DOCKER_CONFIG_DIR, "readOnly": True})
     if spec.ca_secret:
         volumes.append(pod.ca_volume(spec.ca_secret))
@@ -239,7 +243,7 @@ def _werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict
     ours = pod.common(spec) | pod.release(spec)
     ours |= {"WERF_REPO": spec.reference, "WERF_TAG": f"{order.version}@{order.digest}"}
     ours |= more or {}
-    if order.login is Login.DOCKER_CONFIG:
+    if order.login in (Login.DOCKER_CONFIG, Login.SELECTED):
         ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
     ours |= pod.added_metadata(order.labels, order.annotations)
     if order.sealed is None:

@@ -299,7 +299,7 @@ class JobRecord:
     ``frozen``.
     """
     unsealed: bool = False
-    """A Secret with what was planned had been deleted."""
+    """A Secret that was made for it had been deleted."""
     frozen: bool = False
     """Deploys were frozen before its pod had started."""
     generation: int = 0
@@ -390,7 +390,7 @@ _GIVEN_UP: Final = Ending(
 _UNSEALED: Final = Ending(
     Outcome.INTERRUPTED,
     BundleReason.PLAN_CHANGED,
-    "the Job couldn't start and was ended, as a Secret with what was planned had been deleted",
+    "the Job couldn't start and was ended, as a Secret that was made for it had been deleted",
 )
 _FROZEN: Final = Ending(
     Outcome.INTERRUPTED,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind
+from copyrator.api.docker_config import KEY
 from copyrator.bundles.deploy.identity import ValuesFiles
 
 LONG_TTL: Final = 3 * 24 * 3600
@@ -101,7 +102,6 @@ def merge_variables(
 HOME: Final = "/home/build"
 REPORT_PATH: Final = "/tmp/report.json"  # noqa: S108 - an emptyDir of the pod's own
 DOCKER_CONFIG_DIR: Final = "/run/copyrator/docker"
-DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
 CA_DIR: Final = "/run/copyrator/ca"
 CA_KEY: Final = "ca.crt"
 RENDER_DIR: Final = "/run/copyrator/render"
@@ -239,7 +239,7 @@ def values_mounts(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
 
 def docker_config_volume(secret: str) -> dict[str, Any]:
     """A dockerconfigjson Secret as the directory that WERF_DOCKER_CONFIG names."""
-    items = [{"key": DOCKER_CONFIG_KEY, "path": "config.json"}]
+    items = [{"key": KEY, "path": "config.json"}]
     return {"name": "docker", "secret": {"secretName": secret, "items": items}}
 
 

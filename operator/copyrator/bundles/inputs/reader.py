@@ -38,11 +38,10 @@ from copyrator.kube.resources import CONFIGMAPS, SECRETS
 from copyrator.oci.auth import (
     Credential,
     UnusableSecretError,
-    credential_from_secret,
     decoded_size,
-    is_docker_config,
+    find_credential,
 )
-from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
+from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.settings import limits
 from copyrator.signatures.model import SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
@@ -368,7 +367,7 @@ def _version(body: Mapping[str, Any] | None) -> str:
 def _shape(spec: BundleSpec) -> str:
     """The other fields of a spec by which Secrets are interpreted."""
     bound = spec.approval.is_required
-    return f"{spec.registry} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
+    return f"{spec.registry} {spec.repo} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
 
 
 def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
@@ -376,11 +375,14 @@ def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> A
     if spec.auth:
         secret = bodies[spec.auth]
         try:
-            credential = credential_from_secret(secret, spec.registry)
+            repository = Repository(spec.registry, spec.repo, plain_http=spec.insecure)
+            stored = find_credential(secret, repository)
         except UnusableSecretError as error:
             text = f"Secret {spec.namespace}/{spec.auth} of spec.auth {error}"
             raise MissingReferenceError(text) from None
-        login = Login.DOCKER_CONFIG if is_docker_config(secret) else Login.PASSWORD
+        credential, login = stored.credential, Login.PASSWORD
+        if stored.is_docker_config:
+            login = Login.DOCKER_CONFIG if stored.is_alone else Login.SELECTED
         if spec.approval.is_required and login is Login.PASSWORD:
             _check_registry(spec, secret)
     if spec.ca_secret:

@@ -26,7 +26,7 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import build_plan_job
+from copyrator.bundles.deploy.job import Login, build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
@@ -279,11 +279,12 @@ class PlanJobClient:
         """
         plan = record_of(entry.status, purpose)
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-        job, inputs = plan.job or "", None
-        if purpose is PlanPurpose.DEPLOY:
-            inputs = self._inputs.begin(entry, order.spec)
+        job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
+        inputs = self._inputs.begin(entry, order.spec) if is_deploy else None
         try:
             access = await self._references.access(entry, spec)
+            if access.login is Login.SELECTED:
+                await self._seals.write_login(entry, spec, job, access)
             also = inputs.add if inputs is not None else None
             values_hash, sealed = await self._seals.write_values(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:

@@ -53,6 +53,11 @@ def inputs_secret(job: str) -> str:
     return f"{job}-inputs"
 
 
+def login_secret(job: str) -> str:
+    """Name of the Secret with the registry's credential, where that of ``spec.auth`` has more."""
+    return f"{job}-login"
+
+
 def seal_of(salt: str, content: bytes) -> str:
     """The salted hash of a file, as a Job's script computes it."""
     return hashlib.sha256(salt.encode() + content).hexdigest()
@@ -62,7 +67,7 @@ class SealKind(StrEnum):
     """The content of a Secret, and how long it is kept."""
 
     VALUES = "values"
-    """Copies of values, and their salt: until the Job has an outcome."""
+    """Copies of values, their salt, the registry's credential: until the Job has an outcome."""
     OPERATIONS = "operations"
     """A plan: until another one replaces it."""
     INPUTS = "inputs"

@@ -17,17 +17,19 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.docker_config import KEY
 from copyrator.api.plan_status import ApprovedPlan, Baseline
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.pod import owner_reference
-from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
+from copyrator.bundles.inputs.reader import Access, ReferenceReader, TakeFiles
 from copyrator.bundles.plan import input_hashes, seal
 from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, SourceHash
 from copyrator.bundles.plan.operations import Plan, read_plan
 from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
+from copyrator.oci.auth import docker_config
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
@@ -106,6 +108,27 @@ class SealStore:
             seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
         )
         return found, SealedValues(job, sources, files, secret_key, render_salt)
+
+    async def write_login(
+        self, entry: BundleEntry, spec: BundleSpec, job: str, access: Access
+    ) -> None:
+        """Write the Secret with the registry's credential alone for a Job (Login.SELECTED).
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        assert access.credential is not None
+        data = {KEY: docker_config(access.credential, spec.registry)}
+        try:
+            await self.store(entry, seal.login_secret(job), job, SealKind.VALUES, data)
+        except Forbidden as error:
+            raise Forbidden(
+                f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as a Job gets "
+                f"the credential of {spec.registry} alone, and the operator may not write a Secret "
+                f"with that: {error.message}. Set bundles.plans.enabled of the chart, or leave one "
+                f"entry, {spec.registry}, in the Secret of spec.auth",
+                details=error.details,
+            ) from None
 
     async def store(
         self, entry: BundleEntry, name: str, job: str, kind: SealKind, data: Mapping[str, str]

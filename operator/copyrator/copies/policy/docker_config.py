@@ -14,30 +14,27 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.api.docker_config import (
+    HUB_HOSTS,
+    HUB_KEY,
+    HUB_PULLS,
+    KEY,
+    OLD_KEY,
+    OLD_TYPE,
+    NoDockerConfigError,
+    is_old,
+    read_config,
+    read_entry,
+    split_key,
+)
 from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.copies.policy.template_values import SourceObject, Withheld, origin_of
 
-KEY: Final = ".dockerconfigjson"
-"""Of a Secret of the type kubernetes.io/dockerconfigjson."""
-OLD_KEY: Final = ".dockercfg"
-"""Of a Secret of the type kubernetes.io/dockercfg: what is below auths in the other one."""
-_OLD_TYPE: Final = "kubernetes.io/dockercfg"
-
 _HUB: Final = "docker.io"
-_HUB_KEY: Final = "https://index.docker.io/v1/"
-"""The only key by which all clients find Docker Hub's credentials."""
-_HUB_PULLS: Final = frozenset({"registry-1.docker.io", "registry.hub.docker.com"})
-"""Hosts of Docker Hub that images may name; credentials for these are found by that name only."""
-_HUB_HOSTS: Final = _HUB_PULLS | {_HUB, "index.docker.io", "registry.docker.io", "hub.docker.com"}
 
 _HOST: Final = re.compile(
     r"(https?://)?[A-Za-z0-9*]([-A-Za-z0-9.*_:/]{0,250}[A-Za-z0-9/])?", re.ASCII
 )
-_ADDRESS: Final = re.compile(
-    r"(?:https?://)?(?P<host>[^/]*)(?P<path>.*)", re.IGNORECASE | re.DOTALL
-)
-_NO_PATH: Final = frozenset({"", "/", "/v1", "/v2", "/v1/", "/v2/"})
 _ENTRY_STEPS: Final = 20
 """Steps for each entry: comparing one takes 5 us."""
 
@@ -79,7 +76,9 @@ def merged_config(meter: Meter, values: Sequence[Any]) -> str:
             if credentials is None:
                 continue
             empty, registry = False, registries[host]
-            pulls |= {_host(host)} & _HUB_PULLS
+            name, path = split_key(host)
+            if not path:
+                pulls |= {name.lower()} & HUB_PULLS
             first = used.setdefault(
                 registry.name, _Used(registry.key, auths[host], credentials, where)
             )
@@ -105,45 +104,19 @@ def _short(where: str) -> str:
     return where.removeprefix("source ").partition(", key ")[0]
 
 
-def _host(key: str) -> str:
-    """The host of a key without a path; otherwise an empty text."""
-    found = _ADDRESS.fullmatch(key)
-    return found["host"].lower() if found and found["path"] in _NO_PATH else ""
-
-
 def _registry(key: str) -> _Registry:
-    found = _ADDRESS.fullmatch(key)
-    assert found is not None
-    host, path = found["host"], found["path"]
-    if path in _NO_PATH:
-        path = ""
-    elif path.startswith(("/v1/", "/v2/")):
-        path = path[3:]
-    if host.lower() in _HUB_HOSTS:
-        return _Registry(_HUB + path, _HUB + path if path else _HUB_KEY)
+    host, path = split_key(key)
+    if host.lower() in HUB_HOSTS:
+        return _Registry(_HUB + path, _HUB + path if path else HUB_KEY)
     return _Registry(host.lower() + path, host + path)
 
 
 def _credentials(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What a client would log in with; None: nothing.
-
-    As for docker and kubelet, ``auth`` beats ``username`` and ``password``.
-    """
-    user, password = _text(entry, "username"), _text(entry, "password")
-    if auth := _text(entry, "auth"):
-        try:
-            decoded = base64.b64decode(auth, validate=True).decode()
-        except ValueError:
-            user, password = "", auth  # clients may know better
-        else:
-            user, _, password = decoded.partition(":")
-    tokens = (_text(entry, "identitytoken"), _text(entry, "registrytoken"))
-    return (user, password, *tokens) if password or any(tokens) else None
-
-
-def _text(entry: Mapping[str, Any], name: str) -> str:
-    value = entry.get(name)
-    return value.strip("\0 \t\r\n") if isinstance(value, str) else ""
+    """What a client would log in with; None: nothing."""
+    try:
+        return read_entry(entry)
+    except ValueError:
+        return ("", str(entry.get("auth")))  # clients may know better
 
 
 def _auths(meter: Meter, value: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -153,26 +126,13 @@ def _auths(meter: Meter, value: Any) -> Mapping[str, Mapping[str, Any]]:
     key = OLD_KEY if old else KEY
     meter.take(10, 3 * len(text))
     try:
-        config = read_json(text) if text.strip() else None
-    except UnreadableJsonError:
-        raise TemplateError(f"{where}: {key} isn't JSON") from None
-    if config is None:
-        return {}
-    auths = config
-    if isinstance(config, Mapping) and not (old and "auths" not in config):
-        auths = config.get("auths")
-        if auths is None and not any(map(_is_entry, config.values())):
-            auths = {}
-    if not isinstance(auths, Mapping):
-        raise TemplateError(f"{where}: {key} {'is no map' if old else 'has no map auths'}")
+        auths = read_config(text, old=old).auths
+    except NoDockerConfigError as error:
+        raise TemplateError(f"{where}: {key} {error}") from None
     meter.take(_ENTRY_STEPS * len(auths))
     if not all(entry is None or isinstance(entry, Mapping) for entry in auths.values()):
         raise TemplateError(f"{where}: an entry of auths in {key} isn't a map")
     return {host: entry or {} for host, entry in auths.items()}
-
-
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, Mapping) and _credentials(value) is not None
 
 
 def _lacks_keys(value: Any) -> bool:
@@ -191,13 +151,13 @@ def _config_of(meter: Meter, value: Any, where: str) -> tuple[str, bool]:
     if not isinstance(value, SourceObject) or value.get("kind") != "Secret":
         raise TemplateError(f"merge_dockerconfig takes Secrets of spec.sources; {where} is none")
     data = value["data"]
-    old = OLD_KEY in data and (KEY not in data or value.get("type") == _OLD_TYPE)
+    old = is_old(data, value.get("type"))
     key = OLD_KEY if old else KEY
     found = data.get(key)
     if found is None:
         raise TemplateError(
             f"{where} has no key {KEY}; it must be of the type kubernetes.io/dockerconfigjson, or "
-            f"{_OLD_TYPE} with the key {OLD_KEY}"
+            f"{OLD_TYPE} with the key {OLD_KEY}"
         )
     if isinstance(found, Withheld):
         str(found)  # raises

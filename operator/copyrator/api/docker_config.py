@@ -1,0 +1,136 @@
+"""Docker configurations of Secrets: what a key means, and the credentials of an entry.
+
+Sources: kubelet (pkg/credentialprovider: keyring.go, config.go), containers/image
+(pkg/docker/config) and docker/cli (cli/config).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from copyrator.api.json_text import UnreadableJsonError, read_json
+
+KEY: Final = ".dockerconfigjson"
+"""Of a Secret of the type kubernetes.io/dockerconfigjson."""
+OLD_KEY: Final = ".dockercfg"
+"""Of a Secret of the type kubernetes.io/dockercfg: what is below auths in the other one."""
+OLD_TYPE: Final = "kubernetes.io/dockercfg"
+
+HUB_KEY: Final = "https://index.docker.io/v1/"
+"""The only key by which all clients find Docker Hub's credentials."""
+HUB_PULLS: Final = frozenset({"registry-1.docker.io", "registry.hub.docker.com"})
+"""Hosts of Docker Hub that images may name; credentials for these are found by that name only."""
+HUB_HOSTS: Final = HUB_PULLS | {
+    "docker.io",
+    "index.docker.io",
+    "registry.docker.io",
+    "hub.docker.com",
+}
+
+_ADDRESS: Final = re.compile(
+    r"(?:https?://)?([^/]*)(?:/v[12](?=/|\Z))?(.*)", re.IGNORECASE | re.DOTALL
+)
+_URL_ALPHABET: Final = str.maketrans("-_", "+/")
+_BLANKS: Final = "\0 \t\r\n"
+
+
+class DockerLogin(NamedTuple):
+    """The credentials of an entry; those that it doesn't have are empty."""
+
+    username: str
+    password: str
+    identity_token: str
+    registry_token: str
+
+
+class DockerConfig(NamedTuple):
+    """A configuration that was parsed."""
+
+    auths: Mapping[str, Any]
+    others: frozenset[str]
+    """Its other fields that aren't empty, such as ``credsStore``."""
+
+
+class NoDockerConfigError(ValueError):
+    """The text isn't a configuration; the message says why and quotes nothing."""
+
+
+def is_old(data: Mapping[str, Any], type_: Any) -> bool:
+    """Whether the configuration in a Secret is the one under ``.dockercfg``."""
+    return OLD_KEY in data and (KEY not in data or type_ == OLD_TYPE)
+
+
+def read_config(text: str, *, old: bool) -> DockerConfig:
+    """Parse a configuration; a placeholder has no entries.
+
+    Args:
+        text: its JSON.
+        old: it is of the form of ``.dockercfg``.
+
+    Raises:
+        NoDockerConfigError: it isn't one.
+    """
+    try:
+        config = read_json(text) if text.strip() else {}
+    except UnreadableJsonError:
+        raise NoDockerConfigError("isn't JSON") from None
+    if config is None:
+        config = {}
+    auths = config
+    if isinstance(config, Mapping) and not (old and "auths" not in config):
+        auths = config.get("auths")
+        if auths is None and not any(map(_has_credentials, config.values())):
+            auths = {}
+    if not isinstance(auths, Mapping):
+        raise NoDockerConfigError("is no map" if old else "has no map auths")
+    if auths is config:
+        return DockerConfig(auths, frozenset())
+    others = (name for name, value in config.items() if value and name != "auths")
+    return DockerConfig(auths, frozenset(others))
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """The host as it is written, and the path of a group or repository, ``/group/app``.
+
+    A scheme, and the paths ``/v1/`` and ``/v2/``, mean nothing.
+    """
+    found = _ADDRESS.fullmatch(key)
+    assert found is not None, "each part may be empty"
+    return found[1], found[2].rstrip("/")
+
+
+def read_entry(entry: Mapping[str, Any]) -> DockerLogin | None:
+    """What an entry logs in with; None: nothing, as a placeholder or an address of mail.
+
+    As for docker and kubelet, ``auth`` beats ``username`` and ``password``, which may be stale.
+
+    Raises:
+        ValueError: ``auth`` isn't base64 of UTF-8.
+    """
+    fields = {str(name).lower(): value for name, value in entry.items()}
+    user, password = _text(fields, "username"), _text(fields, "password")
+    if auth := _text(fields, "auth"):
+        user, _, password = decode_auth(auth).strip(_BLANKS).partition(":")
+    tokens = _text(fields, "identitytoken"), _text(fields, "registrytoken")
+    return DockerLogin(user, password, *tokens) if password or any(tokens) else None
+
+
+def decode_auth(text: str) -> str:
+    """Decode base64 of either alphabet, wrapped or not, with or without its padding."""
+    plain = "".join(text.split()).translate(_URL_ALPHABET).rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value.strip(_BLANKS) if isinstance(value, str) else ""
+
+
+def _has_credentials(value: Any) -> bool:
+    try:
+        return isinstance(value, Mapping) and read_entry(value) is not None
+    except ValueError:
+        return True

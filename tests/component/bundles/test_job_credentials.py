@@ -1,0 +1,252 @@
+"""What a Job can read of the Secret of spec.auth: the registry's credential, and no other one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, secrets, waits
+from tests.component.bundles.drifting import DETECT, Release
+from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry
+
+NOT_ALLOWED = (
+    'secrets is forbidden: User "me" cannot create resource "secrets" in API group "" '
+    'in the namespace "team"'
+)
+
+
+@pytest.fixture(autouse=True)
+def _private(registry: FakeRegistry) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def pair(user: str, password: str = "s3cret") -> dict[str, str]:
+    return {"auth": encoded(f"{user}:{password}")}
+
+
+def give(cluster: BundleCluster, auths: dict[str, Any], key: str = ".dockerconfigjson") -> None:
+    config = auths if key == ".dockercfg" else {"auths": auths}
+    cluster.put_object("secrets", "creds", data={key: encoded(json.dumps(config))})
+
+
+def several(registry: FakeRegistry) -> dict[str, Any]:
+    return {
+        registry.host: {},
+        f"{registry.host}/app": pair("alice"),
+        "other.example.com": pair("bob", "other-s3cret"),
+    }
+
+
+def mounted(job: dict[str, Any]) -> set[str]:
+    """Names of all Secrets that a Job's pod can read."""
+    pod = job["spec"]["template"]["spec"]
+    found = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    containers = (*pod.get("initContainers", ()), *pod["containers"])
+    for variable in (one for each in containers for one in each["env"]):
+        if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+            found.add(reference["name"])
+    return found
+
+
+class Logins:
+    """Each Job's configuration, as it was when the Job was created."""
+
+    def __init__(self, cluster: BundleCluster, registry: FakeRegistry) -> None:
+        self.by_kind: dict[str, list[str]] = {}
+        self._cluster, self._registry = cluster, registry
+        self._ends, cluster.ends = cluster.ends, self.ends
+
+    def ends(self, job: dict[str, Any]) -> tuple[int, str] | None:
+        kind, name = job["metadata"]["labels"]["operator.werf.dev/job"], job["metadata"]["name"]
+        self.by_kind.setdefault(kind, []).append(name)
+        if kind != "uninstall":
+            self.check(job, f"{name}-login")
+        assert "creds" not in mounted(job), kind
+        assert self._ends is not None
+        return self._ends(job)
+
+    def check(self, job: dict[str, Any], name: str) -> None:
+        pod = job["spec"]["template"]["spec"]
+        (volume,) = [one for one in pod["volumes"] if one["name"] == "docker"]
+        items = [{"key": ".dockerconfigjson", "path": "config.json"}]
+        assert volume["secret"] == {"secretName": name, "items": items}
+        env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+        (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "docker"]
+        assert env["WERF_DOCKER_CONFIG"] == mount["mountPath"]
+        written = self._cluster.look("secrets", name)
+        assert written is not None
+        assert written["immutable"]
+        (owner,) = written["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
+        entry = {**pair("alice"), "username": "alice", "password": "s3cret"}
+        text = base64.b64decode(written["data"][".dockerconfigjson"])
+        assert json.loads(text) == {"auths": {self._registry.host: entry}}
+
+
+@pytest.mark.parametrize("form", ["several", "older", "line feed", "wildcard", "path"])
+async def test_a_deploy_gets_the_registrys_credential_alone_for_as_long_as_it_runs(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, form: str
+) -> None:
+    forms = {
+        "several": several(registry),
+        "older": {registry.host: pair("alice")},
+        "line feed": {registry.host: pair("alice", "s3cret\n")},
+        "wildcard": {registry.host.replace("127", "*"): pair("alice")},
+        "path": {f"https://{registry.host}/v2/app": pair("alice")},
+    }
+    give(cluster, forms[form], ".dockercfg" if form == "older" else ".dockerconfigjson")
+    logins = Logins(cluster, registry)
+    bundle(auth="creds")
+    await run()
+
+    await deployed(cluster)
+
+    assert list(logins.by_kind) == ["deploy"]
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+
+
+async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    give(cluster, several(registry))
+    logins = Logins(cluster, registry)
+    bundle(auth="creds", approval=ALWAYS)
+    await run()
+    waiting = await waits(cluster)
+    assert not [name for name in secrets(cluster) if name.endswith("-login")]
+    approve(cluster, waiting)
+    await deployed(cluster)
+    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    await eventually(lambda: not [one for one in secrets(cluster) if one.endswith("-login")])
+    logins._ends = succeed
+    cluster.drop(path_of("bundles", "shop"))
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+
+    assert {kind: len(names) for kind, names in logins.by_kind.items()} == {
+        "plan": 2,
+        "deploy": 1,
+        "uninstall": 1,
+    }
+
+
+async def test_checks_for_drift_have_no_other_credential(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    give(cluster, several(registry))
+    logins = Logins(cluster, registry)
+    bundle(auth="creds", drift=DETECT)
+    await run()
+    await release.in_sync()
+
+    assert set(logins.by_kind) == {"deploy", "drift"}
+    await eventually(lambda: not [one for one in secrets(cluster) if one.endswith("-login")])
+
+
+async def test_a_secret_with_that_credential_alone_is_mounted_without_another_request(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    give(cluster, {f"https://{registry.host}/v2/": pair("alice")})
+    bundle(auth="creds")
+    await run()
+
+    await deployed(cluster)
+
+    (job,) = cluster.jobs()
+    assert mounted(job) == {"creds"}
+    verbs = {seen.verb for seen in cluster.seen if "/secrets" in seen.path}
+    assert verbs <= {"get", "list", "watch"}
+
+
+async def test_an_edit_of_the_secret_between_decides_of_the_next_job(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    give(cluster, {registry.host: pair("alice")})
+    bundle(auth="creds")
+    await run()
+    await deployed(cluster)
+    give(cluster, several(registry))
+    registry.put("app", "1.0.0", "two")
+    logins = Logins(cluster, registry)
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: logins.by_kind.get("deploy"))
+    await deployed(cluster)
+
+
+async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    give(cluster, several(registry))
+    cluster.refuse("create", "/secrets", 403, NOT_ALLOWED)
+    bundle(auth="creds")
+    await run()
+
+    await eventually(lambda: cluster.reason() == "Forbidden", cluster.message())
+    assert cluster.message() == (
+        "Secret team/creds of spec.auth isn't mounted, as a Job gets the credential of "
+        f"{registry.host} alone, and the operator may not write a Secret with that: {NOT_ALLOWED}. "
+        f"Set bundles.plans.enabled of the chart, or leave one entry, {registry.host}, in the "
+        "Secret of spec.auth"
+    )
+    assert not cluster.jobs()
+
+    give(cluster, {registry.host: pair("alice")})
+    await deployed(cluster)
+    assert mounted(cluster.jobs()[0]) == {"creds"}
+
+
+async def test_a_deleted_secret_ends_the_job_and_the_next_attempt_has_its_own(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    give(cluster, several(registry))
+    cluster.ends, cluster.pods = None, {"waiting": {"reason": "ContainerCreating"}}
+    bundle(auth="creds", retry={"limit": 3, "backoff": "1s"})
+    operator = await run()
+    (job,) = await eventually(cluster.jobs)
+    name = job["metadata"]["name"]
+    cluster.drop(path_of("secrets", f"{name}-login"))
+
+    def given_up() -> Any:
+        operator.let_pass(timedelta(seconds=30))
+        body = cluster.look("jobs", name) or {}
+        return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
+
+    assert await eventually(given_up) == "PlanChanged"
+    cluster.ends = succeed
+    cluster.end_without_pod(name)
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    assert mounted(cluster.jobs()[1]) == {f"{cluster.jobs()[1]['metadata']['name']}-login"}
+    await deployed(cluster)
+
+
+async def test_a_failed_deploys_message_is_redacted_by_the_secret_that_the_operator_may_read(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """``bundles.allowedSecrets`` of the chart may have spec.auth, and no name of a Job's Secret."""
+    give(cluster, several(registry))
+
+    def fail(job: dict[str, Any]) -> tuple[int, str]:
+        name = job["metadata"]["name"]
+        cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+        return 1, f"Error: release install: {encoded('alice:s3cret')} is wrong"
+
+    cluster.ends = fail
+    bundle(auth="creds")
+    await run()
+
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+    message = cluster.status()["attempted"]["message"]
+    assert message.startswith("Error: release install: ")
+    assert encoded("alice:s3cret") not in message
