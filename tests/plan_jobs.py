@@ -58,6 +58,18 @@ if [ "$*" = "bundle plan --exit-code" ]; then
   [ "$PLAN_CODE" -ne 137 ] || kill -KILL $$
   exit "$PLAN_CODE"
 fi
+case "$*" in
+"kubectl auth can-i "*" events --namespace default --request-timeout 10s")
+  [ "$WERF_SKIP_TLS_VERIFY_REGISTRY" = 0 ] || exit 9
+  echo "$4" >>"$FAKE/asked"
+  answer=yes
+  [ ! -e "$FAKE/may-$4" ] || answer=$(/bin/cat "$FAKE/may-$4")
+  echo "$answer"
+  [ "$answer" = yes ] || { echo "exit status 1" >&2; exit 1; }
+  exit 0
+  ;;
+esac
+printf '%s\\n' "${KUBEDOG_DISABLE_EVENTS-unset}" >"$FAKE/tracked"
 printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
 exit "$APPLY_CODE"
 """
@@ -111,6 +123,7 @@ class Pod:
         self.documents = DOCUMENTS
         self.render_code = 0
         self.unset: str | None = None
+        self.more: dict[str, str] = {}
         program, *flags = SHELLS[shell]
         self.shell = [str(shutil.which(program)), *flags]
         for tool in TOOLS:
@@ -128,6 +141,7 @@ class Pod:
             "APPLY_CODE": str(apply),
             "RENDER_CODE": str(self.render_code),
             "HOME": str(self.home),
+            **self.more,
         }
         return {name: value for name, value in found.items() if name != self.unset}
 
@@ -222,9 +236,13 @@ class Pod:
         """The hash of a render that the scripts compute."""
         return hashlib.sha256(b"r" * 32 + documents.encode()).hexdigest()
 
+    def told(self, file: str) -> list[str]:
+        """The lines that werf wrote: ``tracked`` has KUBEDOG_DISABLE_EVENTS, ``asked`` verbs."""
+        found = self.fake / file
+        return found.read_text().splitlines() if found.exists() else []
+
     def applied(self) -> list[str]:
-        file = self.fake / "applied"
-        return file.read_text().splitlines() if file.exists() else []
+        return self.told("applied")
 
     def sealed(self, name: str, content: bytes, salt: bytes = b"s" * 32) -> SealedFile:
         """A file of a Secret, with its right hash."""

@@ -63,6 +63,8 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
             act = partial(does, settings.parse_deploy(rest, env, *switches))
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(release.uninstall, settings.parse_uninstall(rest))
+        case ["kubectl", "auth", "can-i", verb, resource, *rest]:
+            act = partial(release.answer, verb, resource, settings.parse_namespace(rest))
         case ["dismiss", *rest] if newest:
             act = partial(release.uninstall, settings.parse_dismiss(rest))
         case ["dismiss", *_]:

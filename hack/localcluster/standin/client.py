@@ -72,6 +72,22 @@ class Client:
         found = self._request("GET", f"/api/v1/namespaces/{self._namespace}/secrets?{query}")
         return list((found or {}).get("items", []))
 
+    def may(self, verb: str, resource: str) -> bool:
+        """Whether the account may do this with a resource of the core API in the namespace.
+
+        Raises:
+            RefusedError: it may not ask.
+        """
+        asked = {"verb": verb, "resource": resource, "namespace": self._namespace}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        found = self._request("POST", path, json.dumps(body)) or {}
+        return bool(found.get("status", {}).get("allowed"))
+
     def create(self, body: Object) -> None:
         """Make an object.
 

@@ -206,6 +206,19 @@ def uninstall(wanted: Uninstall) -> None:
         raise WerfError(ran.last_words)
 
 
+def answer(verb: str, resource: str, namespace: str) -> None:
+    """Print whether the account may do something, as kubectl does.
+
+    Raises:
+        SystemExit: it may not.
+        WerfError: it can't be asked.
+    """
+    allowed = Client(namespace).may(verb, resource)
+    print("yes" if allowed else "no")
+    if not allowed:
+        sys.exit(1)
+
+
 def make_namespace(deploy: Deploy, client: Client) -> None:
     """Make the ConfigMap that werf locks with, and before it the namespace if that is missing.
 

@@ -224,6 +224,16 @@ def parse_dismiss(arguments: Sequence[str]) -> Uninstall:
     return Uninstall(flags["--release"], namespace, True, "5m", ignore_not_found=True)
 
 
+def parse_namespace(arguments: Sequence[str]) -> str:
+    """Read the flags of kubectl's `auth can-i`.
+
+    Raises:
+        WerfError: an unknown flag.
+    """
+    _, flags = _read(arguments, (), ("--namespace", "--request-timeout"), 0)
+    return flags.get("--namespace", "default")
+
+
 def kubeconfig(env: Mapping[str, str]) -> str:
     """The kubeconfig file that werf would use; empty for the account of the pod."""
     return next((env[name] for name in variables.KUBECONFIGS if env.get(name)), "")

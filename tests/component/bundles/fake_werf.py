@@ -15,6 +15,8 @@ from copyrator.bundles.plan.script import BEGIN, END, PlanExit
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"
 DELETE = "delete ::Service:app"
+NOT_PLANNED = 5
+"""Arguments of the command, at most, that deploys what nobody planned."""
 SEALED = 4
 """Arguments for each sealed file: its path, its salt's, its copy's, and the hash."""
 
@@ -83,7 +85,7 @@ class Werf:
 
     def deploy(self, job: dict[str, Any]) -> tuple[int, str]:
         command = container(job)["command"]
-        if command[0] == "sh":
+        if len(command) > NOT_PLANNED:
             name, _, salt = command[3:6]
             files = command[7:] if salt else command[6:]
             changed = "Error: PlanChanged: nothing was applied"

@@ -17,6 +17,7 @@ from copyrator.bundles.plan.operations import Plan, read_operation
 from copyrator.bundles.plan.script import (
     PlanExit,
     SealedFile,
+    apply_command,
     checked_deploy_command,
     deploy_command,
 )
@@ -75,6 +76,58 @@ def test_the_shell_names_the_script_in_its_messages() -> None:
     files = [part for one in (file, salt) for part in (one.path, one.salt, one.copy, one.sha256)]
     assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, *files]
     assert "exec werf bundle apply\n" in script
+
+
+EVENTS = [
+    ({}, None, "unset", ["list", "watch"]),
+    ({"list": "no"}, None, "1", ["list"]),
+    ({"watch": "no"}, None, "1", ["list", "watch"]),
+    ({"list": "no - RBAC: role.rbac.authorization.k8s.io not found"}, None, "1", ["list"]),
+    # No answer: the review failed, or this werf has no kubectl.
+    ({"list": "", "watch": ""}, None, "unset", ["list", "watch"]),
+    ({"list": "nothing", "watch": "unknown command"}, None, "unset", ["list", "watch"]),
+    # The Bundle's own, which kubedog takes for true only as 1.
+    ({"list": "no"}, "0", "0", []),
+    ({"list": "no"}, "", "", []),
+    ({}, "1", "1", []),
+]
+
+
+@pytest.mark.parametrize("kind", ["plain", "checked", "approved"])
+@pytest.mark.parametrize(("answers", "own", "tracked", "asked"), EVENTS)
+def test_werf_tracks_without_events_where_it_may_not_read_those_of_objects_in_no_namespace(
+    pod: Pod, kind: str, answers: dict[str, str], own: str | None, tracked: str, asked: list[str]
+) -> None:
+    for verb, answer in answers.items():
+        (pod.fake / f"may-{verb}").write_text(answer)
+    if own is not None:
+        pod.more["KUBEDOG_DISABLE_EVENTS"] = own
+    pod.more["WERF_SKIP_TLS_VERIFY_REGISTRY"] = "1"  # the API server's certificate is verified
+    commands = {
+        "plain": apply_command(),
+        "checked": checked_deploy_command((), directory=str(pod.memory)),
+        "approved": pod.deploy_command(approved(pod, SHOP)),
+    }
+
+    ended = pod.run(commands[kind], graph(map(node, SHOP), 2))
+
+    assert (ended.code, ended.applied[0]) == (0, "bundle apply"), ended.log
+    assert (pod.told("tracked"), pod.told("asked")) == ([tracked], asked)
+    is_set = own is None and tracked == "1"
+    verb = "".join(asked[-1:])
+    said = f"KUBEDOG_DISABLE_EVENTS=1: the account may not {verb} events in namespace default\n"
+    assert (said in ended.log) is is_set
+
+
+@pytest.mark.parametrize("flags", [(), (AUTO_ROLLBACK,)])
+@pytest.mark.parametrize("code", [0, 1, 137])
+def test_what_nobody_planned_is_applied_as_werf_itself(
+    pod: Pod, flags: tuple[str, ...], code: int
+) -> None:
+    ended = pod.run(apply_command(flags), apply=code)
+
+    said = " ".join(("bundle apply", *flags))
+    assert (ended.code, ended.applied[0], ended.applied[3]) == (code, said, f"pid {ended.pid}")
 
 
 @pytest.mark.parametrize("plan", [0, 2, 3])

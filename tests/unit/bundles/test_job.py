@@ -11,6 +11,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, ValuesKind
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
+    AUTO_ROLLBACK,
     ApprovedOperations,
     DeployOrder,
     Login,
@@ -215,6 +216,18 @@ def test_values_are_named_so_that_a_sort_as_text_keeps_their_order() -> None:
         "/run/copyrator/values/001/a.yaml",
         "/run/copyrator/values/001/b.yaml",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "by_shell"),
+    [("WERF_SET_A", True), ("_a1", True), ("WERF_SET_a.b", False), ("A-B", False), ("é", False)],
+)
+def test_no_shell_is_between_variables_that_it_may_drop_and_werf(name: str, by_shell: bool) -> None:
+    made = build_deploy_job(order(env={name: "x"}, auto_rollback=True))
+    command = made["spec"]["template"]["spec"]["containers"][0]["command"]
+
+    assert (command[0] == "sh") is by_shell
+    assert by_shell or command == ["werf", "bundle", "apply", AUTO_ROLLBACK]
 
 
 def test_no_secret_value_is_in_a_job() -> None:

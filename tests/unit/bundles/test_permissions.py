@@ -70,6 +70,33 @@ def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
     assert ("app", "customresourcedefinitions.apiextensions.k8s.io") not in found
 
 
+@pytest.mark.parametrize(
+    ("group", "kind", "plural", "namespaced"),
+    [
+        ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", False),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", False),
+        ("", "Namespace", "namespaces", False),
+        ("", "PersistentVolume", "persistentvolumes", False),
+        ("example.com", "Tenant", "tenants", False),
+        ("", "PersistentVolumeClaim", "persistentvolumeclaims", True),
+        ("rbac.authorization.k8s.io", "Role", "roles", True),
+        ("example.com", "Thing", "things", True),
+    ],
+)
+def test_objects_in_no_namespace_are_tracked_by_events_in_default(
+    group: str, kind: str, plural: str, namespaced: bool
+) -> None:
+    kinds = {KindIn("", group, kind): Resource(group, "v1", plural, kind, namespaced)}
+
+    found = asked(required_permissions("app", kinds))
+    own = required_permissions("default", kinds)
+
+    assert found.get(("default", "events")) == (None if namespaced else ("list", "watch"))
+    assert found["app", "events"] == ("list", "watch")
+    events = [one for one in own if one.resource == "events"]
+    assert events == [RequiredPermission("default", "", "events", ("list", "watch"))]
+
+
 def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> None:
     kinds = {KindIn("", "", "Secret"): SECRETS, KindIn("app", "", "Secret"): SECRETS}
     found = [one for one in required_permissions("app", kinds) if one.resource == "secrets"]
@@ -169,7 +196,7 @@ def test_reviews_are_bounded_whatever_the_plan_has(
     served = {one: Resource(one.group, "v1", one.kind, one.kind, one.kind < "m") for one in kinds}
     found = required_permissions("app", served, is_namespace_missing=is_namespace_missing)
     places = [(one.namespace, one.group, one.resource) for one in found]
-    assert len(places) == len(set(places)) <= PERMISSION_KINDS + 7
+    assert len(places) == len(set(places)) <= PERMISSION_KINDS + 8
     assert all(set(one.verbs) <= set(VERBS) for one in found)
     for one, kind in served.items():  # nothing that a kind needs is left out
         namespace = (one.namespace or "app") if kind.namespaced else ""

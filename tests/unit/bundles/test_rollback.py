@@ -15,12 +15,19 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.state import (
     Revision,
     RolledBack,
     asks_for_rollback,
     judge,
     read_revision,
+)
+from copyrator.bundles.plan.script import (
+    SealedFile,
+    apply_command,
+    checked_deploy_command,
+    deploy_command,
 )
 
 FIRST = Revision(1, "superseded")
@@ -73,14 +80,18 @@ def pod(*command: str) -> dict[str, Any]:
 
 
 def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
-    plain, with_it = (
-        pod("werf", "bundle", "apply"),
-        pod("werf", "bundle", "apply", "--auto-rollback"),
-    )
     assert not asks_for_rollback([])
-    assert not asks_for_rollback([with_it, plain])
-    assert asks_for_rollback([plain, with_it])
-    assert asks_for_rollback([with_it, plain, plain, with_it])
+    file = SealedFile("/in/approved", "/in/salt", "/tmp/approved", "0" * 64)
+    both: tuple[tuple[str, ...], ...] = ((), (AUTO_ROLLBACK,))
+    for plain, with_it in (
+        [pod("werf", "bundle", "apply", *flags) for flags in both],
+        [pod(*apply_command(flags)) for flags in both],
+        [pod(*checked_deploy_command((), flags)) for flags in both],
+        [pod(*deploy_command(file, file, (), flags)) for flags in both],
+    ):
+        assert not asks_for_rollback([with_it, plain])
+        assert asks_for_rollback([plain, with_it])
+        assert asks_for_rollback([with_it, plain, plain, with_it])
     other = {"spec": {"containers": [{"name": "side", "command": ["--auto-rollback"]}]}}
     assert not asks_for_rollback([other])
     assert not asks_for_rollback([{}])

@@ -22,6 +22,7 @@ from copyrator.bundles.deploy.pod import (
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.script import (
     SealedFile,
+    apply_command,
     checked_deploy_command,
     deploy_command,
     plan_command,
@@ -102,7 +103,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     """The Job for one attempt; the Bundle owns it."""
     spec = order.spec
     flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
-    command: tuple[str, ...] = ("werf", "bundle", "apply", *flags)
+    command = apply_command(flags)
+    if not all(name.isascii() and name.isidentifier() for name in spec.env):
+        command = "werf", "bundle", "apply", *flags  # a shell may drop variables of such names
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
         command = deploy_command(approved, _render_salt(order), _sealed(order).checked, flags)

@@ -66,7 +66,7 @@ def asks_for_rollback(pods: Sequence[Mapping[str, Any]]) -> bool:
     spec = (pods[-1].get("spec") or {}) if pods else {}
     return any(
         container.get("name") == DEPLOY_CONTAINER
-        and AUTO_ROLLBACK in (container.get("command") or ())
+        and any(AUTO_ROLLBACK in part for part in container.get("command") or ())
         for container in spec.get("containers") or ()
     )
 

@@ -27,6 +27,9 @@ VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
 LOCK: Final = "werf-synchronization"
 """The ConfigMap with which werf locks a release."""
+_EVENTS_NAMESPACE: Final = "default"
+"""Where the Events of objects in no namespace are (k8s.io/client-go/tools/events)."""
+_EVENTS_VERBS: Final = ("list", "watch")
 _READ: Final = ("get", "list", "watch")
 _NAMELESS: Final = ("list", "watch", "create")
 """Verbs of requests that name no object."""
@@ -182,7 +185,7 @@ def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[R
         namespace, "", "secrets", ("get", "list", "create", "update", "delete")
     )
     yield RequiredPermission(namespace, "", "namespaces", ("get",), namespace)
-    yield RequiredPermission(namespace, "", "events", ("list", "watch"))
+    yield RequiredPermission(namespace, "", "events", _EVENTS_VERBS)
     yield RequiredPermission(namespace, "", "pods", _READ)
     yield RequiredPermission(namespace, "", "pods/log", _READ)
     if is_namespace_missing:
@@ -195,8 +198,33 @@ def _for_objects(
     for one, served in kinds.items():
         namespace = (one.namespace or release_namespace) if served.namespaced else ""
         yield RequiredPermission(namespace, served.group, served.plural, VERBS)
+        if not served.namespaced:  # their Events are in this namespace, and tracked there
+            yield RequiredPermission(_EVENTS_NAMESPACE, "", "events", _EVENTS_VERBS)
         if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
             yield RequiredPermission(namespace, "apps", "replicasets", _READ)
+
+
+ASK_FOR_EVENTS: Final = f"""\
+if [ -z "${{KUBEDOG_DISABLE_EVENTS+set}}" ]; then
+  for verb in {" ".join(_EVENTS_VERBS)}; do
+    said=$(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl auth can-i "$verb" events \\
+      --namespace {_EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null)
+    case $said in
+    no | 'no '*)
+      printf 'KUBEDOG_DISABLE_EVENTS=1: the account may not %s events in namespace %s\\n' \\
+        "$verb" {_EVENTS_NAMESPACE}
+      export KUBEDOG_DISABLE_EVENTS=1
+      break
+      ;;
+    esac
+  done
+fi
+"""
+"""Have werf track without Events where it may not read those of objects in no namespace.
+
+It would fail after the apply (docs/facts/werf.md). Without an answer, and where the Bundle sets the
+variable, nothing is set. The first variable is of the registry, and kubectl's of the API server.
+"""
 
 
 def record_findings(plan: PlanStatus, findings: PermissionFindings) -> PlanStatus:

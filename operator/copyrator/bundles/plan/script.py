@@ -55,6 +55,7 @@ from copyrator.bundles.plan.operations import (
     read_operation,
     read_revision,
 )
+from copyrator.bundles.plan.rights import ASK_FOR_EVENTS
 from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 
 _TYPES: Final = "|".join(OperationType)
@@ -286,6 +287,12 @@ def plan_command(
     """
     first = ("plan", directory, salt.copy, nonce, str(renders))
     return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
+
+
+def apply_command(flags: Sequence[str] = ()) -> tuple[str, ...]:
+    """The command of a container that deploys what nobody planned; it ends as werf does."""
+    script = f"trap 'exit 143' TERM\n{ASK_FOR_EVENTS}exec werf bundle apply \"$@\"\n"
+    return "sh", "-c", literal(script), "deploy", *flags
 
 
 def deploy_command(
@@ -520,6 +527,7 @@ printf '%s %s %s %s\\n' {END} "$nonce" "$count" "$hidden" || broken
 
 _DEPLOY: Final = (
     _BEGINNING
+    + ASK_FOR_EVENTS
     + """\
 approved=$3
 shift 3
@@ -562,6 +570,7 @@ fi
 
 _CHECKED_DEPLOY: Final = (
     _BEGINNING
+    + ASK_FOR_EVENTS
     + """\
 shift 2
 unseal "$@"
