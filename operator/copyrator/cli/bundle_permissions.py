@@ -15,7 +15,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.counts import count
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.bundles.plan.rights import ServiceAccount, format_permission, grants, missing_of
+from copyrator.bundles.plan.rights import (
+    EVENTS_NAMESPACE,
+    ServiceAccount,
+    format_permission,
+    grants,
+    missing_of,
+)
 from copyrator.cli import rows
 from copyrator.cli.hints import hint, hint_about
 
@@ -53,6 +59,9 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     ago = f" {rows.age(found, now)} ago" if found else ""
     yield f"The service account {account} lacked permissions{ago}; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
+    where = {one.namespace for one in status.plan.missing if one.resource == "events"}
+    if EVENTS_NAMESPACE in where and spec.project_namespace != EVENTS_NAMESPACE:
+        yield f"  Without events in {EVENTS_NAMESPACE} it deploys, but werf shows no Events."
     if more := _unlisted(status):
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
     if status.plan.unreviewed:

@@ -15,9 +15,9 @@ from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.outcome import last_error_line
 from copyrator.bundles.plan.operations import Plan, read_operation
 from copyrator.bundles.plan.script import (
+    APPLY_COMMAND,
     PlanExit,
     SealedFile,
-    apply_command,
     checked_deploy_command,
     deploy_command,
 )
@@ -104,7 +104,7 @@ def test_werf_tracks_without_events_where_it_may_not_read_those_of_objects_in_no
         pod.more["KUBEDOG_DISABLE_EVENTS"] = own
     pod.more["WERF_SKIP_TLS_VERIFY_REGISTRY"] = "1"  # the API server's certificate is verified
     commands = {
-        "plain": apply_command(),
+        "plain": APPLY_COMMAND,
         "checked": checked_deploy_command((), directory=str(pod.memory)),
         "approved": pod.deploy_command(approved(pod, SHOP)),
     }
@@ -124,7 +124,7 @@ def test_werf_tracks_without_events_where_it_may_not_read_those_of_objects_in_no
 def test_what_nobody_planned_is_applied_as_werf_itself(
     pod: Pod, flags: tuple[str, ...], code: int
 ) -> None:
-    ended = pod.run(apply_command(flags), apply=code)
+    ended = pod.run((*APPLY_COMMAND, *flags), apply=code)
 
     said = " ".join(("bundle apply", *flags))
     assert (ended.code, ended.applied[0], ended.applied[3]) == (code, said, f"pid {ended.pid}")

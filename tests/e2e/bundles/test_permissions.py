@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team, stays
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
+from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
@@ -156,6 +157,46 @@ def test_an_account_that_may_do_nothing_gets_what_suffices_also_for_kinds_in_no_
     assert "nothing that the plan was reviewed for" in types(
         bare, "why", f"{bare.namespace}/shop", "--roles", code=1
     )
+
+
+def test_objects_in_no_namespace_are_deployed_without_events_in_default_until_these_may_be_read(
+    bare: Team, api: Api
+) -> None:
+    where = bare.namespace
+    create = ("create", "clusterrole", f"{where}-all", "--verb=*")
+    bare.cluster.kubectl(*create, "--resource=priorityclasses.scheduling.k8s.io")
+    bind = (f"{where}-all", "--clusterrole", f"{where}-all", f"--serviceaccount={where}:werf")
+    bare.cluster.kubectl("create", "clusterrolebinding", *bind)
+    admin = ("admin", "--clusterrole=admin", f"--serviceaccount={where}:werf")
+    bare.cluster.kubectl("-n", where, "create", "rolebinding", *admin)
+    said = "KUBEDOG_DISABLE_EVENTS=1: the account may not list events in namespace default\n"
+    first = bare.publish("1.0.0", "first", template=TEMPLATE + PRIORITY)
+    bare.bundle("shop", retry=ONCE)
+    bare.wait_deployed("shop", first)
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{where}"
+    assert api.get(path)["value"] == 1
+    assert said in log_of(bare, bare.status("shop")["attempted"]["job"])
+
+    shown = commands("docs/bundles.md", "Objects in no namespace")
+    assert len(shown) == 2
+    try:
+        for command in shown:
+            _, *words = command.replace("=apps:werf", f"={where}:werf").split()
+            bare.cluster.kubectl(*words)
+        rule = {"verbs": ["watch"], "apiGroups": [""], "resources": ["events"]}
+        until(lambda: may(bare, {"metadata": {"namespace": "default"}}, rule), "granted")
+        second = bare.publish("1.1.0", "second", template=TEMPLATE + PRIORITY)
+        bare.patch("bundles", "shop", spec={"version": "1.1.0"})
+        bare.wait_deployed("shop", second)
+        assert "KUBEDOG" not in log_of(bare, bare.status("shop")["attempted"]["job"])
+    finally:
+        bare.cluster.kubectl("-n", "default", "delete", "role", "read-events")
+        bare.cluster.kubectl("-n", "default", "delete", "rolebinding", "apps-read-events")
+        api.delete(path)
+
+
+def log_of(team: Team, job: str) -> str:
+    return team.cluster.kubectl("-n", team.namespace, "logs", f"job/{job}")
 
 
 def only_read(team: Team, api: Api) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from copyrator.bundles.deploy.state import (
     read_revision,
 )
 from copyrator.bundles.plan.script import (
+    APPLY_COMMAND,
     SealedFile,
-    apply_command,
     checked_deploy_command,
     deploy_command,
 )
@@ -85,7 +85,7 @@ def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
     both: tuple[tuple[str, ...], ...] = ((), (AUTO_ROLLBACK,))
     for plain, with_it in (
         [pod("werf", "bundle", "apply", *flags) for flags in both],
-        [pod(*apply_command(flags)) for flags in both],
+        [pod(*APPLY_COMMAND, *flags) for flags in both],
         [pod(*checked_deploy_command((), flags)) for flags in both],
         [pod(*deploy_command(file, file, (), flags)) for flags in both],
     ):

@@ -21,8 +21,8 @@ from copyrator.bundles.deploy.pod import (
 )
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.script import (
+    APPLY_COMMAND,
     SealedFile,
-    apply_command,
     checked_deploy_command,
     deploy_command,
     plan_command,
@@ -103,7 +103,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     """The Job for one attempt; the Bundle owns it."""
     spec = order.spec
     flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
-    command = apply_command(flags)
+    command: tuple[str, ...] = (*APPLY_COMMAND, *flags)
     if not all(name.isascii() and name.isidentifier() for name in spec.env):
         command = "werf", "bundle", "apply", *flags  # a shell may drop variables of such names
     if order.approved is not None:

@@ -27,7 +27,7 @@ VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
 LOCK: Final = "werf-synchronization"
 """The ConfigMap with which werf locks a release."""
-_EVENTS_NAMESPACE: Final = "default"
+EVENTS_NAMESPACE: Final = "default"
 """Where the Events of objects in no namespace are (k8s.io/client-go/tools/events)."""
 _EVENTS_VERBS: Final = ("list", "watch")
 _READ: Final = ("get", "list", "watch")
@@ -199,7 +199,7 @@ def _for_objects(
         namespace = (one.namespace or release_namespace) if served.namespaced else ""
         yield RequiredPermission(namespace, served.group, served.plural, VERBS)
         if not served.namespaced:  # their Events are in this namespace, and tracked there
-            yield RequiredPermission(_EVENTS_NAMESPACE, "", "events", _EVENTS_VERBS)
+            yield RequiredPermission(EVENTS_NAMESPACE, "", "events", _EVENTS_VERBS)
         if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
             yield RequiredPermission(namespace, "apps", "replicasets", _READ)
 
@@ -208,11 +208,11 @@ ASK_FOR_EVENTS: Final = f"""\
 if [ -z "${{KUBEDOG_DISABLE_EVENTS+set}}" ]; then
   for verb in {" ".join(_EVENTS_VERBS)}; do
     said=$(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl auth can-i "$verb" events \\
-      --namespace {_EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null)
+      --namespace {EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null)
     case $said in
     no | 'no '*)
       printf 'KUBEDOG_DISABLE_EVENTS=1: the account may not %s events in namespace %s\\n' \\
-        "$verb" {_EVENTS_NAMESPACE}
+        "$verb" {EVENTS_NAMESPACE}
       export KUBEDOG_DISABLE_EVENTS=1
       break
       ;;

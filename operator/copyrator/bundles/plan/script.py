@@ -289,10 +289,16 @@ def plan_command(
     return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
 
 
-def apply_command(flags: Sequence[str] = ()) -> tuple[str, ...]:
-    """The command of a container that deploys what nobody planned; it ends as werf does."""
-    script = f"trap 'exit 143' TERM\n{ASK_FOR_EVENTS}exec werf bundle apply \"$@\"\n"
-    return "sh", "-c", literal(script), "deploy", *flags
+APPLY_COMMAND: Final = (
+    "sh",
+    "-c",
+    literal(f"trap 'exit 143' TERM\n{ASK_FOR_EVENTS}exec werf bundle apply \"$@\"\n"),
+    "deploy",
+)
+"""The command of a container that deploys what nobody planned, before the flags of werf's apply.
+
+It ends as werf does.
+"""
 
 
 def deploy_command(
