@@ -8,7 +8,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.deploy.releases import is_namespace_missing
+from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.bundle_permissions import Body, manifest, roles_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.plan_jobs import DOCUMENTS, TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
 
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
-from copyrator.bundles.deploy.outcome import last_error_line
+from copyrator.bundles.deploy.werf_error import find_error
 from copyrator.bundles.plan.operations import Plan, read_operation
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
@@ -62,7 +62,7 @@ def deploy(
 
 def refusal(ended: Ended) -> str:
     assert (ended.code, ended.applied) == (PlanExit.CHANGED, []), ended.log
-    return last_error_line(ended.log)
+    return find_error(ended.log)
 
 
 def test_the_shell_names_the_script_in_its_messages() -> None:
@@ -236,7 +236,7 @@ def test_a_plan_that_fails_applies_nothing_and_says_no_contents(pod: Pod, code: 
     )
 
     assert (ended.code, ended.applied) == (PlanExit.FAILED, [])
-    assert last_error_line(ended.log) == "Error: no rights"
+    assert find_error(ended.log) == "Error: no rights"
     assert ended.log.splitlines() == [
         f"werf bundle plan ended with exit code {code}",
         "Error: no rights",
@@ -316,7 +316,7 @@ def test_a_render_that_fails_applies_nothing(pod: Pod) -> None:
     ended = pod.run(pod.deploy_command(approved(pod, SHOP)), graph(map(node, SHOP), 2))
 
     assert (ended.code, ended.applied) == (PlanExit.FAILED, [])
-    assert last_error_line(ended.log) == "Error: chart says no"
+    assert find_error(ended.log) == "Error: chart says no"
     assert "hunter" not in ended.log
 
 
@@ -365,7 +365,7 @@ def test_without_a_plan_a_render_that_fails_ends_as_werf_does(pod: Pod, code: in
     ended = pod.run(checked(pod))
 
     assert (ended.code, ended.applied) == (code, [])
-    assert last_error_line(ended.log) == "Error: chart says no"
+    assert find_error(ended.log) == "Error: chart says no"
 
 
 @pytest.mark.parametrize("number", [PLAN_OPERATIONS])

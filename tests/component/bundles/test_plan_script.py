@@ -24,8 +24,8 @@ from tests.plan_jobs import (
     shell_of,
 )
 
-from copyrator.bundles.deploy.outcome import last_error_line
 from copyrator.bundles.deploy.restrictions import passes
+from copyrator.bundles.deploy.werf_error import find_error
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
 from copyrator.bundles.plan.script import (
     BEGIN,
@@ -88,7 +88,7 @@ def planned(ended: Ended) -> Plan:
 def error(ended: Ended) -> str:
     assert ended.code == PlanExit.FAILED, ended
     assert isinstance(read_block(ended.log, NONCE), Plan) is False
-    return last_error_line(ended.log)
+    return find_error(ended.log)
 
 
 def test_the_shell_names_the_script_in_its_messages() -> None:
@@ -149,7 +149,7 @@ def test_each_call_of_a_tool_that_fails_is_a_failure(tmp_path: Path, tool: str) 
     for number in range(1, calls + 1):
         pod.fail(tool, number, 2 + number % 2)
         ended = pod.run(pod.plan_command(), RECORDED.read_text())
-        said = last_error_line(ended.log)
+        said = find_error(ended.log)
         assert ended.code in (PlanExit.FAILED, PlanExit.CHANGED), ended
         assert said.startswith(("Error: the plan could not be read", "Error: PlanChanged: "))
         assert BEGIN not in ended.log or END not in ended.log
@@ -449,7 +449,7 @@ def test_dependencies_that_werf_downloads_end_the_job(pod: Pod, name: str) -> No
     ended = pod.run(pod.plan_command(), graph([]), output="werf planned")
 
     assert ended.code == PlanExit.NOT_VENDORED
-    assert last_error_line(ended.log).startswith("Error: DependenciesNotVendored: ")
+    assert find_error(ended.log).startswith("Error: DependenciesNotVendored: ")
     assert "werf planned" not in ended.log
 
 
@@ -567,7 +567,7 @@ def test_values_that_changed_end_the_job_before_werf_runs(
     ended = pod.run(command, graph([]), output="werf ran")
 
     assert ended.code == PlanExit.CHANGED
-    assert last_error_line(ended.log).startswith(f"Error: PlanChanged: {pod.fake}/b ")
+    assert find_error(ended.log).startswith(f"Error: PlanChanged: {pod.fake}/b ")
     assert "werf ran" not in ended.log
 
 

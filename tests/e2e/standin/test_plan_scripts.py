@@ -12,7 +12,7 @@ from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
-from copyrator.bundles.deploy.outcome import last_error_line
+from copyrator.bundles.deploy.werf_error import find_error
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.script import (
     PlanExit,
@@ -102,14 +102,14 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
     for approved in (without, dataclasses.replace(found, revision=2)):
         code, log = deploy(shell, approved, values)
         assert code == PlanExit.CHANGED, log
-        assert last_error_line(log).startswith("Error: PlanChanged: nothing was applied: 1 of ")
+        assert find_error(log).startswith("Error: PlanChanged: nothing was applied: 1 of ")
         assert shell.revisions("demo") == {}
         assert shell.names() == {"kube-root-ca.crt"}
 
     other = dataclasses.replace(found, render="0" * 64)
     code, log = deploy(shell, other, values)
     assert code == PlanExit.CHANGED
-    assert "the contents are not those that were planned" in last_error_line(log)
+    assert "the contents are not those that were planned" in find_error(log)
     assert shell.names() == {"kube-root-ca.crt"}
 
     code, log = deploy(shell, found, values)
@@ -139,7 +139,7 @@ def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(
     code, log = run(shell, plan(shell))
 
     assert code == PlanExit.FAILED
-    assert "no luck" in last_error_line(log)
+    assert "no luck" in find_error(log)
     assert not isinstance(read_block(log, NONCE), Plan)
 
 
@@ -170,8 +170,8 @@ def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     code, log = run(shell, plan(shell))
 
     assert code == PlanExit.FAILED
-    assert "has an unknown line or operation: " in last_error_line(log)
-    assert 'Role:say "hi": [x]' in last_error_line(log)
+    assert "has an unknown line or operation: " in find_error(log)
+    assert 'Role:say "hi": [x]' in find_error(log)
 
 
 @pytest.mark.usefixtures("depending")

@@ -435,7 +435,7 @@ FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")
         (FAILED, "x\nno word of an error", FAILED.message),
         (FAILED, "", FAILED.message),
         (FAILED, "Error: Pod/bad failed", FAILED.message),  # nothing new
-        (FAILED, "Error: " + "y" * 999, f"{FAILED.message}: …{'y' * 400}"),
+        (FAILED, "Error: " + "y" * 999, f"{FAILED.message}: {'y' * 399}…"),
         (replace(FAILED, outcome=Outcome.INTERRUPTED), "Error: killed", FAILED.message),
     ],
 )

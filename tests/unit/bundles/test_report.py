@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.bundles.deploy.outcome import (
-    IN_LOG,
     DeployReport,
-    last_error_line,
-    log_tail,
     parse_report,
     printed_digests,
+)
+from copyrator.bundles.deploy.werf_error import (
+    IN_LOG,
+    find_error,
+    log_tail,
     remove_template_text,
 )
 from hostile.mangled import TEXTS, mangled
@@ -140,14 +142,14 @@ def test_a_log_tail_begins_at_a_line() -> None:
 @pytest.mark.parametrize(
     ("log", "line"),
     [
-        ("a\nError: one\nError: two\nmore\n", "Error: two"),
+        ("a\nError: one\nError: two\nmore\n", "Error: two\nmore"),
         ("a\nb\n\n", "b"),
         ("", ""),
         ("\x1b[31mError: red\x1b[0m", "Error: red"),
     ],
 )
 def test_finds_the_line_that_says_what_went_wrong(log: str, line: str) -> None:
-    assert last_error_line(log) == line
+    assert find_error(log) == line
 
 
 MESSAGES = (
@@ -167,7 +169,7 @@ def test_whatever_was_left_behind_is_read(message: str, length: int) -> None:
         report = parse_report(text)
         assert report is None or report.describe()
         assert report is None or 0 < (report.revision or 1) < 2**63
-        assert len(last_error_line(text)) <= 1024
+        assert len(find_error(text)) <= 16 * 1024
         assert len(log_tail(text)) <= MAX_LOG_TAIL
         assert all(digest.startswith("sha256:") for digest in printed_digests(text))
 

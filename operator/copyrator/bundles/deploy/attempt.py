@@ -7,7 +7,7 @@ created, the outcome before the Job may be deleted. So no attempt runs twice and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -36,17 +36,22 @@ from copyrator.bundles.deploy.outcome import (
     add_missing_permissions,
     ending_of,
     has_started,
-    log_tail,
     planned_ending,
-    remove_template_text,
     secrets_of,
 )
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.releases import stored_revisions
 from copyrator.bundles.deploy.requests import awaits_reset
 from copyrator.bundles.deploy.restrictions import restrict_spec
-from copyrator.bundles.deploy.state import DesiredDeploy, RolledBack, asks_for_rollback, judge
+from copyrator.bundles.deploy.state import (
+    DesiredDeploy,
+    Revision,
+    RolledBack,
+    asks_for_rollback,
+    judge,
+    read_revision,
+)
+from copyrator.bundles.deploy.werf_error import log_tail, remove_template_text
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -58,8 +63,10 @@ from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import NORMAL
+from copyrator.kube.resources import SECRETS
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +280,8 @@ class AttemptRunner:
         ending = replace(ending, message=message)
         evidence = state.Evidence(log_tail=log_tail(log))
         refused = add_missing_permissions(ending, log, account)
-        return (refused if refused.missing else add_cause(ending, log)), evidence
+        is_told = refused.message != ending.message
+        return (refused if is_told else add_cause(refused, log)), evidence
 
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
@@ -527,3 +535,35 @@ def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
     return DeployOrder(
         spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
     )
+
+
+async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
+    """Whether Helm has a record of the release.
+
+    Raises:
+        ApiError: its Secrets can't be listed.
+    """
+    async for _ in _list_stored(client, namespace, release):
+        return True
+    return False
+
+
+async def stored_revisions(client: KubeClient, namespace: str, release: str) -> list[Revision]:
+    """The stored revisions of a release, in no order.
+
+    Raises:
+        ApiError: they can't be listed.
+    """
+    found = [read_revision(metadata) async for metadata in _list_stored(client, namespace, release)]
+    return [revision for revision in found if revision]
+
+
+async def _list_stored(
+    client: KubeClient, namespace: str, release: str
+) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the metadata of the Secrets that Helm reads as revisions: it selects by labels only."""
+    selector = f"owner=helm,name={release}"
+    pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
+    async for page in pages:
+        for body in page.items:
+            yield body["metadata"]

@@ -22,9 +22,9 @@ from copyrator.bundles.deploy.outcome import (
     is_owned,
     printed_digests,
     read_job,
-    strip_colours,
 )
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
+from copyrator.bundles.deploy.werf_error import strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.client.client import KubeClient

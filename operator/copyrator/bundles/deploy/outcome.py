@@ -11,20 +11,28 @@ failed before it wrote one, the message is the end of the log. So all functions 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import MAX_LOG_TAIL, BundleReason, Outcome
+from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.counts import count
 from copyrator.api.json_text import read_json
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.restrictions import image_repository
+from copyrator.bundles.deploy.werf_error import (
+    ERROR,
+    MAX_CAUSE,
+    describe_error,
+    find_error,
+    first_cause,
+    strip_colours,
+)
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
@@ -113,25 +121,10 @@ _DIGEST_LINE: Final = re.compile(
     r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
 )
 """No part of it matches across lines, so time grows linearly with the text's length."""
-_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
 _SHOWN_OPERATIONS: Final = 5
-_TEMPLATE_TEXT: Final = re.compile(
-    r"error calling (?!include: (?:template|execution error))[A-Za-z_][A-Za-z0-9_]{0,60}: "
-    r"|execution error at \([^()\n]{1,400}\): "
-    r"|range can't iterate over "
-    r"|cannot unmarshal !![a-z]{1,20} "
-    r"|cannot decode !![a-z]{1,20} "
-    r"|unknown anchor "
-    r"|mapping key "
-    r"|don't meet the specifications of the schema\(s\)"
-)
-"""Go's and Helm's words before a text that isn't theirs."""
-IN_LOG: Final = "<see the pod's log>"
 _NO_REVISION: Final = 2**63
 """The API server accepts no such number in a status."""
-_CAUSE: Final = 400
-"""Characters of an error that go into a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,54 +195,6 @@ def _from_fragment(text: str) -> DeployReport | None:
 def printed_digests(log: str) -> tuple[str, ...]:
     """The manifest digests that werf pulled by its log, ``sha256:…``, in order."""
     return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(strip_colours(log)))
-
-
-def strip_colours(log: str) -> str:
-    """A log without colour sequences."""
-    return _ANSI.sub("", log)
-
-
-def log_tail(log: str) -> str:
-    """The end of a log, short enough for a status, from the start of a line where possible."""
-    text = strip_colours(log).strip()
-    if len(text) <= MAX_LOG_TAIL:
-        return text
-    tail = text[-MAX_LOG_TAIL:]
-    _, newline, rest = tail.partition("\n")
-    return rest if newline and rest else tail
-
-
-def remove_template_text(text: str, literals: Collection[str] = ()) -> str:
-    """Werf's error, or the end of its log, without what a template or a value gave to it.
-
-    Kept are the template, its line and the function; what follows may have values, in any number of
-    lines, so it ends there. ``include`` gives no text of its own: what follows it is read on.
-
-    Args:
-        text: one or more lines.
-        literals: texts of ``required`` and ``fail`` that stand in the chart itself, which may pass.
-    """
-    found = _TEMPLATE_TEXT.search(text)
-    if found is None:
-        return text
-    line = text[found.end() :].partition("\n")[0]
-    return text[: found.end()] + (line if line in literals else IN_LOG)
-
-
-def cause(log: str) -> str:
-    """The end of werf's ``Error: …``, which has the cause; empty where there is none."""
-    line = last_error_line(log)
-    if not line.startswith("Error:"):
-        return ""
-    text = line.removeprefix("Error:").strip()
-    return text if len(text) <= _CAUSE else "…" + text[-_CAUSE:]
-
-
-def last_error_line(log: str, most: int = 1024) -> str:
-    """The line with the error: werf's last ``Error: …``, else the last line."""
-    lines = [line.strip() for line in strip_colours(log).splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("Error:")]
-    return (errors or lines or [""])[-1][:most]
 
 
 _REGISTRY_TROUBLE: Final = re.compile(
@@ -380,6 +325,8 @@ class Ending:
     exit_code: int | None = None
     missing: tuple[MissingPermission, ...] = ()
     """Missing permissions that made it fail."""
+    is_raw: bool = field(default=False, compare=False)
+    """Whether the message is the end of werf's log, of any length and with line breaks."""
 
 
 _GIVEN_UP: Final = Ending(
@@ -473,9 +420,17 @@ _PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
 
 
 def add_cause(ending: Ending, log: str) -> Ending:
-    """A failure with werf's error from the log: its report only names operations."""
-    why = cause(log)
-    if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
+    """An ending with werf's error from the redacted log: its report only names operations."""
+    error = find_error(log)
+    if ending.is_raw:
+        error = error if error.startswith(ERROR) else ending.message
+        text = describe_error(error)
+        text = f"{ERROR} {text}" if error.startswith(ERROR) else text
+        return replace(ending, message=text, is_raw=False)
+    if ending.outcome is not Outcome.FAILED or not error.startswith(ERROR):
+        return ending
+    why = describe_error(error, MAX_CAUSE)
+    if why[-40:] in ending.message:
         return ending
     return replace(ending, message=f"{ending.message}: {why}")
 
@@ -483,18 +438,23 @@ def add_cause(ending: Ending, log: str) -> Ending:
 def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount) -> Ending:
     """A failure by missing permissions with these in the message; other endings are unchanged.
 
-    The part of the message about werf's operations is kept; werf's error is in the log.
+    The part of the message about werf's operations is kept; werf's error is in the log. Where
+    its first cause is another, the message isn't changed.
     """
     if ending.reason not in (BundleReason.DEPLOY_FAILED, BundleReason.PLAN_FAILED):
         return ending
-    denied = read_refused(f"{ending.message}\n{last_error_line(log, _ERROR)}", account)
+    error = find_error(log)
+    denied = read_refused(f"{ending.message}\n{error[:_ERROR]}", account)
     if not denied:
         return ending
     missing = list_missing(denied)
+    first = first_cause(ending.message if ending.is_raw else error)
+    if not read_refused(f"{first}\n{'' if ending.is_raw else ending.message}", account):
+        return replace(ending, missing=missing)
     text = sentence(account, missing)
     if not read_refused(ending.message, account):
         text = f"{ending.message}: {text}"
-    return replace(ending, message=text, missing=missing)
+    return replace(ending, message=text, missing=missing, is_raw=False)
 
 
 def _ending_without_werf(
@@ -506,7 +466,7 @@ def _ending_without_werf(
             Outcome.SUCCEEDED, BundleReason.DEPLOYED, "succeeded; its pod no longer exists"
         )
     if login is not None and login.get("exitCode") != 0:
-        text = last_error_line(str(login.get("message") or ""))
+        text = " ".join(find_error(str(login.get("message") or "")).split())[:1024]
         reason = BundleReason.AUTHENTICATION_FAILED
         if _REGISTRY_TROUBLE.search(text):
             reason = BundleReason.REGISTRY_UNREACHABLE
@@ -536,20 +496,28 @@ def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
         return Ending(
             Outcome.FAILED, BundleReason.DEPLOY_FAILED, report.describe(), report.revision, code
         )
-    line = last_error_line(text) or f"werf ended with exit code {code} and no report"
-    return _judge_error(line, code)
+    error = find_error(text)
+    if not error:
+        error = f"werf ended with exit code {code} and no report"
+    return replace(_judge_error(error, first_cause(error), code), is_raw=True)
 
 
-def _judge_error(line: str, code: int) -> Ending:
-    """The ending by an error before any report: of the registry, the cluster or the bundle."""
+def _judge_error(error: str, line: str, code: int) -> Ending:
+    """The ending by an error before any report: of the registry, the cluster or the bundle.
+
+    Args:
+        error: whole.
+        line: its first cause.
+        code: the exit code.
+    """
     pulling = _PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
-        return _interruption(BundleReason.REGISTRY_UNREACHABLE, line, code)
+        return _interruption(BundleReason.REGISTRY_UNREACHABLE, error, code)
     if pulling and _REGISTRY_LOGIN.search(line):
-        return _interruption(BundleReason.AUTHENTICATION_FAILED, line, code)
+        return _interruption(BundleReason.AUTHENTICATION_FAILED, error, code)
     if _CLUSTER_TROUBLE.search(line):
-        return _interruption(BundleReason.JOB_LOST, line, code)
-    return Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, line, None, code)
+        return _interruption(BundleReason.JOB_LOST, error, code)
+    return Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, error, None, code)
 
 
 def _read_success(terminated: Mapping[str, Any]) -> Ending:

@@ -19,13 +19,13 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.attempt import ReleaseOwnership
+from copyrator.bundles.deploy.attempt import ReleaseOwnership, is_stored
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import build_uninstall_job
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import JobRecord, ending_of, log_tail
+from copyrator.bundles.deploy.outcome import JobRecord, ending_of
 from copyrator.bundles.deploy.pod import JobKind
-from copyrator.bundles.deploy.releases import is_stored
+from copyrator.bundles.deploy.werf_error import log_tail
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay

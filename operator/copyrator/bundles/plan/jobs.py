@@ -34,14 +34,20 @@ from copyrator.bundles.deploy.outcome import (
     exit_code,
     pinned_image,
     plan_reason,
-    remove_template_text,
     secrets_of,
 )
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.releases import is_namespace_missing
+from copyrator.bundles.deploy.werf_error import (
+    ERROR,
+    describe_error,
+    find_plan_error,
+    first_cause,
+    remove_template_text,
+)
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
@@ -57,11 +63,9 @@ log = logging.getLogger(__name__)
 
 _LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""
-_ERROR: Final = 4096
-"""Characters of werf's error that are searched for missing permissions."""
-
-
-_ENDED: Final = re.compile(r"werf bundle (plan|render) ended with exit code [0-9]{1,3}")
+_ENDED: Final = re.compile(
+    r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
+)
 """The last line that a Job's script prints after werf has failed."""
 
 
@@ -172,8 +176,13 @@ class PlanReader:
             whole = await self._cause(job, pods)
             cause = remove_template_text(whole, made_of.chart.literals)
             # The API server's words: they name no values of the chart.
-            denied = read_refused(whole if "error calling lookup: " in cause else cause, account)
-            text = sentence(account, list_missing(denied)) if denied else cause[:_LINE_BYTES]
+            named = whole if "error calling lookup: " in cause else cause
+            denied = read_refused(named, account)
+            if read_refused(first_cause(named), account):
+                text = sentence(account, list_missing(denied))
+            else:
+                text = describe_error(cause)
+                text = f"{ERROR} {text}" if cause.startswith(ERROR) else text
             return PlanFault(f"Job {job.name}: {text}", reason, denied)
         timeout = self._timing.plan_log_timeout
         try:
@@ -208,13 +217,9 @@ class PlanReader:
 
     async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
         """The text for a Job without a plan: werf's last error, without the values of Secrets."""
-        lines = (await self._jobs.output.log_end(pods)).splitlines()
-        errors = [line for line in lines if line.startswith("Error: ")]  # others may have contents
-        errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
-        # After a template's error lines may be its text.
-        found = next((one for one in errors if remove_template_text(one) != one), "")
-        found = found or (errors[-1] if errors else ending_of(job, pods).message)
-        found = found[:_ERROR]
+        log = await self._jobs.output.log_end(pods)
+        ended = _ENDED.findall(log)
+        found = find_plan_error(log) or (ended[-1] if ended else ending_of(job, pods).message)
         try:
             (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
         except WithheldError as error:

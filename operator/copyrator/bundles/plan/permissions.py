@@ -18,7 +18,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.releases import is_namespace_missing
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import awaits_approval_since
 from copyrator.bundles.plan.rights import (
@@ -34,8 +33,8 @@ from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.resources import Discovery, Resource
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.resources import NAMESPACES, Discovery, Resource
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
@@ -302,3 +301,18 @@ def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> 
         namespace=spec.project_namespace,
         is_namespace_missing=is_namespace_missing,
     )
+
+
+async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
+    """Whether a release's namespace doesn't exist; False where reading it is forbidden.
+
+    Raises:
+        ApiError: it can't be read now.
+    """
+    try:
+        await client.get(NAMESPACES, None, namespace)
+    except NotFound:
+        return True
+    except Forbidden:
+        log.debug("namespace %s can't be read", namespace)
+    return False
