@@ -22,6 +22,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.records import Packed, Record
+from copyrator.api.suspension import NOT_SUSPENDED, Suspension
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
@@ -413,6 +414,8 @@ class BundleStatus(Record):
     """``past`` reads it."""
     next_poll_at: str | None = None
     last_error: LastError = LastError()
+    suspension: Suspension = NOT_SUSPENDED
+    """Ready as it was; only with ``spec.suspend`` or the annotation disable-autoupdate."""
     last_handled_request: str | None = None
     """The last value of the requestedAt annotation that was handled: the registry has answered,
     and the result is in the status.

@@ -62,7 +62,7 @@ class Health(StrEnum):
     STALLED = "Stalled"
     """Nothing is retried until a user changes something."""
     PAUSED = "Paused"
-    """Nothing is done because its author paused it; whether it is as specified is unknown."""
+    """Nothing is done because its author paused it; ``ReadyCondition.kept`` is Ready's status."""
 
 
 _ORDER: Final[Mapping[str, int]] = {kind.value: at for at, kind in enumerate(ConditionType)}
@@ -74,7 +74,6 @@ _STATUSES: Final[Mapping[Health, tuple[ConditionStatus, ConditionStatus, Conditi
     Health.PROGRESSING: (_UNKNOWN, _TRUE, _FALSE),
     Health.RETRYING: (_FALSE, _TRUE, _FALSE),
     Health.STALLED: (_FALSE, _FALSE, _TRUE),
-    Health.PAUSED: (_UNKNOWN, _FALSE, _FALSE),
 }
 """Health to the statuses of Ready, Reconciling and Stalled."""
 
@@ -86,11 +85,20 @@ class ReadyCondition:
     health: Health
     reason: str
     message: str = ""
+    kept: ConditionStatus = ConditionStatus.UNKNOWN
+    """The status of Ready where the health is PAUSED."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether Ready is False."""
+        """Whether something has failed."""
         return self.health in (Health.RETRYING, Health.STALLED)
+
+    @property
+    def statuses(self) -> tuple[ConditionStatus, ConditionStatus, ConditionStatus]:
+        """The statuses of Ready, Reconciling and Stalled."""
+        if self.health is Health.PAUSED:
+            return self.kept, _FALSE, _FALSE
+        return _STATUSES[self.health]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ def build_conditions(
     stamp = format_time(now)
     states = [
         (kind, status, str(ready.reason), ready.message)
-        for kind, status in zip(_ALWAYS, _STATUSES[ready.health], strict=True)
+        for kind, status in zip(_ALWAYS, ready.statuses, strict=True)
     ]
     states += (
         (kind, one.status, str(one.reason), one.message)

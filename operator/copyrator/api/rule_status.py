@@ -18,6 +18,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
 )
 from copyrator.api.rollout import RolloutState
+from copyrator.api.suspension import Suspension
 from copyrator.api.times import format_time
 from copyrator.settings.limits import DROPPED_FIELDS, OVERRIDDEN_HOSTS, PASSED_OVER_SOURCES
 
@@ -211,6 +212,8 @@ class RuleFacts:
     """None where it isn't known: the status keeps what it has."""
     steps: int | None = None
     """Of ``spec.rollout``; 0: the rule has none, and the status neither; None: not known."""
+    suspension: Suspension | None = None
+    """Ready as it was when the rule was suspended; None while it isn't."""
     request: str | None = None
     """The request that this reconcile has handled."""
 
@@ -246,10 +249,9 @@ def build_rule_status(
         "copies": facts.copies.to_dict(),
         "failures": [failure.to_dict() for failure in sorted(facts.failures)[:MAX_FAILURES]],
     }
-    if facts.plan is not None:
-        status["plan"] = facts.plan.to_dict()
-    if facts.unconfirmed is not None:
-        status["unconfirmed"] = facts.unconfirmed.to_dict()
+    for name in ("plan", "unconfirmed", "suspension"):
+        if (part := getattr(facts, name)) is not None:
+            status[name] = part.to_dict()
     status |= _composed(before, facts)
     if dropped or before.get("droppedFields"):
         status["droppedFields"] = dropped[:DROPPED_FIELDS]
@@ -322,6 +324,7 @@ _PARTS: Final = (
         "composedOf",
         "certificates",
         "rollout",
+        "suspension",
     ),
     *("lastHandledRequest", "lastSyncTime"),
 )

@@ -303,7 +303,7 @@ class BundleReconciler:
             status = approval.record_pause(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
-        return Step(entry, status, ready_conditions.autoupdate_disabled(status))
+        return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
 
     def _report_missing(
         self,

@@ -37,6 +37,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import hold_text
 from copyrator.api.records import merge_patch
+from copyrator.api.suspension import NOT_SUSPENDED, suspend, suspended_ready
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
@@ -224,6 +225,56 @@ def _emit(context: Context, entry: BundleEntry, kind: EventType, reason: str, me
 _NAMED_RIVALS: Final = 3
 
 
+_REFUSALS: Final = (
+    BundleReason.INVALID_SPEC,
+    BundleReason.NAMESPACE_CHANGED,
+    BundleReason.RELEASE_CONFLICT,
+    BundleReason.RELEASE_NOT_ACCEPTED,
+)
+"""Reasons why a spec is rejected, whether it suspends the Bundle or not."""
+
+
+def suspended_by(entry: BundleEntry) -> BundleReason | None:
+    """The reason of Ready while nothing is deployed, by the annotation or the spec; else None."""
+    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        return BundleReason.AUTOUPDATE_DISABLED
+    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    return BundleReason.SUSPENDED if suspends else None
+
+
+def keep_ready(
+    entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and Ready to write: of a suspended Bundle Ready keeps its status.
+
+    A Job that was begun before goes on: its outcome becomes what Ready was.
+    """
+    before, by = entry.status, suspended_by(entry)
+    if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
+        return replace(status, suspension=NOT_SUSPENDED), verdict
+    if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
+        return status, verdict
+    kept = status.suspension
+    if kept == NOT_SUSPENDED or before.attempted.is_running:
+        conditions: object = before.conditions
+        if before.attempted.is_running:
+            text = {"reason": verdict.reason, "message": verdict.message}
+            conditions = [{"type": ConditionType.READY, "status": verdict.statuses[0], **text}]
+        kept = suspend(
+            conditions,
+            observed=before.observed_generation,
+            generation=entry.generation,
+            edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
+        )
+    if by is BundleReason.SUSPENDED and verdict.health is Health.PAUSED:
+        kept = replace(kept, pending=verdict.message or None)
+    is_edited = entry.generation > (kept.generation or 0) or (
+        kept.reason == BundleReason.DEPLOYED and status.deployed.spec_hash != entry.spec_hash
+    )
+    status = replace(status, suspension=kept)
+    return status, suspended_ready(kept, by, is_edited=is_edited)
+
+
 class StaleError(Exception):
     """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
 
@@ -256,6 +307,8 @@ class StatusWriter:
             StaleError: another client changed the Bundle since ``entry``; nothing was written.
         """
         now = self._context.clock()
+        found = verdict
+        status, verdict = keep_ready(entry, status, found)
         verdict = self._naming_rivals(entry, verdict)
         observed = entry.status.observed_generation
         generation = entry.generation if decided else observed
@@ -275,12 +328,14 @@ class StatusWriter:
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
-        if decided and verdict.is_failure and (request := entry.request) is not None:
+        if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
             return entry
         status = self._health.record_condition(entry, status)
         written = await self._replace(entry, status)
+        if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
+            record_ready(self._context, entry, found)  # the outcome of the last attempt
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
         self._health_written(entry, written)
@@ -447,6 +502,8 @@ class StatusWriter:
         bundles = self._context.bundles.bundles_of((spec.project_namespace, spec.release))
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
+        if verdict.health is Health.PAUSED:
+            return verdict  # it says what Ready was
         rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]
         if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
             return verdict

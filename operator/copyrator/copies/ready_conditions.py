@@ -19,8 +19,10 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
 )
+from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
 from copyrator.copies import rollout_conditions
 from copyrator.copies.cache.compiled_rule import CompiledRule
+from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
@@ -231,7 +233,7 @@ def _besides(summary: RuleSummary) -> str:
 
 def _paused(spec: RuleSpec) -> ReadyCondition | None:
     if spec.suspend:
-        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
+        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED)
     if spec.mode is Mode.PLAN:
         return ReadyCondition(
             Health.PAUSED,
@@ -239,6 +241,37 @@ def _paused(spec: RuleSpec) -> ReadyCondition | None:
             "spec.mode is Plan: nothing is written; status.plan has the planned changes",
         )
     return None
+
+
+_REFUSALS: Final = (RuleReason.INVALID_SPEC, RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
+"""Reasons why a rule isn't served, whether it is suspended or not."""
+
+
+def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None, ReadyCondition]:
+    """What Ready was, and is: of a suspended rule it keeps its status, unless the rule is refused.
+
+    The spec of an edit that isn't valid may suspend it or not, so that ends nothing.
+    """
+    recorded = Suspension.parse(rule.status.get("suspension"))
+    kept = None if recorded == NOT_SUSPENDED else recorded
+    if rule.deleting:
+        return None, condition
+    if isinstance(rule.spec, InvalidSpec):
+        return kept, condition
+    if not rule.spec.suspend:
+        return None, condition
+    if condition.health is Health.STALLED and condition.reason in _REFUSALS:
+        return kept, condition
+    if kept is None:
+        observed = rule.status.get("observedGeneration")
+        kept = suspend(
+            rule.status.get("conditions"),
+            observed=observed if isinstance(observed, int) else None,
+            generation=rule.generation,
+            edits=1,
+        )
+    is_edited = rule.generation > (kept.generation or 0)
+    return kept, suspended_ready(kept, RuleReason.SUSPENDED, is_edited=is_edited)
 
 
 def no_targets(compiled: CompiledRule) -> str:

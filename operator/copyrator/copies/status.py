@@ -52,11 +52,13 @@ async def write_status(
     Raises:
         ApiError: it can't be written.
     """
-    context.rule_metrics.note(rule.key, condition.reason, facts.copies)
     if condition.reason not in _IN_PROGRESS:
         facts = dataclasses.replace(facts, request=rule.requested)
+    suspension, condition = ready_conditions.keep_ready(rule, condition)
+    context.rule_metrics.note(rule.key, condition.reason, facts.copies)
     facts = dataclasses.replace(
         facts,
+        suspension=suspension,
         unconfirmed=_unconfirmed(state, rule, condition),
         warning=context.settings.certificate_warning,
         steps=_steps(rule),
@@ -115,8 +117,12 @@ async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> N
         await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
 
 
+_ENDING = ("unconfirmed", "rollout", "suspension")
+"""Parts of a status that are absent once they have ended."""
+
+
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    gone = any(name in before and name not in status for name in ("unconfirmed", "rollout"))
+    gone = any(name in before and name not in status for name in _ENDING)
     return not gone and all(before.get(name) == value for name, value in status.items())
 
 

@@ -378,7 +378,7 @@ async def test_a_bundle_whose_updates_are_off_sends_no_request_to_the_registry(
     await deployed(cluster)
     await eventually(lambda: condition(cluster, "Drifted")[0] == "False", "there is a baseline")
     annotate(cluster, **{"disable-autoupdate": "true"})
-    await eventually(lambda: cluster.message().startswith("Polls and updates are disabled"))
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
     await idle(first)
     asked, planned = len(registry.asked), len(cluster.jobs("drift") + cluster.jobs("plan"))
     trust("P-384")

@@ -45,6 +45,7 @@ from copyrator.api.rule_status import (
     build_rule_status,
 )
 from copyrator.api.selectors import Operator
+from copyrator.api.suspension import Suspension
 from copyrator.api.times import parse_time
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -241,6 +242,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
             unhealthy_before=("a/Deployment/c",),
         ),
         steps=2,
+        suspension=Suspension(ready="True", reason="Synced", message="m", generation=1),
         synced=True,
         request="now",
     )

@@ -9,7 +9,6 @@ import pytest
 
 from copyrator.api.bundle_status import (
     Attempted,
-    Available,
     BundleReason,
     BundleStatus,
     Deployed,
@@ -52,12 +51,7 @@ def ended(rollback: Rollback) -> BundleStatus:
 
 
 READY, PROGRESSING, RETRYING = Health.READY, Health.PROGRESSING, Health.RETRYING
-STALLED, PAUSED = Health.STALLED, Health.PAUSED
-PAUSE = "Nothing is deployed while spec.suspend is true"
-OFF = (
-    "Polls and updates are disabled until the annotation operator.werf.dev/disable-autoupdate is "
-    "removed"
-)
+STALLED = Health.STALLED
 FAILS = (
     "the operator failed to reconcile this Bundle (KeyError) and retries with growing delays; "
     "report "
@@ -190,42 +184,6 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             STALLED,
             "Quarantined",
             f"{NEXT} failed 0 times: {NOT_AGAIN.replace('Pod/x failed', 'evicted')}{LAST_GOOD}",
-        ),
-        (
-            lambda: ready_conditions.autoupdate_disabled(SETTLED),
-            READY,
-            "AutoupdateDisabled",
-            f"{OFF}. {WHAT} stays deployed",
-        ),
-        (lambda: ready_conditions.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
-        (
-            lambda: ready_conditions.suspended(SETTLED),
-            PAUSED,
-            "Suspended",
-            f"{PAUSE}. {WHAT} stays deployed",
-        ),
-        (
-            lambda: ready_conditions.suspended(
-                replace(SETTLED, available=Available(version="1.0.0", digest=GOOD.digest))
-            ),
-            PAUSED,
-            "Suspended",
-            f"{PAUSE}. {WHAT} stays deployed",
-        ),
-        (
-            lambda: ready_conditions.suspended(
-                replace(SETTLED, available=Available(version="2.0.0", digest=TRY.digest))
-            ),
-            PAUSED,
-            "Suspended",
-            f"{PAUSE}; {NEXT} is available. {WHAT} stays deployed",
-        ),
-        (lambda: ready_conditions.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
-        (
-            lambda: ready_conditions.suspended(BundleStatus(deployed=GOOD)),
-            PAUSED,
-            "Suspended",
-            f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
             lambda: ready_conditions.unusable(

@@ -263,10 +263,21 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
 def report_idle(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     """The status and condition where nothing is deployed now."""
     if case.spec.suspend:
-        return status, ready_conditions.suspended(status)
+        return _suspended(case, status)
     if case.held is not None:
         return status, _hold_condition(case, status, case.held)
     return _outcome(case, status)
+
+
+def _suspended(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and condition where only ``spec.suspend`` keeps a version from being deployed."""
+    decision, wanted = case.decision, case.wanted
+    need = None
+    if case.held is None and decision.action is state.DeployAction.DEPLOY:
+        need = decision.need
+    elif case.held is None:
+        status, _ = _outcome(case, status)
+    return status, ready_conditions.suspended(wanted.version, wanted.digest, need)
 
 
 def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:

@@ -10,7 +10,6 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
 from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
-from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
@@ -133,23 +132,22 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
     return ReadyCondition(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
 
 
-def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
-    """Ready where the annotation disables updates; what is deployed isn't changed."""
-    text = (
-        f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
-    )
-    good = status.deployed.digest and has_succeeded(status)
-    health = Health.READY if good else Health.PAUSED
-    return ReadyCondition(health, BundleReason.AUTOUPDATE_DISABLED, text + _kept(status))
+AUTOUPDATE_DISABLED: Final = ReadyCondition(Health.PAUSED, BundleReason.AUTOUPDATE_DISABLED)
+"""Ready where the annotation disables updates; the writer completes it."""
 
 
-def suspended(status: BundleStatus) -> ReadyCondition:
-    """Ready with ``spec.suspend``; the registry is still polled."""
-    text = "Nothing is deployed while spec.suspend is true"
-    available = status.available
-    if available.digest and available.digest != status.deployed.digest:
-        text += f"; {available.version} ({short(available.digest)}) is available"
-    return ReadyCondition(Health.PAUSED, BundleReason.SUSPENDED, text + _kept(status))
+def suspended(version: str, digest: str, need: DeployReason | None) -> ReadyCondition:
+    """Ready with ``spec.suspend``, where the registry is still polled; the writer completes it.
+
+    ``need`` is why this version would be deployed; None where it wouldn't be.
+    """
+    pending = need.value if need in _EDITS else ""
+    if need in (DeployReason.FIRST, DeployReason.VERSION):
+        pending = f"{version} ({short(digest)}) is available"
+    return ReadyCondition(Health.PAUSED, BundleReason.SUSPENDED, pending)
+
+
+_EDITS: Final = (DeployReason.VALUES, DeployReason.SPEC, DeployReason.REQUEST)
 
 
 def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
