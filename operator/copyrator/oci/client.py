@@ -18,7 +18,6 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import (
-    AuthenticationFailed,
     RegistryError,
     RegistryUnreachable,
     TagNotFound,
@@ -42,7 +41,7 @@ from copyrator.oci.exchange import (
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
-from copyrator.oci.tokens import Tokens
+from copyrator.oci.tokens import Tokens, access_error, refuse_foreign
 from copyrator.oci.transport import RegistryTransport
 from copyrator.settings.limits import (
     MANIFEST_BYTES,
@@ -62,6 +61,8 @@ _NOTHING_THERE: Final = frozenset(
 )
 """Statuses with which registries, and proxies with lists of paths, respond to a request for what
 they don't support or don't have, also where the repository may be read. 401 without a challenge."""
+_KIND: Final = re.compile(r"/(tags|manifests|blobs|referrers)/[^/]+\Z")
+"""What a URL requests, for which a registry may require another scope."""
 _LENGTH: Final = re.compile(r"[1-9][0-9]{0,6}")
 """Of a manifest, as HEAD has it: less than 10 MB."""
 
@@ -324,34 +325,31 @@ class RegistryClient:
         async def send(header: str | None) -> Response:
             return await self._transport.send(replace(request, headers=_headers(accept, header)))
 
-        header = await self._tokens.header(repository, credential)
+        found = _KIND.search(url.partition("?")[0])
+        asked = repository, credential, found[1] if found else ""
+        header = await self._tokens.header(*asked)
         answer = await send(header)
-        if credential and not header and not optional and _is_refusal(answer, repository, 404):
-            header = await self._tokens.introduce(repository, credential)
-            if header:
-                answer = await send(header)
+        if not (header or optional) and _is_refusal(answer, repository, 404):
+            header = await self._tokens.introduce(*asked)
+            answer = await send(header) if header else answer
+        elif header and _is_refusal(answer, repository) and self._tokens.is_borrowed(*asked):
+            own = await send(None)  # has the challenge, if only the token's scope is wrong
+            if _is_refusal(own, repository):
+                self._tokens.keep_borrowed(*asked)
+            else:
+                answer = own
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status == 401:
-            answer = await send(await self._tokens.renew(repository, credential, answer, header))
+            header = await self._tokens.renew(*asked, answer, header)
+            answer = await send(header)
         elif answer.status == 403 and header and _is_refusal(answer, repository):
-            header = await self._tokens.renew_forbidden(repository, credential, header)
-            if header:
-                answer = await send(header)
-        if optional and _is_refusal(answer, repository):
+            renewed = await self._tokens.renew_forbidden(*asked, header)
+            answer = await send(renewed) if renewed else answer
+        if answer.status not in (401, 403) or (optional and _is_refusal(answer, repository)):
             return answer
-        if answer.status in (401, 403):
-            raise AuthenticationFailed(
-                f"{repository.host} refuses access to {repository.name} "
-                f"({answer.status}){answer.said}"
-                + (
-                    "; check the Secret of spec.auth"
-                    if credential
-                    else "; spec.auth names no Secret"
-                ),
-                status=answer.status,
-            )
-        return answer
+        refuse_foreign(repository, answer, f"refuses access ({answer.status}) without credentials")
+        raise access_error(repository, credential, answer, was_sent=header is not None)
 
 
 def _authority(origin: str) -> str:

@@ -48,7 +48,7 @@ _CLIENT_ID = "copyrator"
 
 
 class TokenKey(NamedTuple):
-    """The scope of a token: one repository, one credential."""
+    """What shares tokens: the requests for one repository with one credential."""
 
     origin: str
     path: str
@@ -57,55 +57,87 @@ class TokenKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Grant:
-    """The state of one key: the registry's challenge, and the last header."""
+    """A challenge of the registry, and the last header that answers it."""
 
-    challenge: Challenge | None = None
+    challenge: Challenge
     header: str | None = field(default=None, repr=False)
     until: float = 0.0
-    used: float = 0.0
     renewed: float = -math.inf
-    """When a token was last renewed because of a 403."""
+    """When it was last renewed because of a 403."""
+
+
+@dataclass(slots=True)
+class _Grants:
+    """The grants of one key: some registries require another scope for a list than for a manifest.
+
+    Requests of a kind that wasn't challenged yet get the newest header.
+    """
+
+    by_kind: dict[str, _Grant] = field(default_factory=dict)
+    challenged: set[str] = field(default_factory=set)
+    """The kinds whose grant isn't only borrowed from another one."""
+    newest: _Grant | None = None
+    used: float = 0.0
+    introduced: float = -math.inf
+    """When the API itself was last requested for a challenge."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def size(self) -> int:
-        """Characters of the header."""
-        return len(self.header or "")
+        """Characters of the headers."""
+        return sum(len(header) for header in {one.header or "" for one in self.by_kind.values()})
+
+    def find(self, challenge: Challenge) -> _Grant:
+        """The grant for a challenge, which requests of several kinds may share."""
+        known = (one for one in self.by_kind.values() if one.challenge == challenge)
+        return next(known, None) or _Grant(challenge)
+
+    def drop(self, grant: _Grant) -> None:
+        """Forget a grant whose challenge can't be answered."""
+        self.by_kind = {kind: one for kind, one in self.by_kind.items() if one is not grant}
+        self.newest = next(iter(self.by_kind.values()), None)
 
 
 class Tokens:
-    """Headers by (registry, repository, credential)."""
+    """Headers by (registry, repository, credential) and the kind of request."""
 
     def __init__(
         self, transport: RegistryTransport, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._grants: OrderedDict[TokenKey, _Grant] = OrderedDict()
+        self._grants: OrderedDict[TokenKey, _Grants] = OrderedDict()
         """The least recently used one comes first."""
         self._sweep_at = 0.0
 
     def __len__(self) -> int:
         return len(self._grants)
 
-    async def header(self, repository: Repository, credential: Credential | None) -> str | None:
-        """The cached header for a request; None where the registry hasn't required one yet."""
+    async def header(
+        self, repository: Repository, credential: Credential | None, kind: str
+    ) -> str | None:
+        """The cached header for a request; None where the registry hasn't required one yet.
+
+        ``kind``: what is requested, such as ``tags``.
+        """
         key = _key(repository, credential)
-        grant = self._grants.get(key)
-        if grant is None or grant.challenge is None:
+        grants = self._grants.get(key)
+        if grants is None or grants.newest is None:
             return None
-        self._use(key, grant)
+        self._use(key, grants)
+        grant = grants.by_kind.setdefault(kind, grants.newest)
         if grant.header is not None and self._clock() < grant.until:
             return grant.header
-        async with grant.lock:
-            if grant.challenge is not None and self._clock() >= grant.until:
-                await self._fill(grant, repository, credential)
+        async with grants.lock:
+            if grants.by_kind.get(kind) is grant and self._clock() >= grant.until:
+                await self._fill(grants, grant, repository, credential)
         return grant.header
 
     async def renew(
         self,
         repository: Repository,
         credential: Credential | None,
+        kind: str,
         answer: Response,
         used: str | None,
     ) -> str:
@@ -116,25 +148,50 @@ class Tokens:
                 but the target of its redirect requires one.
             InvalidResponse: the registry requires an unsupported scheme.
         """
-        _refuse_foreign(repository, answer)
-        grant = self._grant(repository, credential)
-        async with grant.lock:
-            if grant.header in (None, used) or self._clock() >= grant.until:
-                grant.challenge = _choose(repository, credential, answer)
-                await self._fill(grant, repository, credential)
+        refuse_foreign(repository, answer, "requires credentials")
+        grants = self._of(repository, credential)
+        async with grants.lock:
+            grant = grants.by_kind.get(kind)
+            if grant is None or grant.header in (None, used) or self._clock() >= grant.until:
+                challenge = _choose(repository, credential, answer, used)
+                grants.challenged.add(kind)
+                grant = grants.by_kind[kind] = grants.find(challenge)
+                if grant.header in (None, used) or self._clock() >= grant.until:
+                    await self._fill(grants, grant, repository, credential)
         if grant.header is None or grant.header == used:
-            raise _refused(repository, credential, status=answer.status, said=answer.said)
+            raise credential_error(repository, credential, status=answer.status, said=answer.said)
         return grant.header
 
-    async def introduce(self, repository: Repository, credential: Credential) -> str | None:
+    def is_borrowed(self, repository: Repository, credential: Credential | None, kind: str) -> bool:
+        """Whether the header for a kind of request is a token that another one was challenged for.
+
+        A 403 may then mean its scope: the answer to a request without it tells.
+        """
+        grants = self._of(repository, credential)
+        grant = grants.by_kind.get(kind)
+        is_token = grant is not None and grant.challenge.scheme == "bearer"
+        return is_token and kind not in grants.challenged
+
+    def keep_borrowed(
+        self, repository: Repository, credential: Credential | None, kind: str
+    ) -> None:
+        """Record that a request without that token was refused as well."""
+        self._of(repository, credential).challenged.add(kind)
+
+    async def introduce(
+        self, repository: Repository, credential: Credential | None, kind: str
+    ) -> str | None:
         """The header for a registry that refuses an anonymous request without a challenge.
 
-        None: its API requires none either, or was requested shortly before.
+        None: there is no credential, or its API requires none either, or was requested shortly
+        before.
         """
-        grant = self._grant(repository, credential)
-        if self._clock() < grant.renewed + RENEW_AGAIN:
+        if credential is None:
             return None
-        grant.renewed = self._clock()
+        grants = self._of(repository, credential)
+        if self._clock() < grants.introduced + RENEW_AGAIN:
+            return None
+        grants.introduced = self._clock()
         trust = TlsVerification(repository.verify, repository.ca)
         url = f"{repository.origin}/v2/"
         try:
@@ -143,36 +200,41 @@ class Tokens:
             return None
         if answer.status != 401 or not answer.challenges:
             return None
-        return await self.renew(repository, credential, answer, None)
+        return await self.renew(repository, credential, kind, answer, None)
 
     async def renew_forbidden(
-        self, repository: Repository, credential: Credential | None, used: str
+        self, repository: Repository, credential: Credential | None, kind: str, used: str
     ) -> str | None:
         """Another token after a 403 to a cached one, which may be older than a permission.
 
         None: it isn't a token, or was renewed for that shortly before.
         """
-        grant = self._grants.get(_key(repository, credential))
-        if grant is None:
+        grants = self._grants.get(_key(repository, credential))
+        if grants is None:
             return None
-        async with grant.lock:
-            if grant.header == used and grant.challenge is not None:
+        async with grants.lock:
+            grant = grants.by_kind.get(kind)
+            if grant is not None and grant.header == used:
                 recent = self._clock() < grant.renewed + RENEW_AGAIN
                 if recent or grant.until == math.inf:
                     return None
                 grant.renewed = self._clock()
-                await self._fill(grant, repository, credential)
-        return grant.header if grant.header != used else None
+                await self._fill(grants, grant, repository, credential)
+        return grant.header if grant is not None and grant.header != used else None
 
-    def _grant(self, repository: Repository, credential: Credential | None) -> _Grant:
+    def _of(self, repository: Repository, credential: Credential | None) -> _Grants:
         key = _key(repository, credential)
-        grant = self._grants.setdefault(key, _Grant())
-        self._use(key, grant)
+        grants = self._grants.setdefault(key, _Grants())
+        self._use(key, grants)
         self._sweep()
-        return grant
+        return grants
 
     async def _fill(
-        self, grant: _Grant, repository: Repository, credential: Credential | None
+        self,
+        grants: _Grants,
+        grant: _Grant,
+        repository: Repository,
+        credential: Credential | None,
     ) -> None:
         """Get a header for the challenge; drop a challenge that fails.
 
@@ -180,13 +242,13 @@ class Tokens:
         to another token server, or to no login, would never be noticed.
         """
         grant.header, grant.until = None, 0.0
-        assert grant.challenge is not None
         try:
             grant.header, lifetime = await self._answer(grant.challenge, repository, credential)
         except RegistryError:
-            grant.challenge = None
+            grants.drop(grant)
             raise
         grant.until = self._clock() + lifetime
+        grants.newest = grant
 
     async def _answer(
         self, challenge: Challenge, repository: Repository, credential: Credential | None
@@ -194,7 +256,13 @@ class Tokens:
         """The header that a challenge requires, and its lifetime in seconds."""
         if challenge.scheme == "basic":
             if credential is None:
-                raise _refused(repository, credential, status=401)
+                raise credential_error(repository, credential, status=401)
+            if not credential.password:
+                raise AuthenticationFailed(
+                    f"{repository.host} requires a username and password for {repository.name}, "
+                    "and the credential of spec.auth is a token, so it wasn't sent",
+                    status=401,
+                )
             return credential.basic, math.inf
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", math.inf
@@ -238,7 +306,9 @@ class Tokens:
             get = replace(get, headers=plain | {"Authorization": credential.basic})
             answer = await self._transport.send(get)
         if answer.status in (400, 401, 403):
-            raise _refused(repository, credential, said=answer.said)
+            by = f"the token server {realm.host}"
+            _refuse_other(realm.origin(), by, answer, "requires credentials")
+            raise credential_error(repository, credential, said=answer.said, by=by)
         if answer.status != 200:
             raise InvalidResponse(
                 f"the token server {realm.host} responds with {answer.status}{answer.said}"
@@ -257,8 +327,8 @@ class Tokens:
                 return answer
         return await self._transport.send(get)
 
-    def _use(self, key: TokenKey, grant: _Grant) -> None:
-        grant.used = self._clock()
+    def _use(self, key: TokenKey, grants: _Grants) -> None:
+        grants.used = self._clock()
         self._grants.move_to_end(key)
 
     def _sweep(self) -> None:
@@ -269,12 +339,12 @@ class Tokens:
         if self._clock() < self._sweep_at:
             return
         self._sweep_at = self._clock() + 1.0
-        size = sum(grant.size for grant in self._grants.values())
-        for key, grant in list(self._grants.items()):
-            if size <= TOKENS_CHARACTERS and grant.used >= self._clock() - KEEP:
+        size = sum(grants.size for grants in self._grants.values())
+        for key, grants in list(self._grants.items()):
+            if size <= TOKENS_CHARACTERS and grants.used >= self._clock() - KEEP:
                 return
-            if not grant.lock.locked():
-                size -= grant.size
+            if not grants.lock.locked():
+                size -= grants.size
                 del self._grants[key]
 
 
@@ -284,25 +354,35 @@ def _key(repository: Repository, credential: Credential | None) -> TokenKey:
     )
 
 
-def _refuse_foreign(repository: Repository, answer: Response) -> None:
-    """Refuse a challenge that a redirect's target sent: its realm would get our credentials."""
+def refuse_foreign(repository: Repository, answer: Response, what: str) -> None:
+    """Refuse a refusal, or a challenge, that a redirect's target sent.
+
+    Its realm would get our credentials, and it says nothing of them. ``what`` it does.
+    """
+    remedy = f". If it is the registry of {repository.name}, set spec.registry to it"
+    _refuse_other(URL(repository.origin), repository.host, answer, what, remedy)
+
+
+def _refuse_other(asked: URL, name: str, answer: Response, what: str, remedy: str = "") -> None:
+    """Raise where the answer is of another server than the one that was asked."""
     sender = URL(answer.url)
-    if not is_same_origin(sender, URL(repository.origin)):
+    if not is_same_origin(sender, asked):
         raise AuthenticationFailed(
-            f"{repository.host} redirects to {sender.scheme}://{sender.host}:{sender.port}, which "
-            f"requires credentials; none is sent for a redirect's target. If it is the registry of "
-            f"{repository.name}, set spec.registry to it"
+            f"{name} redirects to {sender.scheme}://{sender.host}:{sender.port}, which {what}; "
+            f"none is sent for a redirect's target{remedy}"
         )
 
 
-def _choose(repository: Repository, credential: Credential | None, answer: Response) -> Challenge:
+def _choose(
+    repository: Repository, credential: Credential | None, answer: Response, used: str | None
+) -> Challenge:
     challenges = parse_challenges(answer.challenges)
     for scheme in ("bearer", "basic"):
         for challenge in challenges:
             if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
                 return challenge
     if not answer.challenges:
-        raise _refused(repository, credential, status=answer.status, said=answer.said)
+        raise access_error(repository, credential, answer, was_sent=used is not None)
     raise InvalidResponse(
         f"{repository.host} requires an authentication scheme other than Basic or Bearer",
         status=answer.status,
@@ -326,21 +406,46 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
     return realm
 
 
-def _refused(
+def credential_error(
     repository: Repository,
     credential: Credential | None,
     *,
     status: int | None = None,
     said: str = "",
+    by: str = "",
 ) -> AuthenticationFailed:
+    """The error of credentials that were sent, or of none; ``by``: who refuses them."""
     if credential is None:
         text = (
             f"{repository.host} requires credentials for {repository.name}{said}; set spec.auth to "
             "a Secret"
         )
     else:
-        text = f"{repository.host} refuses the credentials of spec.auth for {repository.name}{said}"
+        by = by or repository.host
+        text = f"{by} refuses the credentials of spec.auth for {repository.name}{said}"
     return AuthenticationFailed(text, status=status)
+
+
+def access_error(
+    repository: Repository, credential: Credential | None, answer: Response, *, was_sent: bool
+) -> AuthenticationFailed:
+    """The error of a 401 or 403 that no other header changes.
+
+    ``was_sent``: the request had credentials, or a token for them.
+    """
+    if answer.status == 401 and (was_sent or credential is None):
+        return credential_error(repository, credential, status=401, said=answer.said)
+    if credential is None:
+        why = "; spec.auth names no Secret"
+    elif was_sent:
+        why = "; check the Secret of spec.auth"
+    else:
+        why = " without a challenge, so the credentials of spec.auth weren't sent"
+    return AuthenticationFailed(
+        f"{repository.host} refuses access to {repository.name} ({answer.status}){answer.said}"
+        f"{why}",
+        status=answer.status,
+    )
 
 
 def _read_token(body: bytes, host: str) -> tuple[str, float]:

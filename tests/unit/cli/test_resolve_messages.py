@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from multidict import CIMultiDict
 
 from copyrator.api.bundle_status import Rejected
 from copyrator.api.version_range import VersionRange, parse_version
@@ -11,20 +12,29 @@ from copyrator.bundles.version.candidates import Choice, Rejection, Selection, e
 from copyrator.cli.registry_options import in_options
 from copyrator.cli.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.trust_options import SignatureJudge
+from copyrator.oci.auth import Credential
+from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
-from copyrator.oci.tokens import _refused
+from copyrator.oci.tokens import access_error, credential_error
 from copyrator.oci.transport import _untrusted
 
 REPOSITORY = Repository("r.example.com", "team/app")
+ALICE = Credential("alice", "s3cret")
+
+
+def said_of(credential, *, was_sent):
+    answer = Response(403, CIMultiDict(), (), b"", "https://r.example.com/v2/")
+    return access_error(REPOSITORY, credential, answer, was_sent=was_sent).message
 
 
 @pytest.mark.parametrize(
     ("message", "option"),
     [
-        (_refused(REPOSITORY, None).message, "set --auth-file"),
-        (_refused(REPOSITORY, object()).message, "credentials of --auth-file"),
-        ("refuses access (403); check the Secret of spec.auth", "check --auth-file"),
-        ("refuses access (403); spec.auth names no Secret", "set --auth-file"),
+        (credential_error(REPOSITORY, None).message, "set --auth-file"),
+        (credential_error(REPOSITORY, object()).message, "credentials of --auth-file"),
+        (said_of(ALICE, was_sent=True), "check --auth-file"),
+        (said_of(ALICE, was_sent=False), "credentials of --auth-file weren't sent"),
+        (said_of(None, was_sent=False), "set --auth-file"),
         (
             "If it is the registry of team/app, set spec.registry to it",
             "If it is the registry of team/app, name it",

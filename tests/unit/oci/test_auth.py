@@ -147,7 +147,55 @@ def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], 
             ['Bearer realm="https://a/t", REALM="https://b/t", X-Bearer="c"'],
             [Challenge("bearer", "https://a/t")],
         ),
+        # Commas in quotes belong to the value, whatever is after them.
+        (
+            ['Bearer realm="https://a/t",service="a, b",scope="repository:x:pull,push"'],
+            [Challenge("bearer", "https://a/t", "a, b", "repository:x:pull,push")],
+        ),
+        (
+            ['bearer Realm="https://a/t", SCOPE="repository:x:pull,push,delete", error="a, b=c"'],
+            [Challenge("bearer", "https://a/t", "", "repository:x:pull,push,delete")],
+        ),
+        (
+            ['Bearer error="invalid_token, Basic realm=x", scope="a:b:*,c", realm="https://a/t"'],
+            [Challenge("bearer", "https://a/t", "", "a:b:*,c")],
+        ),
+        (
+            ['Bearer realm="https://a/t?x=1,2",scope="repository:x:pull repository:y:pull,push"'],
+            [
+                Challenge(
+                    "bearer", "https://a/t?x=1,2", "", "repository:x:pull repository:y:pull,push"
+                )
+            ],
+        ),
+        (
+            ['Bearer realm = "https://a/t" , scope\t=\t"a:x:pull,push" , Basic realm="r,s"'],
+            [
+                Challenge("bearer", "https://a/t", "", "a:x:pull,push"),
+                Challenge("basic", "r,s"),
+            ],
+        ),
+        (
+            ['Basic realm="r,s"', 'BeArEr realm="https://a/t",scope="repository:x:pull,push"'],
+            [
+                Challenge("basic", "r,s"),
+                Challenge("bearer", "https://a/t", "", "repository:x:pull,push"),
+            ],
+        ),
+        (
+            ['Negotiate abc=, Bearer realm="https://a/t",scope="a\\"b,\\"c"'],
+            [Challenge("bearer", "https://a/t", "", 'a"b,"c')],
+        ),
+        # Without quotes a comma ends the value.
+        (
+            ["Bearer realm=https://a/t,service=s,scope=repository:x:pull,push"],
+            [Challenge("bearer", "https://a/t", "s", "repository:x:pull")],
+        ),
         # Nothing after a fault is read.
+        (
+            ['Bearer realm="https://a/t",scope="repository:x:pull,push'],
+            [Challenge("bearer", "https://a/t")],
+        ),
         (['Basic realm="the shop, Bearer realm=https://other.example/token'], [Challenge("basic")]),
         (['Basic realm="a"b", Bearer realm="https://other.example/token"'], [Challenge("basic")]),
         (['Bearer realm="https://a/t" service="s"'], [Challenge("bearer", "https://a/t")]),
