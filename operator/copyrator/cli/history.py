@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from copyrator.api.bundle_status import Outcome
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, one
-from copyrator.cli.output import Column, Format, Table, dump, output_option
+from copyrator.cli.output import Column, Format, Table, dump, output_option, prose
 from copyrator.cli.plan_state import said
 
 
@@ -42,6 +43,16 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
             approved = any(entry.get("approvedBy") for entry in entries)
             columns = _columns(datetime.now(UTC), approved=approved)
             Table(columns, wide=shape is Format.WIDE).print(entries)
+            prose(["", *lines] if (lines := last_failure(body, entries[0])) else ())
+
+
+def last_failure(body: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    """Why the newest attempt failed, or was interrupted: the status has only that message."""
+    attempted = body["status"].get("attempted") or {}
+    if entry.get("outcome") == Outcome.SUCCEEDED or attempted.get("job") != entry.get("job"):
+        return []
+    version, message = said(entry.get("version")), said(attempted.get("message"), 2048)
+    return [f"{version}: {message}"] if attempted.get("message") else []
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, listed, one
+from copyrator.cli.plan_log import remove_no_errors
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
@@ -159,7 +160,11 @@ async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, An
 async def _texts(
     client: KubeClient, job: Mapping[str, Any], tail: int | None
 ) -> AsyncIterator[tuple[str, str, str]]:
-    """Pod, container and log of each container of a Job's pods that has a log."""
+    """Pod, container and log of each container of a Job's pods that has a log.
+
+    In that of a plan a line of werf's is left out that reads as an error and is none.
+    """
+    is_plan = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
     for pod in await _pods(client, job):
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
@@ -167,6 +172,8 @@ async def _texts(
             text = ""
             with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
                 text = await client.read_log(namespace, name, container["name"], tail_lines=tail)
+            if is_plan:
+                text = remove_no_errors(text)
             if text:
                 yield name, container["name"], text
 

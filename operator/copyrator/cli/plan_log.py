@@ -17,6 +17,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_RISKY, PlanSummary
 from copyrator.bundles.deploy.outcome import is_owned
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.deploy.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan, counts, effects
 from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_lines, read_block
 from copyrator.cli.objects import listed
@@ -29,8 +30,9 @@ DIFF_BYTES: Final = 1 << 20
 """Bytes of a diff that are shown."""
 _LINE_BYTES: Final = 1024
 """More than the last line of a block has."""
-_NO_ERROR: Final = re.compile(r"(^|\n)Error: (no )?(resource )?changes planned[^\n]*\Z")
-"""What werf prints last where there are any, or where werf 3 only stores the release."""
+_NO_ERRORS: Final = re.compile(
+    f"^(?:{'|'.join(map(re.escape, NO_ERROR))})\r?(?:\n|\\Z)", re.MULTILINE
+)
 
 Body = Mapping[str, Any]
 
@@ -94,8 +96,13 @@ async def _read(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
     if operations is None:
         raise _UnreadableError(f"the log of the Job {said(plan.job)} has another plan")
     log = await client.read_log(namespace, pod, DEPLOY_CONTAINER, limit_bytes=DIFF_BYTES)
-    diff = _NO_ERROR.sub("", log.removesuffix(block).strip("\n")).strip("\n")
+    diff = remove_no_errors(log.removesuffix(block)).strip("\n")
     return PlanLog(operations, diff, cut=not log.endswith(block))
+
+
+def remove_no_errors(log: str) -> str:
+    """The log of a plan without the last line of werf's that reads as an error and is none."""
+    return _NO_ERRORS.sub("", log)
 
 
 async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:

@@ -139,10 +139,13 @@ class EventRecorder:
             regarding: the object.
             type_: "Normal" or "Warning".
             reason: the machine-readable reason.
-            message: human-readable; an equal one raises a count.
+            message: human-readable; an equal one raises a count. Truncated at a word.
             note: a further sentence, added to the message.
         """
-        message = f"{message} {note}".strip()[:MESSAGE_LIMIT]
+        message = f"{message} {note}".strip()
+        if len(message) > MESSAGE_LIMIT:
+            end = message.rfind(" ", MESSAGE_LIMIT // 2, MESSAGE_LIMIT)
+            message = f"{message[: end if end > 0 else MESSAGE_LIMIT - 1]}…"
         key = regarding, type_, reason, message
         pending = self._events.get(key)
         if pending is None:

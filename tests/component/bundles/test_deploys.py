@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -337,6 +338,71 @@ async def test_a_failure_quotes_no_secret_that_its_job_had_and_the_edited_spec_h
     await eventually(lambda: cluster.status().get("history"))
     assert "is no number" in cluster.status()["lastError"]["logTail"]
     assert "hunter-two" not in str(cluster.look("bundles", "shop"))
+
+
+class Told(list[tuple[str, str]]):
+    """Reason and message of each Event, as their recorder."""
+
+    def record(self, _about: Any, _kind: str, reason: str, message: str) -> None:
+        self.append((reason, message))
+
+
+POD = 'Pod "bad" is invalid: spec.containers[0].name: Required value'
+TWO = (
+    'Error: release install: failed release "shop" (namespace: "team"): 2 errors occurred:\n'
+    f"  * execute release install plan: execute operation: {POD}\n"
+    "  * execute rollback plan: no\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (fail({})[1], f"create: Pod/bad failed: {POD}; execute rollback plan: no"),
+        (TWO, f"Error: {POD}; execute rollback plan: no"),
+        (TWO[-90:], f"Error: {POD}; execute rollback plan: no"),
+    ],
+    ids=["report", "termination message", "its end"],
+)
+async def test_everywhere_the_first_cause_is_the_message(
+    cluster: BundleCluster, run: Run, bundle: Make, report: str, message: str
+) -> None:
+    cluster.ends = None
+    told = Told()
+    bundle(retry={"limit": 0})
+    await run(recorder=told)
+    await eventually(lambda: cluster.runs)
+
+    cluster.logs[f"{cluster.runs[0]}-pod"] = f"Version: v2.75.3\n{TWO}"
+    cluster.end_job(cluster.runs[0], 1, report)
+
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    status = cluster.status()
+    assert status["attempted"]["message"] == message
+    assert status["lastError"]["message"] == message
+    assert f": {message}. It isn't retried" in cluster.message()
+    await eventually(lambda: any(message in text for _, text in told), str(told))
+
+
+async def test_no_part_of_a_secret_is_left_where_a_long_value_is_cut(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    secret = "hunter-two-" * 20
+    values = base64.b64encode(f"password: {secret}".encode()).decode()
+    cluster.put_object("secrets", "values", data={"a.yaml": values})
+    cluster.ends = None
+    bundle(valuesFrom=[{"kind": "Secret", "name": "values"}], retry={"limit": 0})
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    said = f"{TWO.replace('Required value', f'Invalid value: {chr(34)}{secret}{chr(34)}: no')}"
+    cluster.logs[f"{cluster.runs[0]}-pod"] = said
+    cluster.end_job(cluster.runs[0], 1, said)
+
+    await eventually(lambda: cluster.status().get("history"))
+    message = cluster.status()["lastError"]["message"]
+    assert 'spec.containers[0].name: Invalid value: "<redacted>": no; execute' in message
+    assert "hunter" not in str(cluster.look("bundles", "shop"))
 
 
 async def test_what_the_original_operator_left_is_taken_off(

@@ -13,6 +13,7 @@ from tests.component.bundles.approvals import (
     ALWAYS,
     annotate,
     approve,
+    condition,
     deployed,
     idle,
     lose,
@@ -311,3 +312,53 @@ async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
     assert (("HEAD", "/v2/app/manifests/0.9.0") in asked, asked == []) == (
         (True, False) if purpose == PREVIEW else (False, True)
     )
+
+
+# --- a plan without operations: werf only stores the release (werf 2 ends with 2, werf 3 with 3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [("OnRisk", "Deployed"), ("Always", "AwaitingApproval")]
+)
+async def test_a_deploy_that_only_stores_the_release_has_nothing_risky(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, mode: str, reason: str
+) -> None:
+    werf.todo = lambda _digest: []
+    bundle(approval={"mode": mode})
+    await run()
+
+    await eventually(lambda: cluster.reason() == reason, f"{reason}: {cluster.status()}")
+
+    plan = cluster.status()["plan"]
+    assert (plan["operations"], plan.get("riskyOperations", 0)) == (0, 0)
+    if mode == "Always":  # all deploys wait, this one too
+        approve(cluster, plan)
+        await deployed(cluster)
+    assert len(werf.applied) == 1
+
+
+async def test_a_check_that_only_stores_the_release_has_found_no_drift(
+    cluster: BundleCluster, run: Run, shop: Shop
+) -> None:
+    await shop.plan(CHECK, run)
+    shop.werf.todo = lambda _digest: []
+    shop.werf.finish(shop.jobs[-1])
+
+    found = await shop.ended("Planned")
+
+    drifted = cluster.status()["drift"]
+    assert drifted.get("operations", 0) == 0
+    assert found.get("reason") is None
+    assert condition(cluster, "Drifted") == ("False", "InSync")
+
+
+async def test_a_preview_that_only_stores_the_release_has_no_operations(
+    cluster: BundleCluster, run: Run, shop: Shop
+) -> None:
+    await shop.plan(PREVIEW, run)
+    shop.werf.todo = lambda _digest: []
+    shop.werf.finish(shop.jobs[-1])
+
+    found = await shop.ended("Planned")
+
+    assert (found["operations"], found.get("riskyOperations", 0)) == (0, 0)

@@ -125,6 +125,21 @@ def test_plans_with_and_without_changes_end_with_0(pod: Pod, code: int) -> None:
     assert planned(pod.run(pod.plan_command(), graph(["create/1/0/::Pod:a"]), plan=code))
 
 
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        (2, "Error: changes planned"),  # 2.67.0 and 2.75.3, also over a release of 3.2.0
+        (3, "Error: no resource changes planned, but still must install release"),  # 3.2.0
+    ],
+)
+def test_a_plan_that_only_stores_the_release_has_no_operations(
+    pod: Pod, code: int, last: str
+) -> None:
+    ended = pod.run(pod.plan_command(), graph([], 2), output=f"{last}\n", plan=code)
+
+    assert planned(ended) == Plan(2, (), pod.hash_of(pod.documents))
+
+
 @pytest.mark.parametrize("code", [1, 4, 10, 127, 137])
 def test_any_other_code_of_werf_is_a_failure_with_werfs_own_words(pod: Pod, code: int) -> None:
     ended = pod.run(
@@ -134,6 +149,26 @@ def test_any_other_code_of_werf_is_a_failure_with_werfs_own_words(pod: Pod, code
     assert error(ended) == "Error: no chart"
     assert f"werf bundle plan ended with exit code {code}\n" in ended.log
     assert BEGIN not in ended.log
+
+
+def test_of_several_errors_the_causes_are_printed_too_and_nothing_else(pod: Pod) -> None:
+    output = (
+        "  * hunter2\nError: hunter2\n  * hunter2\n│ + hunter2\n"
+        "Error: release plan install: 2 errors occurred:\n  * one\n\t* two\nhunter2\n  * hunter2\n"
+    )
+    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
+
+    assert error(ended) == "Error: release plan install: 2 errors occurred:\n  * one\n\t* two"
+    assert "hunter2" not in ended.log
+
+
+def test_of_several_errors_none_that_follows_a_templates_is_printed(pod: Pod) -> None:
+    first = "Error: 2 errors occurred:\n  * execution error at (a.yaml:1:2): x\n"
+    output = f"{first}  * hunter2\nError: hunter2\n"
+    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
+
+    assert error(ended) == first.strip()
+    assert "hunter2" not in ended.log
 
 
 @pytest.mark.parametrize("tool", TOOLS)

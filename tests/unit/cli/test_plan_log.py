@@ -10,7 +10,14 @@ from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.plan.operations import Plan, effects, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
 from copyrator.cli.plan_bundle import Shown, columns, document
-from copyrator.cli.plan_log import PlanLog, _UnreadableError, agreed, ended_pod, nonce_of
+from copyrator.cli.plan_log import (
+    PlanLog,
+    _UnreadableError,
+    agreed,
+    ended_pod,
+    nonce_of,
+    remove_no_errors,
+)
 
 NONCE = "0123456789abcdef" * 2
 BUNDLE: dict[str, Any] = {"metadata": {"namespace": "apps", "name": "shop", "uid": "the-bundle"}}
@@ -133,3 +140,22 @@ def test_where_the_status_doesnt_name_all_risky_ones_they_are_found_again():
 def test_a_document_without_the_log_says_why():
     found = document(shown([], 0, operations=None, diff=None, fault="no permission"))
     assert (found["operations"], found["diff"], found["error"]) == (None, None, "no permission")
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        ("Error: changes planned\n", ""),  # werf 2.67.0 and 2.75.3
+        ("Error: resource changes planned\n", ""),  # 3.2.0
+        ("Error: no resource changes planned, but still must install release\n", ""),  # 3.2.0
+        ("Error: changes planned", ""),
+        ("Error: changes planned\r\n", ""),
+        ("Error: changes planned\n\nthe block\n", "\nthe block\n"),
+        ("Error: no changes planned\n", "Error: no changes planned\n"),
+        ("Error: changes planned: no\n", "Error: changes planned: no\n"),
+        ("│ Error: changes planned\n", "│ Error: changes planned\n"),
+        ("Error: release plan install: no\n", "Error: release plan install: no\n"),
+    ],
+)
+def test_that_changes_are_planned_is_no_error(last, shown):
+    assert remove_no_errors(f"the diff\n{last}") == f"the diff\n{shown}"
