@@ -13,6 +13,8 @@ from typing import Final
 
 import aiohttp
 
+from copyrator.oci.notifications import EVENT_TYPE
+
 RELAYED: Final = "X-Copyrator-Relayed"
 """Marks a relayed call, which is never relayed again."""
 SECONDS: Final = 5.0
@@ -33,11 +35,15 @@ def sign(body: bytes, secret: bytes) -> str:
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
-async def send_to_leader(leader: str | None, body: bytes, secret: bytes) -> tuple[int, str]:
+async def send_to_leader(
+    leader: str | None, body: bytes, event_type: str | None, secret: bytes
+) -> tuple[int, str]:
     """Send the body to the leader; return the status and text for the caller."""
     if leader is None:
         return 503, f"no leading replica can be reached: {_AGAIN}"
     headers = {"X-Hub-Signature-256": sign(body, secret), RELAYED: "1"}
+    if event_type is not None:
+        headers[EVENT_TYPE] = event_type
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
         async with (

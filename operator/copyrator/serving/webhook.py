@@ -13,6 +13,7 @@ import hmac
 import logging
 import os
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
@@ -23,7 +24,13 @@ from aiohttp import web
 
 from copyrator.api.counts import count
 from copyrator.metrics import Metrics
-from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
+from copyrator.oci.notifications import (
+    EVENT_TYPE,
+    Push,
+    UnreadableNotificationError,
+    parse_notification,
+    unwrap_form,
+)
 from copyrator.serving import relay
 from copyrator.serving.listener import CALLERS_FAULTS, Listener
 from copyrator.serving.peers import Peers
@@ -42,7 +49,20 @@ log = logging.getLogger(__name__)
 
 PATH: Final = "/hooks/registry"
 
-_SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
+_SIGNATURES: Final = {
+    "X-Hub-Signature-256": "sha256",
+    "X-Forgejo-Signature": "sha256",
+    "X-Gitea-Signature": "sha256",
+    "X-JFrog-Event-Auth": "sha256",
+    "X-Nexus-Webhook-Signature": "sha1",
+}
+"""Headers with an HMAC of the body, of which the first in this order counts, and its hash."""
+
+_HMAC: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+_TOKENS: Final = ("X-Gitlab-Token", "X-JFrog-Event-Auth")
+"""Headers with the secret itself, beside Authorization."""
+
 _UNKNOWN: Final = "unknown"
 
 Pushed = Callable[[Sequence[Push]], int]
@@ -135,9 +155,10 @@ class WebhookServer:
             body = await self._authentic_body(request, secret)
             if self.pushed is None and relay.RELAYED not in request.headers:
                 # The leader counts it.
-                status, text = await relay.send_to_leader(self._leader(), body, secret)
+                event_type = request.headers.get(EVENT_TYPE)
+                status, text = await relay.send_to_leader(self._leader(), body, event_type, secret)
                 return web.Response(status=status, text=text)
-            sender, found = self._take(body)
+            sender, found = self._take(body, request.headers.get(EVENT_TYPE))
             status, text = 202, f"{count(found, 'Bundle is', 'Bundles are')} polled now"
         except _RefusedCall as refusal:
             status, text = refusal.status, refusal.text
@@ -159,15 +180,16 @@ class WebhookServer:
     async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
         """Return the body of an authenticated caller.
 
-        A bearer is authenticated before the body is read. A signature is over the body, so that the
+        A secret is checked before the body is read. A signature is over the body, so that the
         body of any caller is read: few at a time, few for each peer, and with a short timeout.
         """
-        signature = request.headers.get("X-Hub-Signature-256")
+        signature = sent_signature(request.headers, secret)
         if signature is None:
-            if not knows_secret(request.headers, secret):
+            if not knows_secret(request, secret):
                 raise _unknown()
             return await self._body_of_bearer(request)
-        if not _SIGNATURE.fullmatch(signature):
+        algorithm, sent = signature
+        if not _HMAC.fullmatch(sent):
             raise _unknown()
         peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
         try:
@@ -175,7 +197,11 @@ class WebhookServer:
                 body = await _body(request)
         except TimeoutError:
             raise _too_slow(self._timing.signed) from None
-        if not hmac.compare_digest(signature, relay.sign(body, secret)):
+        # Of a form GitHub signs the body, and Gitea the JSON in it.
+        if not any(
+            hmac.compare_digest(sent, hmac.new(secret, text, algorithm).hexdigest())
+            for text in (body, unwrap_form(body))
+        ):
             raise _unknown()
         return body
 
@@ -191,12 +217,12 @@ class WebhookServer:
         finally:
             self._bearers -= 1
 
-    def _take(self, body: bytes) -> tuple[str, int]:
+    def _take(self, body: bytes, event_type: str | None) -> tuple[str, int]:
         """Process an authenticated body; return the sender and the number of affected Bundles."""
         if self.pushed is None:
             raise _RefusedCall(503, "this replica isn't the leader; try again")
         try:
-            notification = parse_notification(body)
+            notification = parse_notification(body, event_type)
         except UnreadableNotificationError as error:
             raise _RefusedCall(400, str(error)) from None
         count = self.pushed(notification.pushes)
@@ -234,7 +260,9 @@ async def _body(request: web.Request) -> bytes:
 
 def _unknown() -> _RefusedCall:
     return _RefusedCall(
-        401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed"
+        401,
+        "the secret is needed (Authorization: Bearer …), a signature by it "
+        "(X-Hub-Signature-256), or its token in the URL; see docs/webhook.md",
     )
 
 
@@ -242,8 +270,48 @@ def _too_slow(seconds: float) -> _RefusedCall:
     return _RefusedCall(408, f"the body took more than {seconds:.0f} s")
 
 
-def knows_secret(headers: Mapping[str, str], secret: bytes) -> bool:
-    """Whether the caller sent the secret; compared in constant time."""
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    presented = token.strip().encode(errors="surrogateescape")  # also where it is no text
-    return scheme.lower() == "bearer" and hmac.compare_digest(presented, secret)
+def sent_signature(headers: Mapping[str, str], secret: bytes) -> tuple[str, str] | None:
+    """The hash of a call's signature, and its value; None: the call has none.
+
+    Gitea sends empty ones where it has no secret. Artifactory's header has either a signature or
+    the secret itself.
+    """
+    for name, algorithm in _SIGNATURES.items():
+        value = headers.get(name, "").strip().removeprefix("sha256=")
+        if value and not _is_same(value, secret):
+            return algorithm, value
+    return None
+
+
+def knows_secret(request: web.BaseRequest, secret: bytes) -> bool:
+    """Whether the caller sent the secret, or the token of its URL; compared in constant time."""
+    scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
+    tokens = [request.headers.get(name, "") for name in _TOKENS]
+    if scheme.lower() == "bearer":
+        tokens.append(sent)
+    elif scheme.lower() == "basic":
+        tokens.append(_password(sent))
+    if any(_is_same(token.strip(), secret) for token in tokens):
+        return True
+    return _is_same(request.query.get("token", ""), url_token(secret).encode())
+
+
+def url_token(secret: bytes) -> str:
+    """The token for URLs, for senders that can set no header: logs of proxies contain URLs.
+
+    The secret can't be computed from it.
+    """
+    return hmac.new(secret, PATH.encode(), "sha256").hexdigest()
+
+
+def _password(credentials: str) -> str:
+    """The password of Basic authentication."""
+    try:
+        decoded = b64decode(credentials.strip(), validate=True)
+    except ValueError:
+        return ""
+    return decoded.partition(b":")[2].decode(errors="surrogateescape")
+
+
+def _is_same(text: str, secret: bytes) -> bool:
+    return hmac.compare_digest(text.encode(errors="surrogateescape"), secret)

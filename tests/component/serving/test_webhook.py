@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import io
 import json
 import logging
+import os
+import re
 import socket
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import islice
 from pathlib import Path
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
@@ -24,6 +29,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from tests.junk import LIVING, complaints
+from tests.recorded_notifications import RECORDED, REFUSED, Recorded
+from yarl import URL
 
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
@@ -37,6 +44,7 @@ from copyrator.serving.webhook import (
     WebhookTiming,
 )
 from copyrator.settings.limits import CONNECTIONS_PER_PEER, WEBHOOK_BEARER_CALLS, WEBHOOK_BODY_BYTES
+from demo.chart import ROOT
 from hostile.mangled import JSON, TEXTS, mangled
 
 SECRET = "correct horse"
@@ -80,10 +88,12 @@ class Hook:
         body: bytes | io.BytesIO = BODY,
         headers: dict[str, str] | None = None,
         method: str = "POST",
+        query: str = "",
     ) -> tuple[int, str]:
+        url = URL(self.url + query, encoded=True)
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, self.url, data=body, headers=headers) as response,
+            session.request(method, url, data=body, headers=headers) as response,
         ):
             return response.status, await response.text()
 
@@ -124,36 +134,176 @@ def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
     return {"X-Hub-Signature-256": f"sha256={digest}"}
 
 
-@pytest.mark.parametrize("headers", [BEARER, signed(BODY), {"Authorization": f"bearer {SECRET}"}])
-async def test_who_knows_the_secret_is_heard(hook: Hook, headers: dict[str, str]) -> None:
-    assert await hook.call(headers=headers) == (202, "1 Bundle is polled now\n")
+def basic(text: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+
+
+def hmac_of(body: bytes, algorithm: str = "sha256", secret: str = SECRET) -> str:
+    return hmac.new(secret.encode(), body, algorithm).hexdigest()
+
+
+TOKEN = hmac_of(b"/hooks/registry")
+"""What docs/webhook.md computes for URLs."""
+NO_SIGNATURES = {
+    "X-Hub-Signature": "sha1=",
+    "X-Hub-Signature-256": "sha256=",
+    "X-Gitea-Signature": "",
+    "X-Gogs-Signature": "",
+}
+"""What Gitea sends where no secret is set."""
+BY_GITEA = {
+    "X-Hub-Signature": f"sha1={hmac_of(BODY, 'sha1')}",
+    "X-Hub-Signature-256": f"sha256={hmac_of(BODY)}",
+    "X-Gitea-Signature": hmac_of(BODY),
+    "X-Gogs-Signature": hmac_of(BODY),
+}
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        (BEARER, ""),
+        ({"Authorization": f"bearer {SECRET}"}, ""),
+        (basic(f"copyrator:{SECRET}"), ""),  # EventBridge, Azure, zot
+        (basic(f":{SECRET}"), ""),
+        (signed(BODY), ""),  # GitHub
+        (BY_GITEA, ""),
+        ({"X-Gitea-Signature": hmac_of(BODY)}, ""),
+        ({"X-Forgejo-Signature": hmac_of(BODY), **BY_GITEA}, ""),
+        ({**NO_SIGNATURES, **BEARER}, ""),
+        ({"X-JFrog-Event-Auth": hmac_of(BODY)}, ""),
+        ({"X-JFrog-Event-Auth": f"sha256={hmac_of(BODY)}"}, ""),
+        ({"X-JFrog-Event-Auth": SECRET}, ""),
+        ({"X-Nexus-Webhook-Signature": hmac_of(BODY, "sha1")}, ""),
+        ({"X-Gitlab-Token": SECRET}, ""),
+        ({}, f"?token={TOKEN}"),  # Docker Hub, Quay, Alibaba
+        ({"Authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.e30.x"}, f"?a=b&token={TOKEN}"),  # Pub/Sub
+    ],
+)
+async def test_who_knows_the_secret_is_heard(
+    hook: Hook, headers: dict[str, str], query: str
+) -> None:
+    assert await hook.call(headers=headers, query=query) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
     assert hook.metric("copyrator_webhook_polls_total 1.0")
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "query"),
     [
-        {},
-        {"Authorization": "Bearer "},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": f"Bearer {SECRET}x"},
-        {"Authorization": f"Basic {SECRET}"},
-        {"Authorization": SECRET},
-        {"Authorization": "Bearer é"},
-        signed(BODY, "wrong"),
-        signed(BODY + b" "),
-        {"X-Hub-Signature-256": signed(BODY)["X-Hub-Signature-256"].removeprefix("sha256=")},
-        {"X-Hub-Signature-256": "", **BEARER},  # a signature that is there must be good
+        ({}, ""),
+        ({"Authorization": "Bearer "}, ""),
+        ({"Authorization": "Bearer wrong"}, ""),
+        ({"Authorization": f"Bearer {SECRET}x"}, ""),
+        ({"Authorization": f"Bearer {TOKEN}"}, ""),  # out of a log: only for URLs
+        ({"Authorization": f"Basic {SECRET}"}, ""),
+        ({"Authorization": SECRET}, ""),
+        ({"Authorization": "Bearer é"}, ""),
+        (basic(SECRET), ""),
+        (basic(f"{SECRET}:"), ""),
+        (basic("copyrator:wrong"), ""),
+        (basic(f"copyrator:{SECRET}x"), ""),
+        ({"Authorization": "Basic !!!!"}, ""),
+        ({"Authorization": "Basic /////w=="}, ""),
+        (signed(BODY, "wrong"), ""),
+        (signed(BODY + b" "), ""),
+        ({"X-Hub-Signature-256": f"sha1={hmac_of(BODY, 'sha1')}"}, ""),
+        ({"X-Hub-Signature-256": hmac_of(BODY, "sha1")}, ""),
+        ({"X-Hub-Signature-256": SECRET}, ""),
+        ({"X-Hub-Signature": f"sha1={hmac_of(BODY, 'sha1')}"}, ""),
+        # A signature that is there must be good.
+        ({**signed(BODY, "wrong"), **BEARER}, f"?token={TOKEN}"),
+        ({**signed(BODY, "wrong"), "X-Gitea-Signature": hmac_of(BODY)}, ""),
+        ({"X-Hub-Signature-256": "nonsense", **BEARER}, ""),
+        (NO_SIGNATURES, ""),
+        ({"X-Gitea-Signature": hmac_of(BODY, secret="")}, ""),
+        ({"X-Forgejo-Signature": hmac_of(BODY + b" ")}, ""),
+        ({"X-JFrog-Event-Auth": "wrong"}, ""),
+        ({"X-JFrog-Event-Auth": hmac_of(BODY, secret="wrong")}, ""),
+        ({"X-Nexus-Webhook-Signature": hmac_of(BODY, "sha1", "wrong")}, ""),
+        ({"X-Nexus-Webhook-Signature": hmac_of(BODY)}, ""),
+        ({"X-Gitlab-Token": "wrong"}, ""),
+        ({"X-Gitlab-Token": ""}, ""),
+        ({"X-Gitlab-Token": TOKEN}, ""),
+        ({}, f"?token={SECRET.replace(' ', '%20')}"),  # the secret is never in a URL
+        ({}, "?token="),
+        ({}, "?token=%ff%ed%a0%80"),
+        ({}, f"?token={TOKEN}0"),
+        ({}, f"?token={TOKEN.upper()}"),
+        ({}, f"?Token={TOKEN}"),
+        ({}, f"?token={hmac_of(b'/hooks/registry', secret='wrong')}"),
     ],
 )
-async def test_nobody_else_is_heard(hook: Hook, headers: dict[str, str]) -> None:
-    status, text = await hook.call(headers=headers)
+async def test_nobody_else_is_heard(hook: Hook, headers: dict[str, str], query: str) -> None:
+    status, text = await hook.call(headers=headers, query=query)
     assert status == 401
     assert SECRET not in text
     assert hook.told == []
     assert hook.metric('copyrator_webhook_calls_total{code="401",sender="unknown"} 1.0')
+
+
+def test_the_document_computes_the_token_of_urls() -> None:
+    text = (ROOT / "docs" / "webhook.md").read_text()
+    (command,) = re.findall(r"^ +(printf .* openssl .*)$", text, re.MULTILINE)
+    env = {"PATH": os.environ["PATH"], "SECRET": SECRET}
+    found = subprocess.run(["sh", "-c", command], env=env, capture_output=True, check=True)
+    assert found.stdout.decode().strip() == TOKEN
+
+
+async def test_a_secret_that_looks_like_a_signature_is_a_secret(hook: Hook) -> None:
+    """`openssl rand -hex 32` makes one; Artifactory sends it, or a signature by it."""
+    secret = "0123456789abcdef" * 4
+    hook.secret_file.write_text(secret)
+    for sent in (secret, hmac_of(BODY, secret=secret)):
+        assert (await hook.call(headers={"X-JFrog-Event-Auth": sent}))[0] == 202
+    wrong = hmac_of(BODY, secret="wrong")
+    assert (await hook.call(headers={"X-JFrog-Event-Auth": wrong}))[0] == 401
+
+
+FORM = urlencode({"payload": BODY}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (FORM, signed(FORM), 202),  # GitHub
+        (FORM, {"X-Gitea-Signature": hmac_of(BODY)}, 202),  # Gitea signs the JSON
+        (FORM, BEARER, 202),
+        (BODY, {"Content-Type": "application/x-www-form-urlencoded", **BEARER}, 202),  # curl -d
+        (BODY, {"Content-Type": "text/plain; charset=UTF-8", **BEARER}, 202),
+        (BODY, {"Content-Type": "application/vnd.docker.distribution.events.v1+json", **BEARER},
+         202),
+        (FORM + b"0", signed(FORM), 401),
+        (FORM, signed(BODY + b" "), 401),
+        (b"payload=", BEARER, 400),
+        (b"payload=%00", BEARER, 400),
+        (b"other=1", BEARER, 400),
+    ],
+)  # fmt: skip
+async def test_a_form_is_read_and_other_types_of_content_are_json(
+    hook: Hook, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    assert (await hook.call(body, headers))[0] == status
+    assert hook.told == ([Push("shop/app", "r.example.com", "1")] if status == 202 else [])
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=str)
+@pytest.mark.parametrize("through", ["leader", "standby"])
+async def test_each_senders_event_is_heard(
+    hook: Hook, standby: Hook, row: Recorded, through: str
+) -> None:
+    called = hook if through == "leader" else standby
+    headers = {**BEARER, **({"Ce-Type": row.event_type} if row.event_type else {})}
+    assert (await called.call(row.body, headers))[0] == 202
+    assert tuple(hook.told) == row.pushes
+    assert hook.metric(f'copyrator_webhook_calls_total{{code="202",sender="{row.sender}"}} 1.0')
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=str)
+async def test_what_tells_of_no_push_is_refused(hook: Hook, row: Recorded) -> None:
+    assert (await hook.call(row.body, BEARER))[0] == 400
+    assert hook.told == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}"])
@@ -440,10 +590,25 @@ async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
 
 
 HEADERS = st.dictionaries(
-    st.sampled_from(["Authorization", "X-Hub-Signature-256", "X-GitHub-Event", "Content-Type"]),
-    (TEXTS | st.sampled_from([f"Bearer {SECRET}", "Bearer", "sha256=", "application/json"])).filter(
-        lambda text: text.isprintable() and text.isascii()
+    st.sampled_from(
+        [
+            "Authorization",
+            "X-Hub-Signature-256",
+            "X-Gitea-Signature",
+            "X-JFrog-Event-Auth",
+            "X-Nexus-Webhook-Signature",
+            "X-Gitlab-Token",
+            "X-GitHub-Event",
+            "Content-Type",
+            "Ce-Type",
+        ]
     ),
+    (
+        TEXTS
+        | st.sampled_from(
+            [f"Bearer {SECRET}", "Bearer", "Basic", "Basic Og==", "sha256=", "0" * 40]
+        )
+    ).filter(lambda text: text.isprintable() and text.isascii()),
 )
 PAYLOAD = {
     "type": "PUSH_ARTIFACT",
