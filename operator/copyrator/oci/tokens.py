@@ -80,6 +80,7 @@ class _Grants:
     used: float = 0.0
     introduced: float = -math.inf
     """When the API itself was last requested for a challenge."""
+    introduction: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -189,18 +190,21 @@ class Tokens:
         if credential is None:
             return None
         grants = self._of(repository, credential)
-        if self._clock() < grants.introduced + RENEW_AGAIN:
-            return None
-        grants.introduced = self._clock()
-        trust = TlsVerification(repository.verify, repository.ca)
-        url = f"{repository.origin}/v2/"
-        try:
-            answer = await self._transport.send(Request("GET", url, trust, named=True))
-        except RegistryError:
-            return None
-        if answer.status != 401 or not answer.challenges:
-            return None
-        return await self.renew(repository, credential, kind, answer, None)
+        async with grants.introduction:
+            if grants.newest is not None:  # another request has logged in
+                return await self.header(repository, credential, kind)
+            if self._clock() < grants.introduced + RENEW_AGAIN:
+                return None
+            grants.introduced = self._clock()
+            trust = TlsVerification(repository.verify, repository.ca)
+            url = f"{repository.origin}/v2/"
+            try:
+                answer = await self._transport.send(Request("GET", url, trust, named=True))
+            except RegistryError:
+                return None
+            if answer.status != 401 or not answer.challenges:
+                return None
+            return await self.renew(repository, credential, kind, answer, None)
 
     async def renew_forbidden(
         self, repository: Repository, credential: Credential | None, kind: str, used: str
@@ -343,7 +347,7 @@ class Tokens:
         for key, grants in list(self._grants.items()):
             if size <= TOKENS_CHARACTERS and grants.used >= self._clock() - KEEP:
                 return
-            if not grants.lock.locked():
+            if not (grants.lock.locked() or grants.introduction.locked()):
                 size -= grants.size
                 del self._grants[key]
 

@@ -325,6 +325,24 @@ async def test_credentials_are_sent_to_a_registry_that_hides_what_it_has(
     assert registry.count("HEAD") == 4
 
 
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_many_polls_at_once_of_a_registry_that_hides_what_it_has_ask_for_one_challenge(
+    registry: FakeRegistry, client: RegistryClient, status: int, auth: str
+) -> None:
+    registry.auth, registry.users = auth, {"alice": "s3cret"}
+    for i in range(20):
+        registry.put("team/app", f"1.0.{i}", "x")
+    registry.fault, registry.fault_at = hiding(registry, status), "/v2/"
+
+    polls = (client.digest(repository(registry), f"1.0.{i}", ALICE) for i in range(20))
+    await asyncio.gather(*polls)
+
+    assert [path for _, path in registry.asked].count("/v2/") == 1
+    assert registry.count("GET", "/token") == (auth == "bearer")
+    assert registry.count("HEAD") == 40
+
+
 @pytest.mark.parametrize(("credential", "asked"), [(ALICE, 1), (None, 0)])
 @pytest.mark.parametrize("status", [403, 404])
 async def test_a_registry_that_requires_no_credentials_gets_none(

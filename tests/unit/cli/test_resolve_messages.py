@@ -1,6 +1,7 @@
 """`resolve` names its own options, not a Bundle's fields."""
 
 import asyncio
+import json
 
 import pytest
 from multidict import CIMultiDict
@@ -9,7 +10,8 @@ from copyrator.api.bundle_status import Rejected
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.gates.signature import NOTHING_ASKED
 from copyrator.bundles.version.candidates import Choice, Rejection, Selection, explain
-from copyrator.cli.registry_options import in_options
+from copyrator.cli.faults import Fault
+from copyrator.cli.registry_options import credential_of, in_options
 from copyrator.cli.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.trust_options import SignatureJudge
 from copyrator.oci.auth import Credential
@@ -100,3 +102,13 @@ def test_the_error_names_it_where_no_tag_is_a_version(capsys):
     )
     _explain(found)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["config.json", ".dockercfg"])
+def test_an_auth_file_is_read_by_the_same_rules_as_a_secret(tmp_path, name):
+    auths = {"r.example.com": {}, "https://r.example.com/v2/team": {"auth": "YWxpY2U6czNjcmV0Cg=="}}
+    path = tmp_path / name
+    path.write_text(json.dumps(auths if name == ".dockercfg" else {"auths": auths}))
+    assert credential_of(REPOSITORY, {"auth_file": path}) == ALICE
+    with pytest.raises(Fault, match=r"has no credentials for r\.example\.com/other"):
+        credential_of(Repository("r.example.com", "other"), {"auth_file": path})
