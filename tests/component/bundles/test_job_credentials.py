@@ -248,5 +248,4 @@ async def test_a_failed_deploys_message_is_redacted_by_the_secret_that_the_opera
 
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
     message = cluster.status()["attempted"]["message"]
-    assert message.startswith("Error: release install: ")
-    assert encoded("alice:s3cret") not in message
+    assert message.endswith("<redacted> is wrong")
