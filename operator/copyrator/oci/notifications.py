@@ -96,8 +96,8 @@ class Notification:
 
 
 def canonical(registry: str) -> str:
-    """One name for a registry that has several, in lower case."""
-    name = registry.strip().lower()
+    """One name for a registry that has several, in lower case and without a default port."""
+    name = registry.strip().lower().removesuffix(":443").removesuffix(":80")
     if found := _ECR.fullmatch(name):
         return f"{found[1]}.dkr.ecr.{found[2]}.amazonaws.com"
     return DOCKER_HUB_HOST if name in DOCKER_HUB_NAMES else name

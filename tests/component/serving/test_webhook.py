@@ -389,7 +389,17 @@ async def test_slow_bodies_of_strangers_keep_nobody_out(hook: Hook, header: str)
         assert await hook.call(headers=BEARER) == (202, "1 Bundle is polled now\n")
 
 
-@pytest.mark.parametrize("header", ["X-Nothing: 1", "Authorization: Bearer wrong"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Nothing: 1",
+        "Authorization: Bearer wrong",
+        "Authorization: Basic Og==",
+        "X-Gitlab-Token: wrong",
+        "X-JFrog-Event-Auth: wrong",
+        "X-Hub-Signature-256: sha256=nonsense",
+    ],
+)
 async def test_a_stranger_is_refused_before_its_body_and_sent_away(hook: Hook, header: str) -> None:
     async with slow_calls(hook, 1, header) as (reader,):
         async with asyncio.timeout(8):
@@ -512,11 +522,22 @@ async def test_it_does_not_start_without_a_secret(tmp_path: Path, text: str | No
         await Hook(secret_file).make().start()
 
 
-@pytest.mark.parametrize("headers", [BEARER, signed(BODY)])
+@pytest.mark.parametrize(
+    ("body", "headers", "query"),
+    [
+        (BODY, BEARER, ""),
+        (BODY, signed(BODY), ""),
+        (BODY, {"X-Nexus-Webhook-Signature": hmac_of(BODY, "sha1")}, ""),
+        (BODY, {}, f"?token={TOKEN}"),
+        (FORM, signed(FORM), ""),
+        (FORM, {"X-Gitea-Signature": hmac_of(BODY)}, ""),
+    ],
+)
 async def test_what_reaches_a_standby_is_heard_by_the_leader(
-    hook: Hook, standby: Hook, headers: dict[str, str]
+    hook: Hook, standby: Hook, body: bytes, headers: dict[str, str], query: str
 ) -> None:
-    assert await standby.call(headers=headers) == (202, "1 Bundle is polled now\n")
+    answer = await standby.call(body, headers, query=query)
+    assert answer == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
     assert not standby.metric("copyrator_webhook_calls_total{"), "it is counted once"
