@@ -337,7 +337,7 @@ def _artifactory(found: Mapping[str, Any]) -> Iterator[Push] | None:
 def _nexus(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """Match with and without the repository's name, which may be part of the path.
 
-    A tag that is pushed again is an updated asset, and no event of a component.
+    A tag that is pushed again may be an updated asset, without an event of the component.
     """
     if "nodeId" not in found:
         return None
