@@ -24,7 +24,7 @@ from copyrator.bundles.deploy.outcome import (
     read_job,
 )
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
-from copyrator.bundles.deploy.werf_error import strip_colours
+from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.client.client import KubeClient
@@ -101,12 +101,16 @@ class PodReader:
     async def log_end(self, pods: list[dict[str, Any]]) -> str:
         """The last lines of werf's log; the termination message where the log can't be read.
 
-        The API truncates the end of longer output, so fewer lines are requested then.
+        The API truncates the end of longer output, so fewer lines are requested then, unless the
+        first line of werf's error would be missing.
         """
         most = limits.BUNDLE_LOG_BYTES
         text = ""
         for lines in _TAIL_LINES:
-            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
+            longer, text = text, await self._log(pods, tail_lines=lines, limit_bytes=most)
+            if has_error(longer) and not has_error(text):
+                text = longer
+                break
             if len(text.encode()) < most:
                 break
         return strip_colours(text or _termination_message(pods))

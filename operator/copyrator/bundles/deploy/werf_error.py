@@ -41,6 +41,7 @@ _NO_CAUSE: Final = re.compile(
     r"|\s*>?\s*\d{1,9} \| "  # an excerpt of YAML, and what points into it
     r"|\s*\^"
 )
+_FIRST_LINE: Final = re.compile(rf"^(?:{_TIME.pattern})?{ERROR}", re.MULTILINE)
 _ITEM: Final = re.compile(r"\s*\*\s+(?=\S)")
 _COUNT: Final = re.compile(r"\b\d{1,6} errors?(?:\(s\))? occurred:\s*")
 _ROLLBACK: Final = re.compile(r"; (?=rollback: )")
@@ -55,7 +56,12 @@ _LAYER: Final = re.compile(
     r"|validate adoptable resources|(?:UPGRADE|INSTALLATION) FAILED"
     r"): "
 )
-"""Layers that name neither an object nor a fault."""
+"""Layers that name neither an object nor a fault, at the beginning."""
+_INNER_LAYER: Final = re.compile(
+    r"(?<=: )(?:(?:retryable on webhook error|server-side apply): "
+    r'|convert rendered templates to installable resources for chart at "[^"]{1,400}": )'
+)
+"""Such layers elsewhere."""
 _PLAIN_LAYER: Final = re.compile(r"[A-Za-z][A-Za-z ,'-]{2,80}: (?=\S)")
 """Any layer that names nothing."""
 _VALUE: Final = re.compile(
@@ -100,10 +106,11 @@ _TEMPLATE_TEXT: Final = re.compile(
     r"|mapping key "
     r"|don't meet the specifications of the schema\(s\)"
     r'| accessor error: (?:contains non-string value in the map under key "[^"\n]{1,320}": )?'
+    r"|(?=&value\.valueUnstructured\{)"
     r"|\[\d{1,9}:\d{1,9}\] [^\n]{0,400}\n(?=[ >]{1,8}\d{1,9} \| )"
     r"|validate [A-Z][A-Za-z0-9]{0,63}/[^\s:]{1,320}(?: \([^()\n]{1,99}\))?: /[^\s:]{0,400}: (?=')"
 )
-"""Go's, Helm's and nelm's words before a text that isn't theirs."""
+"""Go's, Helm's, nelm's and the API server's words before a text that isn't theirs."""
 
 
 def strip_colours(log: str) -> str:
@@ -137,6 +144,11 @@ def remove_template_text(text: str, literals: Collection[str] = ()) -> str:
         return text
     line = text[found.end() :].partition("\n")[0]
     return text[: found.end()] + (line if line in literals else IN_LOG)
+
+
+def has_error(log: str) -> bool:
+    """Whether a log has the first line of an error of werf's."""
+    return bool(_FIRST_LINE.search(strip_colours(log)))
 
 
 def find_error(log: str) -> str:
@@ -237,7 +249,7 @@ def _split(error: str) -> Iterator[str]:
 def _strip_layers(cause: str) -> str:
     while (layer := _LAYER.match(cause)) and layer.end() < len(cause):
         cause = cause[layer.end() :]
-    return cause.rstrip(": ")
+    return _INNER_LAYER.sub("", cause).rstrip(": ")
 
 
 def _shorten_values(cause: str) -> str:
