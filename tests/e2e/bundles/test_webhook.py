@@ -155,6 +155,7 @@ def test_a_push_that_is_told_has_its_job_after_three_requests(
     }
     for _ in range(5):
         assert call(hook, {"events": [forged]}) == 202
+        assert call(hook, forged) == 202  # in Azure's form, of another host
     second = team.publish("1.0.0", "second")
     assert call(hook, pushed | {"tag": "2.0.0"}) == 202
     assert call(hook, pushed | {"repository": "another"}) == 202
@@ -162,7 +163,7 @@ def test_a_push_that_is_told_has_its_job_after_three_requests(
     assert call(hook, ["nonsense"]) == 400
     assert team.status("shop")["target"]["digest"] == first
 
-    assert call(hook, pushed) == 202
+    assert call(hook, {**forged, "request": {"host": team.cluster.registry}}) == 202
     team.wait_deployed("shop", second)  # whatever the calls before led to is done before this
     digests = [one["digest"] for one in team.status("shop")["history"]]
     assert digests == [second, first], "the forged one was never tried"
