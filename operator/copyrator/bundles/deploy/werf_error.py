@@ -227,8 +227,11 @@ def _split(error: str) -> Iterator[str]:
     """Yield the causes of an error, each in one line, the first with the layers before all."""
     cause, layers = "", ""
     lines = error.removeprefix(ERROR).split("\n")
-    if not error.startswith(ERROR) and any(map(_ITEM.match, lines[1:2])):
-        layers = "" if _ITEM.match(error) else "…"  # its beginning is missing
+    if not error.startswith(ERROR) and any(map(_ITEM.match, lines[1:2])):  # its start is missing
+        if lines[0].endswith(" occurred:"):
+            del lines[0]
+        elif not _ITEM.match(error):
+            layers = "…"
     for line in lines:
         item = _ITEM.match(line)
         text = " ".join(line[item.end() if item else 0 :].split())
@@ -261,8 +264,8 @@ def _shorten_values(cause: str) -> str:
             continue
         end = _end_of_value(cause, start)
         if end - start > _MAX_VALUE:
-            kept = cause[start : start + _KEPT] if found[1] == '"' else ""
-            text += f"{cause[at:start]}{kept}…{_CLOSING[found[1]]}"
+            kept = _cut(cause[start:end], _KEPT) if found[1] == '"' else "…"
+            text += f"{cause[at:start]}{kept}{_CLOSING[found[1]]}"
             at = end
     return text + cause[at:]
 
@@ -297,7 +300,9 @@ def _truncate(text: str, most: int) -> str:
             text = text[:start] + text[end:]
     while len(text) > most and (layer := _PLAIN_LAYER.match(text)):
         text = text[layer.end() :]
-    if len(text) <= most:
-        return text
+    return text if len(text) <= most else _cut(text, most)
+
+
+def _cut(text: str, most: int) -> str:
     end = text.rfind(" ", most // 2, most)
     return text[: end if end > 0 else most - 1].rstrip(" ,;:([{") + "…"
