@@ -143,6 +143,10 @@ class Metrics:
         self.bundles = self._gauge(
             "bundles", "Bundles by the reason of their Ready condition.", "reason"
         )
+        self.bundles_poll_failed = self._gauge(
+            "bundles_poll_failed",
+            "Bundles whose last poll failed, also while their Ready condition is kept.",
+        )
         self.updates_pending = self._gauge(
             "updates_pending",
             "Bundles of which a version or an edit waits for a gate, by the reason of their "

@@ -34,6 +34,8 @@ MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
 """Rejected candidates that a status lists."""
+ENOUGH_FAILED_POLLS: Final = 3
+"""Failed polls in a row by which Ready may become False."""
 MAX_LOG_TAIL: Final = 2048
 """Characters of a failed Job's log that a status holds."""
 
@@ -368,8 +370,19 @@ class LastError(Record):
     time: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPolls(Record):
+    """The polls that failed in a row, up to the last one; empty where that succeeded."""
+
+    count: int | None = None
+    """At most ENOUGH_FAILED_POLLS: more make no difference."""
+    since: str | None = None
+    """When the first of them failed."""
+
+
 _NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
+_NO_FAILED_POLLS: Final = FailedPolls()
 _NO_PLAN: Final = PlanStatus()
 _NO_PREVIEW: Final = PreviewPlan()
 _NO_BASELINE: Final = Baseline()
@@ -414,6 +427,7 @@ class BundleStatus(Record):
     """``past`` reads it."""
     next_poll_at: str | None = None
     last_error: LastError = LastError()
+    failed_polls: FailedPolls = _NO_FAILED_POLLS
     suspension: Suspension = NOT_SUSPENDED
     """Ready as it was; only with ``spec.suspend`` or the annotation disable-autoupdate."""
     last_handled_request: str | None = None
@@ -449,6 +463,11 @@ class BundleStatus(Record):
         """The reason of the Ready condition; empty where there is none."""
         found = self.condition(ConditionType.READY).get("reason")
         return found if isinstance(found, str) else ""
+
+    @property
+    def is_unready(self) -> bool:
+        """Whether Ready is False."""
+        return self.condition(ConditionType.READY).get("status") == ConditionStatus.FALSE
 
     @property
     def open_gates(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, health = (Counter[str]() for _ in range(4))
-    quarantined, untrusted, oldest, now = 0, 0, 0.0, context.monotonic()
+    quarantined, untrusted, unpolled, oldest, now = 0, 0, 0, 0.0, context.monotonic()
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
@@ -85,6 +85,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         health[entry.health] += 1
         failed = status.attempted.outcome == Outcome.FAILED
         quarantined += failed and status.attempted.next_retry_at is None
+        unpolled += bool(status.failed_polls.count)
         untrusted += status.verification.verdict == Trust.NOT_TRUSTED
         memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
@@ -100,6 +101,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         if reason in _REASONS:
             gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
+    context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     for one in ConditionStatus:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from copyrator.bundles.plan.jobs import LogReading
     from copyrator.bundles.plan.permissions import Review
     from copyrator.bundles.version.polling import DeployInputs
+    from copyrator.oci.errors import RegistryError
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class PollMemory:
     """The Bundle's poll times; None until its first poll is scheduled."""
     failures: int = 0
     """Number of consecutive polls that failed, or found no tag."""
+    failed_by: RegistryError | None = None
+    """The last answer that was an error: it is counted once, however often it is decided on."""
     unsigned: int = 0
     """Number of consecutive polls that found a version without a trusted signature."""
     changed_at: datetime | None = None

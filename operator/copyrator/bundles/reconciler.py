@@ -45,7 +45,12 @@ from copyrator.bundles.plan.record import requested_preview
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.answer import DesiredVersion, kept_ready, record_error
+from copyrator.bundles.version.answer import (
+    DesiredVersion,
+    end_failures,
+    kept_ready,
+    record_error,
+)
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
@@ -301,7 +306,7 @@ class BundleReconciler:
         memory.desired = memory.asked_since = memory.again = None
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
-        status = replace(status, ready=kept_ready(status), next_poll_at=None)
+        status = replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
         return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
 
@@ -320,7 +325,7 @@ class BundleReconciler:
         now = self.context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
         status = replace(
-            record_error(status, error.reason, str(error), now),
+            record_error(end_failures(status), error.reason, str(error), now),
             ready=kept_ready(status) if is_values else 0,
         )
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
@@ -356,7 +361,7 @@ class BundleReconciler:
             self.context.memories[entry.key].poll.desired = None
             return Step(written)
 
-        status = replace(entry.status, ready=ready, next_poll_at=None)
+        status = replace(end_failures(entry.status), ready=ready, next_poll_at=None)
         return Step(entry, status, verdict, effect=forget_poll)
 
     # --- a Bundle that is being deleted -----------------------------------------------------------

@@ -101,6 +101,8 @@ def _faults(
         said = f"{condition.get('reason')}: {rows.trouble(body)}"
         if condition.get("status") == "False":
             yield Check(shown, False, said)
+        elif failed := rows.failed_poll(body):
+            yield Check(shown, None, failed)
         elif condition.get("reason") == RuleReason.NO_TARGETS:
             yield Check(shown, None, said)
         elif not rows.ready(body) and is_overlooked(body, kind, installation, now):

@@ -75,8 +75,10 @@ def reconcile(
         prose([f"{shown(what, body)} reconciled{result(body)}"])
     else:
         kept = ". The request stays, and is handled when the cause is fixed"
-        text = result(body).rstrip(".") + (kept if _is_kept(body) else "")
-        raise Fault(f"{shown(what, body)} isn't ready{text}")
+        failed = rows.failed_poll(body)
+        text = f": {failed}" if failed else f" isn't ready{result(body)}"
+        text = text.rstrip(".") + (kept if _is_kept(body) else "")
+        raise Fault(f"{shown(what, body)}{text}")
     if waited and not _is_ready(body):
         raise click.exceptions.Exit(1)
 
@@ -88,8 +90,12 @@ def _is_kept(body: Mapping[str, Any]) -> bool:
 
 
 def _is_ready(body: Mapping[str, Any]) -> bool:
-    """Ready, or Unknown because its author wants nothing to be written (mode: Plan)."""
-    return rows.ready(body).get("status") != ConditionStatus.FALSE
+    """Ready, or Unknown because its author wants nothing to be written (mode: Plan).
+
+    Not where the poll failed, although Ready is kept for some time then.
+    """
+    is_false = rows.ready(body).get("status") == ConditionStatus.FALSE
+    return not (is_false or rows.failed_poll(body))
 
 
 @click.command()
@@ -178,7 +184,10 @@ async def _reconcile(
             status = seen.get("status") or {}
             return token in [status.get(echo) for echo in echoes]
 
-        return await wait(client, what, body, timeout, handled, busy=in_progress)
+        def busy(seen: Mapping[str, Any]) -> bool:
+            return in_progress(seen) and not rows.failed_poll(seen)
+
+        return await wait(client, what, body, timeout, handled, busy=busy)
 
 
 def _check_may_act(what: str, body: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, HistoryEntry
-from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
@@ -87,6 +87,15 @@ def awaited(body: Body) -> str:
     return str(pending["reason"]) if waits else ""
 
 
+def failed_poll(body: Body) -> str:
+    """The error of the last poll, where polls have failed and Ready is kept; else empty."""
+    status = body.get("status") or {}
+    failed, error = (status.get(name) or {} for name in ("failedPolls", "lastError"))
+    if not failed.get("count") or ready(body).get("status") == ConditionStatus.FALSE:
+        return ""
+    return f"The last poll failed ({error.get('reason')}): {error.get('message')}"
+
+
 def bundle_trouble(body: Body) -> str:
     """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
@@ -99,6 +108,7 @@ def bundle_trouble(body: Body) -> str:
         return f"{trouble(body)}. {pending.get('message') or ''}"
     return (
         trouble(body)
+        or failed_poll(body)
         or (str(verified.get("message") or "") if doubted else "")
         or (str(healthy.get("message")) if is_unhealthy(body) or unseen else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")

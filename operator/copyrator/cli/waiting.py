@@ -121,6 +121,10 @@ def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
             f"{shown(what, body)} didn't finish within {timeout:g} s; its status is {said}. "
             "The operator continues; to wait longer, increase --timeout"
         )
+    if failed := rows.failed_poll(body):
+        return (
+            f"{shown(what, body)}: {failed}. The request stays, and is handled when a poll succeeds"
+        )
     if waits_for_gate(body):
         return (
             f"{shown(what, body)}: the request still waits after {timeout:g} s: {said}. It stays, "

@@ -10,6 +10,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
+    ENOUGH_FAILED_POLLS,
     BundleReason,
     BundleStatus,
     GateState,
@@ -21,12 +22,13 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionType, conditions_by_type, ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.times import format_duration, parse_time
+from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.ready_conditions import times
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.catalog import FREEZE, all_gates
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.bundles.inputs.watches import Ref
+from copyrator.bundles.version.answer import kept_until
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
 from copyrator.cli.consent_state import consent_of
@@ -229,6 +231,7 @@ def _poll(
 ) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in (body["metadata"].get("annotations") or {}):
         return
+    yield from _failed_polls(spec, status, now)
     every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
     assumed = not known and not body["spec"].get("interval")
     how = f"every {every}{ASSUMED if assumed else ''}"
@@ -240,6 +243,24 @@ def _poll(
         yield f"The registry is polled {how}, and now again sooner."
     else:
         yield f"The registry is polled {how}; next poll in {format_duration(wait)}."
+
+
+def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
+    """The polls that have failed while Ready is kept."""
+    failed, until = status.failed_polls, kept_until(status, spec)
+    if until is None:
+        return
+    error, count = status.last_error, failed.count or 0
+    enough = count >= ENOUGH_FAILED_POLLS
+    number = f"{count} or more" if enough else f"{count}"
+    yield (
+        f"Polls have failed for {rows.age(failed.since, now)} ({number} in a row), the last one "
+        f"with {error.reason}: {said(error.message, 512)}"
+    )
+    yield (
+        f"If none succeeds, Ready becomes False {rows.until(format_time(until), now)}"
+        f"{'' if enough else ', or sooner with the third failure'}."
+    )
 
 
 def is_retried(status: BundleStatus) -> bool:

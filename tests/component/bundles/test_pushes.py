@@ -146,7 +146,8 @@ async def test_a_host_that_has_had_enough_is_left_alone_whatever_is_said(
     await settle(cluster, operator)
     registry.fault = enough
     operator.controller.pushed([APP])
-    await eventually(lambda: cluster.reason() == "RateLimited")
+    await eventually(lambda: cluster.status().get("lastError", {}).get("reason") == "RateLimited")
+    assert cluster.reason() == "Deployed"
     asked = len(registry.asked)
 
     for _ in range(20):

@@ -6,19 +6,25 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
     BundleStatus,
     Deployed,
+    FailedPolls,
     LastError,
     Outcome,
     Rejected,
 )
 from copyrator.bundles.version.answer import (
     DesiredVersion,
+    count_failure,
+    end_failures,
     is_answered,
+    is_lenient,
     kept_ready,
+    kept_until,
     record_available,
     record_error,
     record_unavailable,
@@ -57,6 +63,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         (status("Suspended"), WISH, False),
         (status("WouldDowngrade", available=Available()), WISH, True),
         (status("Deployed", available=Available()), WISH, False),  # again, for lack of another
+        (status(failed_polls=FailedPolls(count=1, since="2026-01-01T12:00:00Z")), WISH, False),
         (BundleStatus(), WISH, False),
         # taken over from the original: nothing was attempted
         (
@@ -148,3 +155,88 @@ def test_only_a_failure_is_due_again(outcome: Outcome | None, expected: datetime
 @pytest.mark.parametrize(("known", "kept"), [(None, 1), (0, 0), (1, 1)])
 def test_ready_stays_until_something_is_known(known: int | None, kept: int) -> None:
     assert kept_ready(BundleStatus(ready=known)) == kept
+
+
+def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
+    conditions = ({"type": "Ready", "status": state, "reason": reason},)
+    return status(conditions=conditions, **changes)
+
+
+@pytest.mark.parametrize(
+    ("before", "desired", "handled", "lenient"),
+    [
+        (ready("True", "Deployed"), WISH, WISH, True),
+        (ready("True", "Suspended"), WISH, WISH, True),
+        (ready("Unknown", "OutsideWindow"), WISH, WISH, True),
+        (ready("Unknown", "Planning"), WISH, WISH, True),
+        # A request isn't an edit.
+        (ready("True", "Deployed"), replace(WISH, request="now"), WISH, True),
+        (ready("True", "Deployed"), WISH, replace(WISH, request="now"), True),
+        # After a restart the status tells.
+        (ready("True", "Deployed"), WISH, None, True),
+        (ready("True", "Deployed"), replace(WISH, request="now"), None, True),
+        (ready("True", "Deployed"), replace(WISH, values_hash="w"), None, False),
+        (ready("True", "Deployed"), replace(WISH, generation=3), None, False),
+        # What is False says a fault already.
+        (ready("False", "RegistryUnreachable"), WISH, WISH, False),
+        (ready("False", "AuthenticationFailed"), WISH, WISH, False),
+        (ready("False", "TagNotFound"), WISH, WISH, False),
+        (ready("False", "ValuesMissing"), WISH, WISH, False),
+        (ready("False", "DeployFailed"), WISH, WISH, False),
+        # A first poll: of the Bundle, of an edit, after updates were disabled.
+        (BundleStatus(), WISH, None, False),
+        (ready("Unknown", "Polling"), WISH, WISH, False),
+        (ready("Unknown", "Deploying"), WISH, WISH, False),
+        (ready("True", "AutoupdateDisabled"), WISH, WISH, False),
+        (ready("True", "Deployed"), replace(WISH, generation=3), WISH, False),
+        (ready("True", "Deployed", observed_generation=1), WISH, WISH, False),
+        (ready("True", "Deployed"), replace(WISH, spec_hash="t"), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, values_hash="w"), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, login="other"), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, signers="other"), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, skipped=("sha256:a",)), WISH, False),
+    ],
+)
+def test_ready_is_kept_only_where_it_says_something_about_what_is_polled_for(
+    before: BundleStatus, desired: DesiredVersion, handled: DesiredVersion | None, lenient: bool
+) -> None:
+    assert is_lenient(before, desired, handled) is lenient
+
+
+def test_failed_polls_are_counted_up_to_three_since_the_first() -> None:
+    found, counted = status(), []
+    for number in range(5):
+        found = count_failure(found, NOW + timedelta(minutes=number))
+        counted.append(found.failed_polls)
+    since = "2026-01-01T12:00:00Z"
+    assert counted == [FailedPolls(count=count, since=since) for count in (1, 2, 3, 3, 3)]
+
+
+def test_a_success_ends_the_count_and_the_error_of_a_poll() -> None:
+    failed = record_error(count_failure(status(), NOW), "RegistryUnreachable", "502", NOW)
+    assert end_failures(failed) == status()
+    assert record_available(failed, status().available, LATER, LATER).last_error == LastError()
+    assert record_unavailable(failed, (), LATER, LATER).failed_polls == FailedPolls()
+    of_a_deploy = record_error(count_failure(status(), NOW), "DeployFailed", "boom", NOW)
+    assert end_failures(of_a_deploy).last_error == of_a_deploy.last_error
+    alone = record_error(status(), "RegistryUnreachable", "of a Job", NOW)
+    assert end_failures(alone) == alone
+
+
+def test_ready_is_kept_until_a_time_only_while_polls_fail_and_it_is_not_false() -> None:
+    spec = BundleSpec(
+        namespace="team",
+        name="shop",
+        registry="r.example",
+        repo="app",
+        project_namespace="team",
+        interval=600.0,
+    )
+    once = count_failure(ready("True", "Deployed"), NOW)
+    thrice = count_failure(count_failure(once, LATER), LATER)
+    assert kept_until(once, spec) == NOW + timedelta(minutes=30)
+    assert kept_until(thrice, spec) == NOW + timedelta(minutes=20)
+    assert kept_until(ready("True", "Deployed"), spec) is None
+    assert kept_until(count_failure(ready("False", "RateLimited"), NOW), spec) is None
+    forged = replace(once, failed_polls=FailedPolls(count=3, since="long ago"))
+    assert kept_until(forged, spec) is None

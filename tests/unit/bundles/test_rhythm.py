@@ -22,6 +22,7 @@ from copyrator.bundles.version.rhythm import (
     query_of,
     retry_delay,
     same_rhythm,
+    unready_at,
 )
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
@@ -256,3 +257,26 @@ def test_deploys_are_retried_ever_more_slowly_up_to_a_quarter_of_an_hour() -> No
     assert [retry_delay(30.0, n) for n in range(1, 8)] == [30, 60, 120, 240, 480, 900, 900]
     assert retry_delay(3600.0, 5) == 3600.0
     assert retry_delay(30.0, 10**6) == 900
+
+
+@pytest.mark.parametrize(
+    ("failures", "interval", "minutes"),
+    [
+        # With the third failure or after two intervals, whichever is later ...
+        (3, 600.0, 20.0),
+        (3, 60.0, 2.0),
+        (3, 10.0, 1 / 3),
+        (9, 60.0, 2.0),
+        # ... at most 30 minutes.
+        (3, 900.0, 30.0),
+        (3, 901.0, 30.0),
+        (3, 86400.0, 30.0),
+        (1, 10.0, 30.0),
+        (2, 600.0, 30.0),
+        (2, 86400.0, 30.0),
+    ],
+)
+def test_failed_polls_make_ready_false_after_some_time(
+    failures: int, interval: float, minutes: float
+) -> None:
+    assert unready_at(NOW, failures, interval) == NOW + timedelta(minutes=minutes)

@@ -5,8 +5,10 @@ from itertools import takewhile
 
 import pytest
 
+from copyrator.cli import rows
 from copyrator.cli.describe import bundle_lines, condition_lines
 from copyrator.cli.installation import Installation
+from copyrator.cli.reconcile import _is_ready
 from copyrator.cli.why_bundle import ASSUMED, explain_bundle, next_poll
 from copyrator.settings.config import Settings
 
@@ -328,3 +330,73 @@ def test_settings_that_are_withheld_are_said_with_the_remedy():
     installation = Installation(settings=Settings(), namespace="copyrator")
     assert f"Settings are withheld: {said}" in list(explain_bundle(body, installation, NOW))
     assert f"    {said}" in list(condition_lines(body, NOW))
+
+
+UNREACHABLE = {"reason": "RegistryUnreachable", "message": "r.example.com responds with 502"}
+
+
+def polled(count, ready="True"):
+    """A Bundle whose polls fail since a minute."""
+    status = {
+        "conditions": [{"type": "Ready", "status": ready, "reason": "Deployed", "message": "fine"}],
+        "observedGeneration": 1,
+        "failedPolls": {"count": count, "since": "2026-01-02T11:59:00Z"},
+        "lastError": UNREACHABLE,
+    }
+    return {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (
+            1,
+            [
+                (
+                    "Polls have failed for 60s (1 in a row), the last one with "
+                    "RegistryUnreachable: r.example.com responds with 502"
+                ),
+                "If none succeeds, Ready becomes False in 29m, or sooner with the third failure.",
+            ],
+        ),
+        (
+            3,
+            [
+                (
+                    "Polls have failed for 60s (3 or more in a row), the last one with "
+                    "RegistryUnreachable: r.example.com responds with 502"
+                ),
+                "If none succeeds, Ready becomes False in 19m.",
+            ],
+        ),
+    ],
+)
+def test_failed_polls_are_said_while_ready_is_kept(count, said):
+    installation = Installation(settings=Settings(), namespace="copyrator")
+    lines = list(explain_bundle(polled(count), installation, NOW))
+    at = lines.index(said[0])
+    assert lines[at : at + 2] == said
+    assert rows.bundle_trouble(polled(count)) == (
+        "The last poll failed (RegistryUnreachable): r.example.com responds with 502"
+    )
+    error = "Last error:    RegistryUnreachable: r.example.com responds with 502"
+    assert error in list(bundle_lines(polled(count), NOW, installation))
+
+
+def test_where_ready_is_false_the_condition_says_it():
+    installation = Installation(settings=Settings(), namespace="copyrator")
+    body = polled(3, ready="False")
+    assert not [line for line in explain_bundle(body, installation, NOW) if "have failed" in line]
+    assert rows.bundle_trouble(body) == "fine"
+
+
+@pytest.mark.parametrize(
+    ("body", "ready"),
+    [(polled(1), False), (polled(0), True), (polled(0, ready="False"), False)],
+)
+def test_a_reconcile_whose_poll_failed_is_not_ready(body, ready):
+    assert _is_ready(body) is ready

@@ -26,7 +26,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
-from copyrator.bundles.deploy.requests import acknowledge
+from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
 from copyrator.bundles.gates import age, approval
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
@@ -49,7 +49,10 @@ from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     TakeoverBaseline,
+    count_failure,
+    is_lenient,
     kept_ready,
+    kept_until,
     record_available,
     record_error,
     record_unavailable,
@@ -58,7 +61,7 @@ from copyrator.bundles.version.answer import (
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.bundles.version.rhythm import poll_retry
-from copyrator.oci.errors import AuthenticationFailed, RegistryError
+from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +384,7 @@ class Deployer:
             return Step(entry, due=(memory.poll.next_poll,)), desired
         if resolution.error is not None:
             status = inputs.observed or entry.status
-            return self._report_poll_failed(entry, spec, resolution.error, status), desired
+            return self._report_poll_failed(inputs, resolution.error, status), desired
         step, is_request_handled = await self._decide(inputs, resolution)
         return step, replace(desired, request="") if is_request_handled else desired
 
@@ -397,18 +400,17 @@ class Deployer:
         return Step(entry, status, verdict, decided=False, due=(AT_ONCE,))
 
     def _report_poll_failed(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        error: RegistryError,
-        status: BundleStatus,
+        self, inputs: DeployInputs, error: RegistryError, status: BundleStatus
     ) -> Step:
-        now = self._context.clock()
+        """Report a failed poll; Ready is kept for some time where it may pass by itself."""
+        entry, spec, now = inputs.entry, inputs.spec, self._context.clock()
         memory = self._context.memories[entry.key].poll
-        failures = memory.failures + 1
+        is_new = error is not memory.failed_by
+        failures = memory.failures + is_new
         first, rhythm = self._context.timing.poll_retry, self._resolver.poll_rhythm(entry, spec)
         next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
         refused = isinstance(error, AuthenticationFailed)
+        status = count_failure(status, now) if is_new else status
         status = replace(
             record_error(status, error.reason, error.message, now),
             ready=0 if refused else kept_ready(status),
@@ -416,11 +418,19 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            memory.failures, memory.next_poll = failures, next_poll
-            return Step(written, due=(next_poll,))
+            memory.failures, memory.failed_by, memory.next_poll = failures, error, next_poll
+            return Step(written, due=(next_poll, until if is_kept else None))
 
-        verdict = ready_conditions.unusable(error.reason, error.message, status)
-        return Step(entry, status, verdict, effect=set_next_poll)
+        is_passing = not isinstance(error, AuthenticationFailed | TagNotFound)
+        until = kept_until(status, spec)
+        is_kept = is_passing and until is not None and now < until
+        is_kept = is_kept and is_lenient(entry.status, inputs.desired, memory.desired)
+        if not is_kept:
+            verdict = ready_conditions.unusable(error.reason, error.message, status)
+            return Step(entry, status, verdict, effect=set_next_poll)
+        if entry.request is not None:
+            status = record_failed_request(status, entry.request)
+        return Step(entry, status, effect=set_next_poll)
 
     async def _decide(self, inputs: DeployInputs, resolution: Resolution) -> tuple[Step, bool]:
         """Act on the resolution; returns whether a user's request is handled by that."""

@@ -101,9 +101,9 @@ def _unready_text(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -
 
 
 def _is_ready(entry: BundleEntry) -> bool:
-    """Whether all that its spec requests is deployed."""
+    """Whether all that its spec requests is deployed, and the last poll didn't fail."""
     status = entry.status
-    seen = status.observed_generation == entry.generation
+    seen = status.observed_generation == entry.generation and not status.failed_polls.count
     return seen and status.ready_reason == BundleReason.DEPLOYED and not entry.deleting
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
+    ENOUGH_FAILED_POLLS,
     Attempted,
     Available,
     BundleReason,
     BundleStatus,
     Deployed,
+    FailedPolls,
     LastError,
     Outcome,
     Rejected,
@@ -28,6 +30,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.drift import is_broken_off
+from copyrator.bundles.version.rhythm import interval_of, unready_at
 
 
 def is_inherited(status: BundleStatus) -> bool:
@@ -102,7 +105,8 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
     Then the Bundle waits for its regular time like any other, so that a restart doesn't poll
     everything at once.
     """
-    last = status.attempted if status.attempted.attempt else status.deployed
+    if status.failed_polls.count:
+        return False
     if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
         return False  # deployed by its digest, as the registry had no match: there may be one now
     settled = {
@@ -113,13 +117,68 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
         status.attempted.reason,
     }
     return (
-        status.observed_generation == desired.generation
-        and ready_reason(status.conditions) in settled
+        ready_reason(status.conditions) in settled
         and not desired.request
+        and is_resolved(status, desired)
+    )
+
+
+def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
+    """Whether, by the status, the desired version was resolved before, whatever was requested."""
+    last = status.attempted if status.attempted.attempt else status.deployed
+    return (
+        status.observed_generation == desired.generation
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
         and (status.verification.policy or "") == desired.signers
     )
+
+
+_OTHER_CAUSES: Final = (
+    BundleReason.POLLING,
+    BundleReason.DEPLOYING,
+    BundleReason.AUTOUPDATE_DISABLED,
+)
+"""Reasons of Ready that no answer of a registry gave."""
+
+
+def is_lenient(
+    status: BundleStatus, desired: DesiredVersion, handled: DesiredVersion | None
+) -> bool:
+    """Whether a poll that failed for a passing reason leaves Ready as it is, for some time.
+
+    Not a first poll, nor one that is made for an edit of the spec, the values, the credentials or
+    what has to be signed by whom: Ready says nothing about those yet.
+
+    Args:
+        status: the Bundle's, before the poll.
+        desired: what was polled for.
+        handled: what was handled last; None after a restart, where the status tells it.
+    """
+    if status.is_unready or status.ready_reason in ("", *_OTHER_CAUSES):
+        return False
+    if handled is None:
+        return is_resolved(status, desired)
+    is_seen = status.observed_generation == desired.generation
+    return is_seen and replace(handled, request="") == replace(desired, request="")
+
+
+def count_failure(status: BundleStatus, now: datetime) -> BundleStatus:
+    """The status with one more failed poll."""
+    known = status.failed_polls
+    count = min((known.count or 0) + 1, ENOUGH_FAILED_POLLS)
+    return replace(
+        status, failed_polls=FailedPolls(count=count, since=known.since or format_time(now))
+    )
+
+
+def kept_until(status: BundleStatus, spec: BundleSpec) -> datetime | None:
+    """Until when Ready is kept although polls fail; None where none has failed, or it is False."""
+    failed = status.failed_polls
+    since = parse_time(failed.since)
+    if not failed.count or since is None or status.is_unready:
+        return None
+    return unready_at(since, failed.count, interval_of(spec))
 
 
 def record_available(
@@ -131,7 +190,7 @@ def record_available(
     """
     version, digest = available.version, available.digest
     return replace(
-        status,
+        end_failures(status),
         ready=1,
         available=_keep_time(available, status.available, now),
         target=VersionRef(digest=digest, version=version),
@@ -144,11 +203,29 @@ def record_unavailable(
 ) -> BundleStatus:
     """The status where the registry has nothing for the Bundle; its target stays."""
     return replace(
-        status,
+        end_failures(status),
         ready=1,
         available=_keep_time(Available(rejected=rejected), status.available, now),
         next_poll_at=format_time(next_poll),
     )
+
+
+def end_failures(status: BundleStatus) -> BundleStatus:
+    """The status without failed polls, and without the error of the last one."""
+    if not status.failed_polls.count:
+        return status
+    is_poll = status.last_error.reason in _OF_POLLS
+    error = LastError() if is_poll else status.last_error
+    return replace(status, failed_polls=FailedPolls(), last_error=error)
+
+
+_OF_POLLS: Final = (
+    BundleReason.AUTHENTICATION_FAILED,
+    BundleReason.REGISTRY_UNREACHABLE,
+    BundleReason.RATE_LIMITED,
+    BundleReason.TAG_NOT_FOUND,
+)
+"""Reasons of errors of a registry."""
 
 
 def _keep_time(available: Available, known: Available, now: datetime) -> Available:

@@ -26,7 +26,12 @@ from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.memory import PollMemory
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.answer import DesiredVersion, is_answered, retry_at
+from copyrator.bundles.version.answer import (
+    DesiredVersion,
+    is_answered,
+    kept_until,
+    retry_at,
+)
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
 from copyrator.bundles.version.rhythm import (
@@ -79,7 +84,7 @@ class VersionResolver:
         """
         entry, spec, context = inputs.entry, inputs.spec, self._context
         if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
-            return Step(entry, due=due)
+            return self._wait(entry, spec, due)
         since = context.memories[entry.key].poll.asked_since or 0.0
         queries = RegistryReader(entry, spec, inputs.access, self._polls, since)
         judge = Judge(
@@ -94,7 +99,7 @@ class VersionResolver:
         if resolution is not None:
             return resolution
         if entry.status.observed_generation == entry.generation:
-            return Step(entry)
+            return self._wait(entry, spec, ())
         # It is a new spec: report in its status that the registry hasn't answered yet.
         now = context.clock()
         asked_at = context.memories[entry.key].poll.asked_at or now
@@ -103,6 +108,16 @@ class VersionResolver:
             return Step(entry, due=(patience,))
         verdict = ready_conditions.polling(spec.reference, spec.version)
         return Step(entry, entry.status, verdict, decided=False)
+
+    def _wait(self, entry: BundleEntry, spec: BundleSpec, due: tuple[datetime | None, ...]) -> Step:
+        """Wait for the next poll, or an answer; Ready isn't kept any longer than failures allow."""
+        until = kept_until(entry.status, spec)
+        if until is None or self._context.clock() < until:
+            return Step(entry, due=(*due, until))
+        error = entry.status.last_error
+        reason = error.reason or BundleReason.REGISTRY_UNREACHABLE
+        verdict = ready_conditions.unusable(reason, error.message or "", entry.status)
+        return Step(entry, entry.status, verdict, due=due)
 
     def mark_handled(
         self, entry: BundleEntry, desired: DesiredVersion, asked_since: float | None
@@ -143,7 +158,8 @@ class VersionResolver:
             memory.failures += 1
             memory.next_poll = poll_retry(rhythm, memory.failures, now, first=first)
         else:
-            memory.failures, memory.next_poll = 0, rhythm.after(now)
+            memory.failures, memory.failed_by = 0, None
+            memory.next_poll = rhythm.after(now)
             memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
             if memory.unsigned:
                 memory.next_poll = poll_retry(rhythm, memory.unsigned, now, first=first)

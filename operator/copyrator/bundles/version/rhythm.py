@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import ENOUGH_FAILED_POLLS
 from copyrator.api.version_range import ExactTag, parse_version
 
 _PARTS: Final = 1000
@@ -26,6 +27,8 @@ _ROUNDING: Final = 1e-4
 """Seconds by which Unix times may be wrong as floats."""
 
 MAX_RETRY_DELAY: Final = 900.0
+LONGEST_LENIENCY: Final = timedelta(minutes=30)
+"""After so long failed polls make Ready False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,18 @@ def poll_retry(
         jitter = rhythm.phase / rhythm.interval * min(rhythm.interval, retry_after / 2)
         return max(now + timedelta(seconds=retry_after + jitter), again)
     return again
+
+
+def unready_at(since: datetime, failures: int, interval: float) -> datetime:
+    """When Ready becomes False if polls have failed since then, so often and up to now.
+
+    That is after two intervals (in seconds) and with the third failure, but at the latest after
+    LONGEST_LENIENCY, also where the registry requests a longer pause.
+    """
+    latest = since + LONGEST_LENIENCY
+    if failures < ENOUGH_FAILED_POLLS:
+        return latest
+    return min(latest, since + timedelta(seconds=2 * interval))
 
 
 def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:

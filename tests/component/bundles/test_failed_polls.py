@@ -1,0 +1,470 @@
+"""Which failed polls make Ready False at once, which only when they go on, and after what time.
+
+``status.lastError``, requests and dependants see each failed poll at once. Hours pass in moments: a
+test moves the operator's clock to the next time at which something is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.bundles.approvals import condition, idle
+from tests.component.bundles.conftest import Operator
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.test_metrics import shows
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry, answering
+from tests.long import LONG
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.step import Change
+
+SHOP = BundleKey("team", "shop")
+DEPLOYED = ("True", "Deployed")
+UNREACHABLE = ("False", "RegistryUnreachable")
+
+
+async def stalls(_: web.Request) -> web.Response:
+    await asyncio.sleep(2)
+    return web.Response()
+
+
+async def cuts_off(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+async def redirects_in_a_circle(request: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": request.path})
+
+
+async def redirects_to_nobody(_: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
+
+
+async def redirects_to_a_refused_address(_: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": "http://169.254.169.254/"})
+
+
+BAD_GATEWAY = answering(502)
+LENIENT: dict[str, tuple[Any, str]] = {
+    "429": (answering(429), "RateLimited"),
+    "429 with a pause": (answering(429, Retry_After="3600"), "RateLimited"),
+    "403 with a pause": (answering(403, Retry_After="3600"), "RateLimited"),
+    "503 with a pause": (answering(503, Retry_After="3600"), "RegistryUnreachable"),
+    **{str(code): (answering(code), "RegistryUnreachable") for code in (500, 502, 503, 504)},
+    **{str(code): (answering(code), "RegistryUnreachable") for code in (400, 405, 408, 418, 451)},
+    **(
+        {str(code): (answering(code), "RegistryUnreachable") for code in (409, 410, 501, 507, 520)}
+        if LONG
+        else {}
+    ),
+    "a page of a proxy": (answering(200, "<html>"), "RegistryUnreachable"),
+    "no answer in time": (stalls, "RegistryUnreachable"),
+    "cut off": (cuts_off, "RegistryUnreachable"),
+    "a circle": (redirects_in_a_circle, "RegistryUnreachable"),
+    "nobody is there": (redirects_to_nobody, "RegistryUnreachable"),
+    "a refused address": (redirects_to_a_refused_address, "RegistryUnreachable"),
+}
+"""What may pass by itself, with its reason."""
+BASIC = {"WWW_Authenticate": 'Basic realm="r"'}
+AT_ONCE: dict[str, tuple[Any, str]] = {
+    "401": (answering(401), "AuthenticationFailed"),
+    "401 with a challenge": (answering(401, **BASIC), "AuthenticationFailed"),
+    "403": (answering(403), "AuthenticationFailed"),
+    "404": (answering(404), "TagNotFound"),
+}
+"""What somebody has to mend."""
+
+
+async def next_due(operator: Operator) -> None:
+    """Move the clock to when the Bundle is due; what is due then is done."""
+    await settled(operator)
+    due = operator.scheduler.due(SHOP)
+    assert due is not None
+    operator.let_pass(timedelta(seconds=max(due - operator.monotonic(), 0) + 0.01))
+    await settled(operator)
+
+
+async def next_poll(operator: Operator) -> None:
+    """The same until the registry was polled once more: an answer may serve two polls."""
+    before = polls(operator)
+    while polls(operator) == before:
+        await next_due(operator)
+
+
+def polls(operator: Operator) -> float:
+    families = operator.metrics.polls.collect()
+    return sum(one.value for family in families for one in family.samples if "total" in one.name)
+
+
+async def settled(operator: Operator) -> None:
+    """No poll is pending, and nothing is left to do."""
+    memories = operator.controller._context.memories
+    await idle(operator)
+    await eventually(lambda: memories[SHOP].poll.asked_since is None, "an answer")
+    await idle(operator)
+
+
+async def deployed(cluster: BundleCluster, operator: Operator) -> None:
+    await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    await settled(operator)
+
+
+def failed(cluster: BundleCluster) -> int:
+    """How many polls failed in a row."""
+    return int((cluster.status().get("failedPolls") or {}).get("count", 0))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "version"),
+    [
+        *(pytest.param(*one, "1.0.0", id=name) for name, one in LENIENT.items()),
+        *(pytest.param(*LENIENT[name], "1.*", id=f"{name}, range") for name in ("429", "502")),
+    ],
+)
+async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    fault: Any,
+    reason: str,
+    version: str,
+) -> None:
+    bundle(version=version)
+    operator = await run(registry_seconds=1.0)
+    await deployed(cluster, operator)
+    before = cluster.status()
+
+    registry.fault = fault
+    await next_poll(operator)
+
+    status = cluster.status()
+    assert status["conditions"] == before["conditions"]
+    assert status["observedGeneration"] == before["observedGeneration"]
+    assert status["lastError"]["reason"] == reason
+    assert status["failedPolls"]["count"] == 1
+
+
+@pytest.mark.parametrize(("fault", "reason"), AT_ONCE.values(), ids=AT_ONCE.keys())
+@pytest.mark.parametrize("version", ["1.0.0", pytest.param("1.*", id="range")])
+async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    fault: Any,
+    reason: str,
+    version: str,
+) -> None:
+    bundle(version=version)
+    operator = await run()
+    await deployed(cluster, operator)
+
+    registry.fault = fault
+    await next_poll(operator)
+
+    assert condition(cluster, "Ready") == ("False", reason)
+    assert cluster.status()["lastError"]["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("interval", "fault", "seconds"),
+    [
+        # After two intervals, where the third failure is before: retries are made sooner.
+        ("10m", BAD_GATEWAY, 1200),
+        ("14m", BAD_GATEWAY, 1680),
+        ("2m", answering(429), 240),
+        # With the third failure, where that is later: the registry requests pauses.
+        ("10s", BAD_GATEWAY, 20),
+        ("10s", answering(429, Retry_After="60"), 125),
+        # At most 30 minutes.
+        ("15m", BAD_GATEWAY, 1800),
+        ("1h", BAD_GATEWAY, 1800),
+        ("24h", BAD_GATEWAY, 1800),
+        # Also where the host gets no request meanwhile.
+        ("10m", answering(429, Retry_After="3600"), 1800),
+        ("1h", answering(503, Retry_After="3600"), 1800),
+    ],
+)
+async def test_failures_that_go_on_make_ready_false_after_some_time(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    interval: str,
+    fault: Any,
+    seconds: int,
+) -> None:
+    told: list[tuple[str, str]] = []
+    bundle(interval=interval)
+    operator = await run(
+        recorder=SimpleNamespace(record=lambda _, kind, reason, text: told.append((kind, reason)))
+    )
+    await deployed(cluster, operator)
+    registry.fault = fault
+    await next_poll(operator)
+    began, told[:] = operator.passed, []
+    assert failed(cluster) == 1
+
+    while condition(cluster, "Ready") == DEPLOYED:
+        assert told == []
+        assert operator.passed - began < timedelta(hours=1)
+        await next_due(operator)
+
+    assert abs((operator.passed - began).total_seconds() - seconds) <= max(6, seconds / 10)
+    status = cluster.status()
+    assert status["conditions"][0]["reason"] == status["lastError"]["reason"]
+    assert status["conditions"][0]["message"].startswith(status["lastError"]["message"])
+    assert told == [("Warning", status["lastError"]["reason"])]
+    since = datetime.fromisoformat(status["failedPolls"]["since"])
+    assert operator.now() - since >= timedelta(seconds=seconds * 0.95)
+
+
+async def test_different_errors_are_one_row_and_each_is_told_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    found, messages = [], set()
+    for fault in (BAD_GATEWAY, cuts_off, answering(200, "<html>")):
+        registry.fault = fault
+        await next_poll(operator)
+        status = cluster.status()
+        found.append(status["failedPolls"])
+        messages.add(status["lastError"]["message"])
+
+    since = found[0]["since"]
+    assert found == [{"count": count, "since": since} for count in (1, 2, 3)]
+    assert len(messages) == 3
+    assert condition(cluster, "Ready") == DEPLOYED
+    while condition(cluster, "Ready") == DEPLOYED:
+        await next_due(operator)
+    registry.fault = None
+    await next_poll(operator)
+    assert condition(cluster, "Ready") == DEPLOYED
+    assert not {"failedPolls", "lastError"} & set(cluster.status())
+
+
+async def test_a_success_begins_the_count_anew(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    for _ in range(4):
+        for fault in (BAD_GATEWAY, BAD_GATEWAY, None):
+            registry.fault = fault
+            await next_poll(operator)
+            assert condition(cluster, "Ready") == DEPLOYED
+        assert failed(cluster) == 0
+
+
+async def test_a_refusal_in_between_is_told_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    for fault, ready in (
+        (BAD_GATEWAY, DEPLOYED),
+        (answering(401), ("False", "AuthenticationFailed")),
+        (BAD_GATEWAY, UNREACHABLE),
+        (None, DEPLOYED),
+    ):
+        registry.fault = fault
+        await next_poll(operator)
+        assert condition(cluster, "Ready") == ready
+
+
+@pytest.mark.parametrize("what", ["new", "spec", "values", "credentials", "resumed"])
+async def test_a_first_poll_that_fails_is_told_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, what: str
+) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    cluster.put_object("secrets", "creds", data={"username": "YQ==", "password": "YQ=="})
+    disabled = "operator.werf.dev/disable-autoupdate"
+    registry.fault = BAD_GATEWAY if what == "new" else None
+    bundle(values="values", auth="creds")
+    operator = await run()
+    if what != "new":
+        await deployed(cluster, operator)
+        if what == "resumed":
+            cluster.change("bundles", "shop", metadata={"annotations": {disabled: ""}})
+            await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    registry.fault = BAD_GATEWAY
+    operator.let_pass(timedelta(seconds=5))  # the last answer counts for a second
+    if what == "spec":
+        cluster.change("bundles", "shop", spec={"version": "1.*"})
+    elif what == "values":
+        cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
+    elif what == "credentials":
+        cluster.change("secrets", "creds", data={"password": "Yg=="})
+    elif what == "resumed":
+        cluster.change("bundles", "shop", metadata={"annotations": {disabled: None}})
+
+    await eventually(lambda: condition(cluster, "Ready") == UNREACHABLE, cluster.message())
+
+
+async def test_a_restart_does_not_begin_the_count_anew(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    first = await run()
+    await deployed(cluster, first)
+    registry.fault = BAD_GATEWAY
+    await next_poll(first)
+    since = cluster.status()["failedPolls"]["since"]
+    passed = first.passed
+    await first.stop()
+
+    second = await run(ahead=passed)
+    await eventually(lambda: failed(cluster) == 2, "what failed is polled for at once")
+    assert condition(cluster, "Ready") == DEPLOYED
+    while condition(cluster, "Ready") == DEPLOYED:
+        await next_due(second)
+
+    assert cluster.status()["failedPolls"] == {"count": 3, "since": since}
+    lasted = second.now() - datetime.fromisoformat(since)
+    assert timedelta(seconds=1200) <= lasted < timedelta(seconds=1260)
+
+
+async def test_a_decision_without_a_new_poll_counts_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    registry.fault = BAD_GATEWAY
+    await next_poll(operator)
+
+    for _ in range(4):
+        operator.controller._context.schedule.changed(SHOP, Change.DEPENDENCY)
+        await settled(operator)
+
+    assert failed(cluster) == 1
+
+
+async def test_a_request_fails_at_once_and_is_handled_when_a_poll_succeeds(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run(timing=replace(TIMING, poll_error_sharing=0.0))
+    await deployed(cluster, operator)
+    registry.fault = BAD_GATEWAY
+    annotations = {"operator.werf.dev/requestedAt": "now", "operator.werf.dev/forceAt": "now"}
+    cluster.change("bundles", "shop", metadata={"annotations": annotations})
+
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert cluster.status()["lastFailedForce"] == "now"
+    assert cluster.status()["lastError"]["reason"] == "RegistryUnreachable"
+    assert condition(cluster, "Ready") == DEPLOYED
+    assert len(cluster.runs) == 1
+
+    registry.fault = None
+    await next_poll(operator)
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await eventually(lambda: len(cluster.runs) == 2)
+
+
+async def test_dependants_see_it_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("front", "1.0.0", "one")
+    bundle()
+    bundle("front", repo="front", version="1.*", dependsOn=[{"name": "shop"}])
+    operator = await run()
+    await deployed(cluster, operator)
+    await eventually(lambda: cluster.reason("front") == "Deployed")
+    registry.fault, registry.fault_at = BAD_GATEWAY, "/app/"
+    while not failed(cluster):
+        await next_due(operator)
+    assert condition(cluster, "Ready") == DEPLOYED
+
+    registry.put("front", "1.1.0", "two")
+    annotations = {"operator.werf.dev/requestedAt": "now"}
+    cluster.change("bundles", "front", metadata={"annotations": annotations})
+
+    await eventually(lambda: cluster.status("front").get("gates"))
+    (gate,) = cluster.status("front")["gates"]
+    assert (gate["name"], gate["reason"]) == ("dependsOn", "DependencyNotReady")
+    registry.fault = None
+    await next_poll(operator)
+    await eventually(lambda: cluster.status("front")["deployed"]["version"] == "1.1.0")
+
+
+async def test_what_waits_or_is_suspended_goes_on_to_say_so(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(windows=[{"days": ["Mon"], "from": "00:00", "to": "00:01", "timeZone": "UTC"}])
+    operator = await run(ahead=until_a_tuesday())
+    await eventually(lambda: cluster.reason() == "OutsideWindow")
+    await settled(operator)
+
+    registry.fault = BAD_GATEWAY
+    await next_poll(operator)
+
+    assert failed(cluster) == 1
+    assert condition(cluster, "Ready") == ("Unknown", "OutsideWindow")
+
+
+def until_a_tuesday() -> timedelta:
+    now = datetime.now().astimezone()
+    return timedelta(days=(8 - now.isoweekday()) % 7 + 1)
+
+
+@pytest.mark.parametrize("what", ["InvalidSpec", "AutoupdateDisabled", "ValuesMissing"])
+async def test_what_ends_the_polls_ends_their_record(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, what: str
+) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    bundle(values="values")
+    operator = await run()
+    await deployed(cluster, operator)
+    registry.fault = BAD_GATEWAY
+    await next_poll(operator)
+    assert failed(cluster) == 1
+
+    if what == "InvalidSpec":
+        cluster.change("bundles", "shop", spec={"registry": "http://no"})
+    elif what == "ValuesMissing":
+        cluster.change("bundles", "shop", spec={"values": "none"})
+    else:
+        annotations = {"operator.werf.dev/disable-autoupdate": ""}
+        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+
+    await eventually(lambda: cluster.reason() == what)
+    assert "failedPolls" not in cluster.status()
+
+
+async def test_metrics_count_it_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    registry.fault = BAD_GATEWAY
+    await next_poll(operator)
+
+    await shows(
+        operator,
+        {
+            'copyrator_polls_total{result="RegistryUnreachable"}': 1,
+            "copyrator_bundles_poll_failed": 1,
+            'copyrator_bundles{reason="Deployed"}': 1,
+        },
+    )
+    registry.fault = None
+    await next_poll(operator)
+    await shows(operator, {"copyrator_bundles_poll_failed": 0})
