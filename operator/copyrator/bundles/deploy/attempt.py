@@ -452,7 +452,7 @@ class AttemptRunner:
             verdict = ready_conditions.will_retry(status)
         is_sealed = status.attempted.plan_job is not None or spec.drift.is_enabled
         login = seal.login_secret(status.attempted.job or "")
-        may_have_login = spec.auth is not None and (not secrets or login in secrets)
+        may_have_login = login in secrets or (spec.auth is not None and not secrets)
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
