@@ -352,8 +352,8 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "a release that isn't Healthy counted as if it were": (
         "health",
         relations,
-        "_is_healthy",
-        lambda _: True,
+        "_find_health_fault",
+        lambda _: "",
         [("become", "pending", 30), ("push", (1, 0), 30)],
         "staging isn't Healthy",
     ),

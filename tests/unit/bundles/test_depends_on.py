@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -16,14 +17,19 @@ from copyrator.api.bundle_spec import MAX_DEPENDENCIES, BundleDefaults, BundleSp
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.gates.catalog import DEPENDS_ON as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 from copyrator.bundles.inputs.relations import (
+    MAX_CAUSE,
     MAX_SEARCHED,
     TooManyError,
+    changes_of_others,
     cycle_fault,
     find_cycle,
+    find_unready,
 )
+from copyrator.bundles.step import Change
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -99,6 +105,297 @@ def test_the_shortest_cycle_is_found_and_one_that_does_not_come_back_is_not() ->
     assert cycle({0: [1, 3], 1: [2], 2: [0], 3: [0]}) == [0, 3, 0]
     assert cycle({0: [1], 1: [2], 2: [1]}) == []
     assert cycle({}) == []
+
+
+SPEC = {"registry": "r.example.com", "repo": "db", "version": "1.*"}
+DISABLED = {"operator.werf.dev/disable-autoupdate": ""}
+HELD = {"operator.werf.dev/hold": "an incident"}
+DIGEST = "sha256:" + "a" * 64
+ELSEWHERE = "isn't Ready (or not Healthy, where that is watched), or doesn't exist"
+
+
+def db(
+    ready: tuple[str, ...] | None = ("True", "Deployed", "1.0.0 is deployed"),
+    *,
+    namespace: str = "apps",
+    observed: int | None = 3,
+    spec: Mapping[str, Any] = {},
+    annotations: Mapping[str, str] = {},
+    metadata: Mapping[str, Any] = {},
+    further: Iterable[tuple[str, ...]] = (),
+    edited: bool = False,
+    **status: Any,
+) -> BundleEntry:
+    """A dependency; what is deployed was made of its spec, unless that was ``edited`` since."""
+    about = {"namespace": namespace, "name": "db", "uid": "u", "generation": 3}
+    about |= {"annotations": dict(annotations)} | dict(metadata)
+    body: dict[str, Any] = {"metadata": about, "spec": SPEC | dict(spec)}
+    conditions = [("Ready", *ready)] if ready else []
+    status["conditions"] = [
+        dict(zip(("type", "status", "reason", "message"), one, strict=True))
+        for one in (*conditions, *further)
+    ]
+    status |= {"observedGeneration": observed} if observed else {}
+    made_of = "before" if edited else read_entry(body, BundleDefaults()).spec_hash
+    deployed = {"version": "1.0.0", "digest": DIGEST, "specHash": made_of}
+    body["status"] = {"deployed": deployed} | status
+    return read_entry(json.loads(json.dumps(body)), BundleDefaults())
+
+
+def suspended(
+    before: str, reason: str, *, by: str = "Suspended", generation: int = 3, **more: Any
+) -> dict[str, Any]:
+    """What a Bundle has whose Ready was this when it was suspended."""
+    kept = {"ready": before, "reason": reason, "message": "so it was", "generation": generation}
+    told = f"suspended; before: {reason}: so it was"
+    pending = {"pending": more.pop("pending")} if "pending" in more else {}
+    what = {"spec": {"suspend": True}} if by == "Suspended" else {"annotations": DISABLED}
+    return what | {"ready": (before, by, told), "suspension": kept | pending} | more
+
+
+OFF = "AutoupdateDisabled"
+NEVER = "suspended; never reconciled"
+STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "up to date": ({}, ""),
+    "held for promotion": ({"annotations": HELD}, ""),
+    "a newer version waits for approval": (
+        {"further": [("UpdatePending", "True", "AwaitingApproval", "plan 7 waits")]},
+        "",
+    ),
+    "drifted": ({"further": [("Drifted", "True", "Drifted", "1 object has drifted")]}, ""),
+    "not trusted any more": ({"further": [("Verified", "False", "Unsigned", "no")]}, ""),
+    "healthy": ({"spec": {"health": "Watch"}, "further": [("Healthy", "True", "Healthy", "")]}, ""),
+    "unhealthy": (
+        {
+            "spec": {"health": "Watch"},
+            "further": [("Healthy", "False", "Unhealthy", "Deployment/web: no pod is ready.")],
+        },
+        "is Ready, but isn't Healthy: Unhealthy: Deployment/web: no pod is ready",
+    ),
+    "between healthy and unhealthy": (
+        {"spec": {"health": "Watch"}, "further": [("Healthy", "Unknown", "Progressing", "wait")]},
+        "is Ready, but isn't Healthy: Progressing: wait",
+    ),
+    "health not known yet": ({"spec": {"health": "Watch"}}, "is Ready, but isn't Healthy"),
+    "unhealthy, not watched any more": (
+        {"further": [("Healthy", "False", "Unhealthy", "Deployment/web")]},
+        "",
+    ),
+    "it doesn't exist": (None, "doesn't exist"),
+    "it is being deleted": (
+        {"metadata": {"deletionTimestamp": "2026-05-04T12:00:00Z"}},
+        "is being deleted",
+    ),
+    "deleted while suspended": (
+        suspended("True", "Deployed") | {"metadata": {"deletionTimestamp": "2026-05-04T12:00:00Z"}},
+        "is being deleted",
+    ),
+    "new": ({"ready": None, "observed": None}, "is new, and isn't reconciled yet"),
+    "an edit": ({"observed": 2}, "has an edit that isn't reconciled yet"),
+    "polling": (
+        {"ready": ("Unknown", "Polling", "Polling the registry")},
+        "isn't Ready: Polling: Polling the registry",
+    ),
+    "deploying": (
+        {"ready": ("Unknown", "Deploying", "Deploying 1.1.0 with Job db-2")},
+        "isn't Ready: Deploying: Deploying 1.1.0 with Job db-2",
+    ),
+    "a deploy fails": (
+        {"ready": ("False", "DeployFailed", "1.1.0: Pod/x failed.")},
+        "isn't Ready: DeployFailed: 1.1.0: Pod/x failed",
+    ),
+    "quarantined": (
+        {"ready": ("False", "Quarantined", "1.1.0 failed 3 times")},
+        "isn't Ready: Quarantined: 1.1.0 failed 3 times",
+    ),
+    "a first poll failed": (
+        {"ready": ("False", "RegistryUnreachable", "r.example.com: no route")},
+        "isn't Ready: RegistryUnreachable: r.example.com: no route",
+    ),
+    "a poll failed, which leaves Ready as it is": (
+        {
+            "failedPolls": {"count": 1, "since": "2026-05-04T12:00:00Z"},
+            "lastError": {"reason": "RateLimited", "message": "429"},
+        },
+        "is Ready, but its last poll failed: RateLimited: 429",
+    ),
+    "an error of a deploy before the one that succeeded": (
+        {"lastError": {"reason": "DeployFailed", "message": "no"}},
+        "",
+    ),
+    "no credentials": (
+        {"ready": ("False", "AuthenticationFailed", "401")},
+        "isn't Ready: AuthenticationFailed: 401",
+    ),
+    "a first install waits for approval": (
+        {"ready": ("Unknown", "AwaitingApproval", "plan 7")},
+        "isn't Ready: AwaitingApproval: plan 7",
+    ),
+    "an edit waits for a freeze": (
+        {"ready": ("Unknown", "Frozen", "apps is frozen"), "edited": True},
+        "isn't Ready: Frozen: apps is frozen",
+    ),
+    "it waits for others": (
+        {"ready": ("Unknown", "DependencyNotReady", "Bundle apps/dns doesn't exist")},
+        "isn't Ready: DependencyNotReady: Bundle apps/dns doesn't exist",
+    ),
+    "not valid": (
+        {"ready": ("False", "InvalidSpec", "spec.repo is missing"), "spec": {"repo": 1}},
+        "isn't Ready: InvalidSpec: spec.repo is missing",
+    ),
+    "another's release": (
+        {"ready": ("False", "ReleaseConflict", "Bundle a/db deploys it")},
+        "isn't Ready: ReleaseConflict: Bundle a/db deploys it",
+    ),
+    "suspended, and up to date": (suspended("True", "Deployed"), ""),
+    "paused, and up to date": (suspended("True", "Deployed", by=OFF), ""),
+    "both, and up to date": (
+        suspended("True", "Deployed", by=OFF) | {"spec": {"suspend": True}},
+        "",
+    ),
+    "suspended and held, and up to date": (
+        suspended("True", "Deployed") | {"annotations": HELD},
+        "",
+    ),
+    "suspended, with an edit that deploys nothing": (
+        suspended("True", "Deployed", generation=2),
+        "",
+    ),
+    "suspended, and a newer version is there": (
+        suspended("True", "Deployed", pending="1.1.0 (sha256:bb) is available"),
+        "is suspended, and doesn't run what it asks for: 1.1.0 (sha256:bb) is available",
+    ),
+    "suspended, and its values changed": (
+        suspended("True", "Deployed", pending="the values changed"),
+        "is suspended, and doesn't run what it asks for: the values changed",
+    ),
+    "suspended, with an edit that isn't deployed": (
+        suspended("True", "Deployed", edited=True),
+        "is suspended, and doesn't run what it asks for: it was edited",
+    ),
+    "suspended, with an edit that no operator saw": (
+        suspended("True", "Deployed", observed=2),
+        "has an edit that isn't reconciled yet",
+    ),
+    "paused, and edited since": (
+        suspended("True", "Deployed", by=OFF, generation=2),
+        "was edited while the annotation operator.werf.dev/disable-autoupdate disables its updates",
+    ),
+    "paused, with an edit that isn't deployed": (
+        suspended("True", "Deployed", by=OFF, edited=True),
+        "was edited while the annotation operator.werf.dev/disable-autoupdate disables its updates",
+    ),
+    "suspended after a failed deploy": (
+        suspended("False", "DeployFailed"),
+        "isn't Ready: Suspended: suspended; before: DeployFailed: so it was",
+    ),
+    "paused after a failed deploy": (
+        suspended("False", "DeployFailed", by=OFF),
+        "isn't Ready: AutoupdateDisabled: suspended; before: DeployFailed: so it was",
+    ),
+    "suspended while it waited for approval": (
+        suspended("Unknown", "AwaitingApproval"),
+        "isn't Ready: Suspended: suspended; before: AwaitingApproval: so it was",
+    ),
+    "suspended before it was reconciled": (
+        {
+            "spec": {"suspend": True},
+            "ready": ("Unknown", "Suspended", NEVER),
+            "suspension": {"generation": 3},
+        },
+        f"isn't Ready: Suspended: {NEVER}",
+    ),
+    "suspended while its Job runs": (
+        {"spec": {"suspend": True}, "ready": ("Unknown", "Deploying", "with Job db-2")},
+        "isn't Ready: Deploying: with Job db-2",
+    ),
+    "suspended, and not valid": (
+        suspended("True", "Deployed") | {"ready": ("False", "InvalidSpec", "spec.env: no")},
+        "isn't Ready: InvalidSpec: spec.env: no",
+    ),
+    "suspended, and no registry answers": (
+        suspended(
+            "True",
+            "Deployed",
+            failedPolls={"count": 1},
+            lastError={"reason": "RegistryUnreachable", "message": "no route"},
+        ),
+        "is suspended, and has an error: RegistryUnreachable: no route",
+    ),
+    "paused, and no registry answered before": (
+        suspended(
+            "True",
+            "Deployed",
+            by=OFF,
+            lastError={"reason": "RegistryUnreachable", "message": "no route"},
+        ),
+        "",
+    ),
+    "suspended, and unhealthy": (
+        suspended("True", "Deployed", further=[("Healthy", "False", "Unhealthy", "Deployment/web")])
+        | {"spec": {"suspend": True, "health": "Watch"}},
+        "is Ready, but isn't Healthy: Unhealthy: Deployment/web",
+    ),
+    "resumed a moment ago": (
+        suspended("True", "Deployed", by=OFF) | {"annotations": {}},
+        "was resumed, and isn't reconciled since",
+    ),
+}
+
+
+def unready(entry: BundleEntry | None, namespace: str = "apps") -> tuple[str, ...]:
+    bundles = BundleCache()
+    if entry is not None:
+        bundles.take(entry)
+    spec = parsed([{"name": "db", "namespace": namespace}])
+    assert isinstance(spec, BundleSpec)
+    return find_unready(bundles, spec)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_dependency_passes_or_its_true_cause_is_named(state: str) -> None:
+    parts, fault = STATES[state]
+    entry = None if parts is None else db(**parts)
+    assert unready(entry) == ((f"Bundle apps/db {fault}",) if fault else ())
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_of_another_namespace_only_whether_it_passes_is_said(state: str) -> None:
+    parts, fault = STATES[state]
+    entry = None if parts is None else db(**parts, namespace="infra")
+    assert unready(entry, "infra") == ((f"Bundle infra/db {ELSEWHERE}",) if fault else ())
+
+
+def test_a_long_cause_is_cut_at_a_word() -> None:
+    (text,) = unready(db(("False", "DeployFailed", "no such thing " * 99)))
+    assert text.endswith(("such …", "no …", "thing …"))
+    assert len(text) < MAX_CAUSE + 40
+
+
+@pytest.mark.parametrize("before", STATES)
+def test_whoever_waits_is_woken_where_the_cause_changes(before: str) -> None:
+    """In another namespace, where it begins or ceases to pass."""
+    for state, (parts, fault) in STATES.items():
+        for namespace in ("apps", "infra"):
+            known, was = STATES[before]
+            was_in, is_in = (
+                None if one is None else db(**one, namespace=namespace) for one in (known, parts)
+            )
+            bundles = BundleCache()
+            for one in (waiting(namespace), is_in):
+                assert one is None or bundles.take(one)
+            woken = [why for _, why in changes_of_others(bundles, was_in, is_in)]
+            is_told = was != fault if namespace == "apps" else bool(was) != bool(fault)
+            if is_told:
+                assert woken == [Change.DEPENDENCY], (before, state, namespace)
+            elif not (None in (known, parts) or "not valid" in before + state):
+                assert woken == [], (before, state, namespace)  # else a cycle may begin or end
+
+
+def waiting(namespace: str) -> BundleEntry:
+    spec = SPEC | {"repo": "shop", "dependsOn": [{"name": "db", "namespace": namespace}]}
+    body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "s"}, "spec": spec}
+    return read_entry(body, BundleDefaults())
 
 
 def test_a_search_that_goes_on_and_on_ends() -> None:

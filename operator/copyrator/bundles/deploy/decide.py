@@ -274,12 +274,17 @@ def report_idle(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCo
 
 def _suspended(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     """The status and condition where only ``spec.suspend`` keeps a version from being deployed."""
-    decision, wanted = case.decision, case.wanted
-    need = None
-    if case.held is None and decision.action is state.DeployAction.DEPLOY:
-        need = decision.need
-    elif case.held is None:
+    there, wanted, need = status.deployed, case.wanted, None
+    if case.held is not None:  # a newer version waits for its gates, so only an edit counts
+        need = state.DeployReason.VALUES if there.values_hash != wanted.values_hash else None
+        need = state.DeployReason.SPEC if there.spec_hash != wanted.spec_hash else need
+    elif case.decision.action is state.DeployAction.DEPLOY:
+        need = case.decision.need
+    else:
         status, _ = _outcome(case, status)
+    is_answered = case.resolution.unresolved is None
+    if is_answered and status.last_error.reason != status.attempted.reason:
+        status = replace(status, last_error=LastError())  # of the registry, or of what it names
     return status, ready_conditions.suspended(wanted.version, wanted.digest, need)
 
 

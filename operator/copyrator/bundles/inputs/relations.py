@@ -7,26 +7,29 @@ of Bundles that name it, and the search for cycles doesn't continue at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
-from copyrator.api.conditions import ConditionStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
-from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PROMOTE_TO
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
+from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources
 from copyrator.bundles.gates.promotion import valid_records
 from copyrator.bundles.step import Change
 
+MAX_CAUSE: Final = 300
+"""Characters of the reason and message that are named of a Bundle that isn't Ready."""
 MAX_SEARCHED: Final = 500
 """Bundles that a search for a cycle visits at most."""
 
@@ -78,40 +81,79 @@ def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     )
 
 
-_OTHERS: Final = " (or not Healthy, where that is watched)"
-
-
 def find_unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
     """The Bundles that this one waits for, a sentence for each.
 
-    A missing Bundle has the same sentence as one that isn't Ready: its namespace may be another
-    team's, whose objects must not be disclosed.
+    Of a Bundle of another namespace the sentence is always the same, also where it doesn't exist:
+    it may be another team's, whose objects must not be disclosed.
     """
     found = (_unready_text(key, bundles.get(key), spec) for key in spec.depends_on)
     return tuple(text for text in found if text)
 
 
 def _unready_text(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str:
-    if entry is not None and _is_ready(entry) and _is_healthy(entry):
+    if not (fault := _find_fault(entry)):
         return ""
-    shown = f"Bundle {key.namespace}/{key.name}"
-    if entry is not None and _is_ready(entry) and key.namespace == spec.namespace:
-        return f"{shown} is Ready, but isn't Healthy"
-    return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
+    if key.namespace != spec.namespace:
+        fault = "isn't Ready (or not Healthy, where that is watched), or doesn't exist"
+    return f"Bundle {key.namespace}/{key.name} {fault}"
 
 
-def _is_ready(entry: BundleEntry) -> bool:
-    """Whether all that its spec requests is deployed, and the last poll didn't fail."""
-    status = entry.status
-    seen = status.observed_generation == entry.generation and not status.failed_polls.count
-    return seen and status.ready_reason == BundleReason.DEPLOYED and not entry.deleting
+def _find_fault(entry: BundleEntry | None) -> str:
+    """Why a Bundle doesn't run, and healthily, all that its spec requests; empty where it does."""
+    if entry is None or entry.deleting:
+        return "doesn't exist" if entry is None else "is being deleted"
+    status, reason, fault = entry.status, entry.status.ready_reason, ""
+    if status.observed_generation != entry.generation:
+        edited = "has an edit that" if status.observed_generation else "is new, and"
+        return f"{edited} isn't reconciled yet"
+    if reason in PAUSES:
+        fault = _find_suspended_fault(entry)
+    elif reason != BundleReason.DEPLOYED:
+        fault = f"isn't Ready: {_cut(reason, status.condition(ConditionType.READY))}"
+    elif status.failed_polls.count:
+        error = {"message": status.last_error.message}
+        fault = f"is Ready, but its last poll failed: {_cut(status.last_error.reason, error)}"
+    return fault or _find_health_fault(entry)
 
 
-def _is_healthy(entry: BundleEntry) -> bool:
-    """Whether its release is healthy, or isn't watched."""
+def _find_suspended_fault(entry: BundleEntry) -> str:
+    """Why a Bundle doesn't run all that its spec requests although it is suspended; else empty.
+
+    While polls are off nothing tells what an edit would deploy.
+    """
+    status, kept = entry.status, entry.status.suspension
+    if not (entry.is_paused or (isinstance(entry.spec, BundleSpec) and entry.spec.suspend)):
+        return "was resumed, and isn't reconciled since"
+    if kept.status != ConditionStatus.TRUE:
+        ready = status.condition(ConditionType.READY)
+        return f"isn't Ready: {_cut(status.ready_reason, ready)}"
+    is_edited = status.deployed.spec_hash != entry.spec_hash
+    if entry.is_paused and (is_edited or entry.generation > (kept.generation or 0)):
+        return f"was edited while the annotation {ANN_DISABLE_AUTOUPDATE} disables its updates"
+    if is_edited or kept.pending:
+        return f"is suspended, and doesn't run what it asks for: {kept.pending or 'it was edited'}"
+    if status.last_error.reason and not entry.is_paused:
+        error = {"message": status.last_error.message}
+        return f"is suspended, and has an error: {_cut(status.last_error.reason, error)}"
+    return ""
+
+
+def _find_health_fault(entry: BundleEntry) -> str:
+    """Why the release of a Bundle isn't healthy; empty where it is, or isn't watched."""
     if isinstance(entry.spec, InvalidSpec) or entry.spec.health is HealthMode.OFF:
-        return True
-    return entry.health == ConditionStatus.TRUE
+        return ""
+    if entry.health == ConditionStatus.TRUE:
+        return ""
+    found = entry.status.condition(ConditionType.HEALTHY)
+    return f"is Ready, but isn't Healthy{': ' * bool(found)}{_cut(found.get('reason'), found)}"
+
+
+def _cut(reason: object, said: Mapping[str, Any]) -> str:
+    """A reason and its message, shortened; empty without either."""
+    parts = (one for one in (reason, said.get("message")) if one and isinstance(one, str))
+    text = ": ".join(parts).rstrip(". ")
+    return text if len(text) <= MAX_CAUSE else f"{text[:MAX_CAUSE].rsplit(' ', 1)[0]} …"
 
 
 class TooManyError(Exception):
@@ -233,9 +275,8 @@ def changes_of_others(
     if was_shown.ownership != is_shown.ownership:
         for rival in _rivals(bundles, before, after):
             yield rival, Change.RIVAL  # its conflict message may have changed
-    if was_shown.readiness != is_shown.readiness:
-        for key in bundles.dependants_of(entry.key):
-            yield key, Change.DEPENDENCY
+    for key in _dependants(bundles, before, after):
+        yield key, Change.DEPENDENCY
     differs = was_shown.evidence != is_shown.evidence
     for key in bundles.promoted_of(entry.key):
         was, may = (allows(one, key.namespace) for one in (before, after))
@@ -244,6 +285,25 @@ def changes_of_others(
     for key in {*is_shown.promoted_from} - {*was_shown.promoted_from}:
         if key.namespace == entry.key.namespace and bundles.get(key) is not None:
             yield key, Change.SOURCE  # its soak is recorded from now on
+
+
+def _dependants(
+    bundles: BundleCache, before: BundleEntry | None, after: BundleEntry | None
+) -> Iterator[BundleKey]:
+    """The Bundles that wait for one, where the change concerns them: its fault, or a cycle.
+
+    In other namespaces only whether there is a fault is said.
+    """
+    entry = after or before
+    assert entry is not None
+    keys = bundles.dependants_of(entry.key)
+    if not keys:
+        return
+    was, now = _find_fault(before), _find_fault(after)
+    is_turned = _shown(before).edges != _shown(after).edges or bool(was) != bool(now)
+    for key in keys:
+        if is_turned or (was != now and key.namespace == entry.key.namespace):
+            yield key
 
 
 def _rivals(bundles: BundleCache, *changed: BundleEntry | None) -> Iterator[BundleKey]:
@@ -261,8 +321,8 @@ class _Shown:
 
     ownership: tuple[object, ...] = ()
     """By which the owner of a release is determined."""
-    readiness: tuple[object, ...] = ()
-    """By which its dependants are judged."""
+    edges: tuple[object, ...] = ()
+    """By which cycles are found."""
     evidence: tuple[object, ...] = ()
     """By which those promoted from it are judged."""
     promoted_from: tuple[BundleKey, ...] = ()
@@ -271,14 +331,14 @@ class _Shown:
 def _shown(entry: BundleEntry | None) -> _Shown:
     if entry is None:
         return _Shown()
-    status, is_ready, is_healthy = entry.status, _is_ready(entry), _is_healthy(entry)
+    status = entry.status
     is_refused = status.ready_reason == BundleReason.INVALID_SPEC
     running, releases = entry.running_release, entry.releases
     deployed_at, leads_to = status.deployed.time or "", (entry.depends_on, entry.promoted_from)
     hold = hold_text(entry.annotations)
     return _Shown(
         (entry.uid, releases, running, deployed_at, entry.deleting, status.known_consent),
-        (is_ready, is_ready and is_healthy, leads_to, is_refused),
+        (leads_to, is_refused),
         (entry.uid, hash(status.soak), hold, is_refused, leads_to, entry.deleting),
         entry.promoted_from,
     )

@@ -1,0 +1,193 @@
+"""Bundles that are suspended, or whose updates are disabled: Ready keeps its status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_metrics import shows
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry, answering
+
+OFF = "operator.werf.dev/disable-autoupdate"
+BYS = ("Suspended", "AutoupdateDisabled")
+ON_DB = [{"name": "db"}]
+
+
+def ready(cluster: BundleCluster, name: str = "shop") -> tuple[str, ...]:
+    """Ready, Reconciling and Stalled, and the reason and message of Ready."""
+    found = cluster.status(name).get("conditions") or []
+    kinds = {one["type"]: one for one in found}
+    if not kinds:
+        return ()
+    statuses = (kinds[kind]["status"] for kind in ("Ready", "Reconciling", "Stalled"))
+    return *statuses, kinds["Ready"]["reason"], kinds["Ready"]["message"]
+
+
+def pause(cluster: BundleCluster, by: str, name: str = "shop", *, on: bool = True) -> None:
+    """Suspend a Bundle, or resume it."""
+    if by == "Suspended":
+        cluster.change("bundles", name, spec={"suspend": on})
+    else:
+        cluster.change("bundles", name, metadata={"annotations": {OFF: "" if on else None}})
+
+
+async def is_paused(cluster: BundleCluster, status: str, by: str, before: str) -> None:
+    expected = (status, "False", "False", by)
+    await eventually(lambda: ready(cluster)[:4] == expected, f"{expected}")
+    assert ready(cluster)[-1].startswith(f"suspended; before: {before}")
+    assert cluster.message().count("before: ") == 1
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_what_runs_stays_ready_until_it_is_resumed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
+) -> None:
+    """Edits, restarts and failed polls change nothing; an edit that isn't valid does."""
+    bundle(version="1.*")
+    operator = await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    before = f"Deployed: {cluster.message()}"
+
+    pause(cluster, by)
+    await is_paused(cluster, "True", by, before)
+    await shows(operator, {f'copyrator_bundles{{reason="{by}"}}': 1})
+    assert cluster.message() == f"suspended; before: {before}"
+
+    cluster.change("bundles", "shop", spec={"registry": "http://no"})
+    await eventually(lambda: ready(cluster)[:4] == ("False", "False", "True", "InvalidSpec"))
+    cluster.change("bundles", "shop", spec={"registry": registry.host, "retry": {"limit": 2}})
+    await is_paused(cluster, "True", by, before)
+    assert cluster.message() == f"suspended; before: {before}; edited while suspended"
+    observed = cluster.status()["observedGeneration"]
+    bundles = cluster.look("bundles", "shop") or {}
+    assert observed == bundles["metadata"]["generation"]
+
+    await operator.stop()
+    registry.fault = answering(502)
+    operator = await run(timer_interval=1.0)
+    if by == "Suspended":
+        await eventually(lambda: cluster.status().get("lastError"), "a poll failed")
+    else:
+        bundle("other", repo="other")
+        await eventually(lambda: cluster.status("other").get("lastError"))
+    await is_paused(cluster, "True", by, before)
+
+    registry.fault = None
+    registry.put("app", "1.1.0", "next")
+    if by == "Suspended":
+        await eventually(lambda: cluster.message().endswith(") is available"))
+        assert "lastError" not in cluster.status()
+    assert len(cluster.jobs()) == 1
+
+    pause(cluster, by, on=False)
+    await eventually(lambda: cluster.status().get("deployed", {}).get("version") == "1.1.0")
+    await eventually(lambda: ready(cluster)[:4] == ("True", "False", "False", "Deployed"))
+    assert "suspension" not in cluster.status()
+
+
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize(
+    ("code", "status", "before"),
+    [(0, "True", "Deployed: 1.0.0"), (1, "False", "DeployFailed: 1.0.0")],
+)
+async def test_a_job_ends_and_its_outcome_is_what_ready_was(
+    cluster: BundleCluster, run: Run, bundle: Make, by: str, code: int, status: str, before: str
+) -> None:
+    cluster.ends = None
+    bundle(retry={"limit": 3})
+    await run(timer_interval=1.0)
+    await eventually(cluster.jobs)
+    pause(cluster, by)
+    assert cluster.reason() == "Deploying"
+
+    cluster.end_job(cluster.jobs()[0]["metadata"]["name"], code, "Error: no" if code else "")
+
+    await is_paused(cluster, status, by, before)
+    outcome = "Failed" if code else "Succeeded"
+    assert cluster.status()["attempted"]["outcome"] == outcome
+    assert cluster.status()["history"][0]["outcome"] == outcome
+    assert len(cluster.jobs()) == 1, "nothing is retried"
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_a_bundle_that_is_created_suspended_is_unknown(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
+) -> None:
+    registry.fault = answering(502)
+    pauses: dict[str, Any] = {"suspend": True}
+    if by == "AutoupdateDisabled":
+        pauses = {"metadata": {"annotations": {OFF: ""}}}
+    bundle(**pauses)
+    await run(timer_interval=1.0)
+    never = ("Unknown", "False", "False", by, "suspended; never reconciled")
+    await eventually(lambda: ready(cluster)[:5] == never)
+    if by == "Suspended":
+        await eventually(lambda: cluster.status().get("lastError"), "a poll failed")
+        registry.fault = None
+        available = f"{never[-1]}; 1.0.0 ("
+        await eventually(lambda: cluster.message().startswith(available))
+        assert "lastError" not in cluster.status()
+    assert ready(cluster)[:4] == never[:4]
+
+    pause(cluster, by, on=False)
+    registry.fault = None
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_a_failed_bundle_stays_failed(cluster: BundleCluster, run: Run, bundle: Make) -> None:
+    cluster.ends = fail
+    bundle(retry={"limit": 0})
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    pause(cluster, "Suspended")
+    await is_paused(cluster, "False", "Suspended", "Quarantined: 1.0.0")
+    pause(cluster, "AutoupdateDisabled")
+    await is_paused(cluster, "False", "AutoupdateDisabled", "Quarantined: 1.0.0")
+    pause(cluster, "Suspended", on=False)
+    pause(cluster, "AutoupdateDisabled", on=False)
+    await eventually(lambda: ready(cluster)[:4] == ("False", "False", "True", "Quarantined"))
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_a_suspended_dependency_that_runs_what_was_asked_passes(
+    cluster: BundleCluster, run: Run, bundle: Make, by: str
+) -> None:
+    bundle("db")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason("db") == "Deployed")
+    pause(cluster, by, "db")
+    await eventually(lambda: cluster.reason("db") == by)
+    bundle("shop", dependsOn=ON_DB)
+    await eventually(lambda: cluster.reason("shop") == "Deployed")
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_a_suspended_dependency_with_an_edit_is_waited_for_and_its_cause_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
+) -> None:
+    bundle("db")
+    await run()
+    await eventually(lambda: cluster.reason("db") == "Deployed")
+    pause(cluster, by, "db")
+    await eventually(lambda: cluster.reason("db") == by)
+    cluster.change("bundles", "db", spec={"env": {"WERF_SET_A": "a=2"}})
+    bundle("shop", dependsOn=ON_DB)
+    causes = {
+        "Suspended": "Bundle team/db is suspended, and doesn't run what it asks for: the spec",
+        "AutoupdateDisabled": f"Bundle team/db was edited while the annotation {OFF} disables",
+    }
+    await eventually(lambda: causes[by] in cluster.message("shop"), "the cause")
+    assert ready(cluster, "shop")[3] == "DependencyNotReady"
+    asked = len(registry.asked)
+
+    cluster.ends = None
+    pause(cluster, by, "db", on=False)
+    text = "Bundle team/db isn't Ready: Deploying: Deploying 1.0.0"
+    await eventually(lambda: text in cluster.message("shop"), text)
+    cluster.ends = succeed
+    cluster.end_job(cluster.jobs()[-1]["metadata"]["name"])
+    await eventually(lambda: cluster.jobs()[-1]["metadata"]["name"].startswith("shop-"))
+    assert len(registry.asked) <= asked + 1, "of db, which was resumed"
