@@ -268,7 +268,7 @@ class Attempted(Record):
     rollback: str | None = None
     """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
     missing: tuple[MissingPermission, ...] = ()
-    """Missing permissions that made it fail, by werf's own error."""
+    """Missing permissions that made it, or the last uninstall, fail, by werf's own error."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None

@@ -14,13 +14,16 @@ import yaml
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.counts import count
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import MissingPermission, PlanOutcome
 from copyrator.bundles.plan.rights import (
     EVENTS_NAMESPACE,
     ServiceAccount,
     format_permission,
     grants,
+    is_uninstalled,
+    list_missing,
     missing_of,
+    uninstall_permissions,
 )
 from copyrator.cli import rows
 from copyrator.cli.hints import hint, hint_about
@@ -55,6 +58,9 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
     missing = missing_of(status)
     if not missing:
         return
+    if is_uninstalled(status):
+        yield from _lines_of_uninstall(body, spec, missing)
+        return
     account, found = ServiceAccount.of(spec), _found_at(status)
     ago = f" {rows.age(found, now)} ago" if found else ""
     yield f"The service account {account} lacked permissions{ago}; it cannot"
@@ -76,6 +82,24 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
         yield f"werf names one permission at a time; a plan names all: {anew}"
     yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
     yield f"Then: {_next(status, body)}"
+
+
+def _lines_of_uninstall(
+    body: Body, spec: BundleSpec, missing: Sequence[MissingPermission]
+) -> Iterator[str]:
+    yield f"The service account {ServiceAccount.of(spec)} lacks permissions to uninstall; it cannot"
+    yield from (f"  {format_permission(one)}" for one in missing)
+    yield "werf names one at a time. Besides deleting the release's objects an uninstall needs to"
+    yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(body, spec))
+    yield "  run git, with werf 3: its image has to have it"
+    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
+    yield "Then the uninstall is retried by itself."
+
+
+def _needs_of_uninstall(body: Body, spec: BundleSpec) -> tuple[MissingPermission, ...]:
+    status = parse_status(body)
+    where = status.deployed.namespace or status.attempted.namespace or spec.project_namespace
+    return list_missing(uninstall_permissions(where))
 
 
 def _is_by_blind_applies(status: BundleStatus) -> bool:
@@ -116,7 +140,10 @@ def roles_of(
     A Role can't be created in a namespace that doesn't exist: the release's comes first then, and
     werf needn't create it.
     """
-    missing = missing_of(parse_status(body))
+    status = parse_status(body)
+    missing = missing_of(status)
+    if missing and is_uninstalled(status):
+        missing = (*missing, *_needs_of_uninstall(body, spec))
     if not is_namespace_missing or not missing:
         return grants(ServiceAccount.of(spec), spec.name, missing)
     name = spec.project_namespace
@@ -129,16 +156,17 @@ def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -
     """Roles as YAML, with what to know about them as comments."""
     status = parse_status(body)
     account = ServiceAccount.of(spec)
+    to_do = "uninstall" if is_uninstalled(status) else "deploy"
     lines = [
-        f"# Grants the service account {account} what it lacks to deploy {spec.name}.",
-        "# What a deploy needs is decided by its chart: read this before you apply it.",
+        f"# Grants the service account {account} what it lacks to {to_do} {spec.name}.",
+        "# What is needed is decided by its chart: read this before you apply it.",
     ]
-    if more := _unlisted(status):
+    if to_do == "deploy" and (more := _unlisted(status)):
         lines.append(
             f"# {count(more, 'more permission')} aren't listed: apply this, then run "
             f"{hint_about('plan', 'bundle', body, '--refresh')}, and run `why` again."
         )
-    if _is_by_blind_applies(status):
+    if to_do == "deploy" and _is_by_blind_applies(status):
         lines.append("# By the plan's blind applies, which name one permission each: see `why`.")
     text = yaml.safe_dump_all(roles, sort_keys=False, explicit_start=True)
     return "\n".join((*lines, text.rstrip()))

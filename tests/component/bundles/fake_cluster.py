@@ -177,12 +177,7 @@ class BundleCluster(FakeCluster):
         job = self.objects[path]
         self.put_pod(job, {"terminated": {"exitCode": code, "message": message}})
         kind = "Complete" if code == 0 else "Failed"
-        condition = {
-            "type": kind,
-            "status": "True",
-            "reason": "BackoffLimitExceeded",
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
+        condition = ended(kind, "BackoffLimitExceeded")
         self.write(path, {**job, "status": {"conditions": [condition]}})
 
     def end_without_pod(self, name: str, reason: str = "DeadlineExceeded") -> None:
@@ -190,8 +185,7 @@ class BundleCluster(FakeCluster):
         pod = path_of("pods", f"{name}-pod")
         if pod in self.objects:
             self.drop(pod)
-        condition = {"type": "Failed", "status": "True", "reason": reason}
-        self.change("jobs", name, status={"conditions": [condition]})
+        self.change("jobs", name, status={"conditions": [ended("Failed", reason)]})
 
     def refuse(self, verb: str, ending: str, status: int, message: str = "") -> list[Refusal]:
         """Answer requests of this verb to such paths with an error, until the list is empty."""
@@ -397,6 +391,12 @@ def _fits(selector: str, metadata: dict[str, Any]) -> bool:
 def _container(job: dict[str, Any]) -> dict[str, Any]:
     container: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
     return container
+
+
+def ended(kind: str, reason: str) -> dict[str, str]:
+    """A condition of a Job that has ended now."""
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": at}
 
 
 def succeed(_job: dict[str, Any]) -> tuple[int, str]:

@@ -139,6 +139,83 @@ async def test_says_why_an_uninstall_failed_and_tries_again(
     assert len(cluster.jobs("uninstall")) >= 2
 
 
+FORBIDDEN = (
+    "Error: uninstall: Release not loaded: shop: query: failed to query with labels: secrets is "
+    'forbidden: User "system:serviceaccount:team:werf" cannot list resource "secrets" in API group '
+    '"" in the namespace "team"'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "missing"),
+    [
+        (
+            FORBIDDEN,
+            "the service account team/werf cannot list secrets in team",
+            [{"verbs": ["list"], "resource": "secrets", "namespace": "team"}],
+        ),
+        (
+            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
+            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
+            None,
+        ),
+        (None, "it was ended by its deadline, 15m for each uninstall. An object", None),
+    ],
+)
+async def test_says_what_an_uninstall_lacks_and_when_it_is_tried_again(
+    cluster: BundleCluster, run: Run, bundle: Make, said: str | None, cause: str, missing: Any
+) -> None:
+    """A deadline deletes the pod, too."""
+    await run(timing=replace(TIMING, uninstall_retry=3.0))
+    bundle()
+    await deployed(cluster)
+    cluster.ends = None
+    delete(cluster)
+    await eventually(lambda: cluster.jobs("uninstall"))
+    (job,) = cluster.jobs("uninstall")
+    assert job["spec"]["activeDeadlineSeconds"] == 900
+
+    name = job["metadata"]["name"]
+    if said is None:
+        cluster.end_without_pod(name)
+    else:
+        cluster.end_job(name, 1, said)
+
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
+    begins = f"Uninstalling failed once, the last time in Job {name}: {cause}"
+    assert cluster.message().startswith(begins), cluster.message()
+    assert ". Next attempt at 20" in cluster.message()
+    assert cluster.status()["attempted"].get("missing") == missing
+    cluster.ends = succeed
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 2
+
+
+async def test_an_uninstall_has_its_own_time_and_says_when_it_is_ended(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    await run(timing=replace(TIMING, uninstall_recheck=0.1))
+    bundle(timeout="2h")
+    await deployed(cluster)
+    cluster.ends = None
+
+    delete(cluster)
+
+    await eventually(lambda: cluster.jobs("uninstall"))
+    (job,) = cluster.jobs("uninstall")
+    name = job["metadata"]["name"]
+    said = f"Uninstalling with Job {name}; it is ended after 15m"
+    await eventually(lambda: cluster.message() == said)
+    assert cluster.reason() == "Uninstalling"
+    assert {"name": "WERF_TIMEOUT", "value": "600"} in env_of(job)
+    cluster.end_job(name)
+    await gone(cluster)
+
+
+def env_of(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(job["spec"]["template"]["spec"]["containers"][0]["env"])
+
+
 @pytest.mark.parametrize("how", ["policy", "policy of a broken spec", "annotation"])
 async def test_lets_go_without_uninstalling(
     cluster: BundleCluster, run: Run, bundle: Make, how: str

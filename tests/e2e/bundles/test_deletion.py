@@ -80,8 +80,12 @@ def test_an_uninstall_without_rights_fails_until_they_are_granted(
     assert team.jobs("shop", "uninstall") == []
 
     team.patch("bundles", "shop", spec={"serviceAccountName": None})
-    until(lambda: "forbidden" in team.condition("shop")["message"], "werf may not, either")
+    until(
+        lambda: "cannot list secrets" in team.condition("shop")["message"], "werf may not, either"
+    )
     assert team.condition("shop")["reason"] == "UninstallFailed"
+    missing = [{"verbs": ["list"], "resource": "secrets", "namespace": team.namespace}]
+    assert team.status("shop")["attempted"]["missing"] == missing
     assert team.release("shop") is not None
 
     api.create(rights, {**binding, "metadata": {"name": "werf"}})

@@ -12,6 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, ValuesKind
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,
+    UNINSTALL_SCRIPT,
     ApprovedOperations,
     DeployOrder,
     Login,
@@ -163,6 +164,38 @@ def test_deploy_job_is_the_golden_one(name: str) -> None:
 
 def test_uninstall_job_is_the_golden_one() -> None:
     check("uninstall", build_uninstall_job(SPEC, "uid-1", 4, 2))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.werf.io/werf/werf:2.75.3",
+        "registry.werf.io/werf/werf:2-stable",
+        "registry.werf.io/werf/werf:3",
+        "registry.werf.io/werf/werf:3-dev",
+        "registry.werf.io/werf/werf:latest",
+        "registry.werf.io/werf/werf",
+        f"registry.werf.io/werf/werf@{DIGEST}",
+        "mirror.example.com:5000/tools/deployer:2026-11",
+    ],
+)
+def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_version(
+    image: str,
+) -> None:
+    job = build_uninstall_job(replace(SPEC, werf_image=image), "uid-1", 4, 2)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+
+    assert container["image"] == image
+    assert container["command"] == ["sh", "-c", UNINSTALL_SCRIPT]
+
+
+@pytest.mark.parametrize("spec", [{}, {"timeout": 7200.0}, {"env": {"WERF_TIMEOUT": "7200"}}])
+def test_the_time_for_an_uninstall_is_its_own(spec: dict[str, object]) -> None:
+    job = build_uninstall_job(replace(SPEC, **spec), "uid-1", 4, 2)
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+
+    assert [one["value"] for one in env if one["name"] == "WERF_TIMEOUT"] == ["600"]
+    assert job["spec"]["activeDeadlineSeconds"] == 900
 
 
 def env_of(order: DeployOrder) -> dict[str, str]:

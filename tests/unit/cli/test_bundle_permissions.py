@@ -103,6 +103,51 @@ def test_after_a_deploy_that_failed_so_it_is_asked_for_again() -> None:
     assert lines[3].startswith("To grant them")
 
 
+SECRETS = {"verbs": ["list"], "resource": "secrets", "namespace": "live"}
+
+
+def uninstalled(reason: str = "UninstallFailed") -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "False", "reason": reason}
+    return bundle(attempted={"outcome": "Succeeded", "missing": [SECRETS]}, conditions=[ready])
+
+
+@pytest.mark.parametrize("reason", ["UninstallFailed", "Uninstalling"])
+def test_why_says_what_an_uninstall_lacks_and_what_it_needs(reason: str) -> None:
+    body = uninstalled(reason)
+    assert says(body) == [
+        "The service account apps/werf lacks permissions to uninstall; it cannot",
+        "  list secrets in live",
+        "werf names one at a time. Besides deleting the release's objects an uninstall needs to",
+        "  get, create, update configmaps in live",
+        "  get namespaces in live",
+        "  get, list, update, delete secrets in live",
+        "  run git, with werf 3: its image has to have it",
+        "To grant them: copyrator why apps/shop --kind bundle --roles | kubectl apply -f -",
+        "Then the uninstall is retried by itself.",
+    ]
+    role, _ = roles_of(body, spec_of(body))
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "live")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "update", "delete"]},
+    ]
+    first = manifest(body, spec_of(body), [role]).splitlines()[0]
+    assert first == "# Grants the service account apps/werf what it lacks to uninstall shop."
+
+
+def test_an_uninstall_needs_it_where_the_release_was_deployed() -> None:
+    body = uninstalled()
+    body["status"]["deployed"] = {"namespace": "there"}
+    assert "  get namespaces in there" in says(body)
+
+
+def test_an_uninstall_that_failed_for_another_cause_lacks_nothing() -> None:
+    body = uninstalled()
+    body["status"]["attempted"]["missing"] = []
+    assert (says(body), roles_of(body, spec_of(body))) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("plan", "attempted", "said"),
     [
@@ -142,7 +187,7 @@ def test_the_manifest_is_what_kubectl_applies() -> None:
         text.splitlines()[0]
         == "# Grants the service account apps/werf what it lacks to deploy shop."
     )
-    assert text.splitlines()[1].startswith("# What a deploy needs is decided by its chart")
+    assert text.splitlines()[1].startswith("# What is needed is decided by its chart")
     role, binding = yaml.safe_load_all(text)
     assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "live"
     assert role["rules"] == [

@@ -262,32 +262,41 @@ def _werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict
     return merge_variables(spec, ours, defaults)
 
 
-UNINSTALL_DEADLINE: Final = 900
+UNINSTALL_TIMEOUT: Final = 600
+"""Seconds that werf 3 has for an uninstall; werf 2 waits for deletions without a limit."""
+UNINSTALL_DEADLINE: Final = UNINSTALL_TIMEOUT + int(DEADLINE_MARGIN)
+"""Seconds that an uninstall's Job may take; ``spec.timeout`` is for deploys only."""
 UNINSTALL_SCRIPT: Final = """\
 set -eu
 version="$(werf version)"
 case "${version#v}" in
 [12] | [12].*)
-  code=0
-  said="$(werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
-    --wait --timeout 5m 2>&1)" || code=$?
-  printf '%s\\n' "$said"
-  case "$code $said" in
-  "0 "* | *"release: not found"*) ;;
-  *) exit "$code" ;;
-  esac
+  trap 'exit 143' TERM
+  said="$TMPDIR/said" code="$TMPDIR/code"
+  {
+    werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
+      --wait --timeout "${WERF_TIMEOUT:-600}s" 2>&1 && echo 0 >"$code" || echo "$?" >"$code"
+  } | tee "$said" &
+  wait "$!"
+  read -r code <"$code"
+  [ "$code" = 0 ] || grep -q 'release: not found' "$said" || exit "$code"
   ;;
 [3-9] | [3-9].* | [1-9][0-9]*)
+  if ! command -v git >/dev/null; then
+    echo "Error: werf $version needs git to uninstall, and this image has none" >&2
+    exit 1
+  fi
   exec werf dismiss --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE"
   ;;
 *)
-  echo "Error: unknown version of werf: $version" >&2
+  echo "Error: unknown version of werf, $version: use a released one in spec.werf.image" >&2
   exit 1
   ;;
 esac
 """
 """werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't show which werf it is.
 
+werf 2 ignores SIGTERM while it waits, so the shell ends at once, and with it the container. Its
 ``--ignore-not-found`` isn't used: Helm 3 reports a missing permission to read releases as
 "not found".
 """
@@ -297,7 +306,8 @@ def build_uninstall_job(
     spec: BundleSpec, uid: str, generation: int, attempt: int
 ) -> dict[str, Any]:
     """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
-    env = pod.variables(merge_variables(spec, pod.common(spec) | pod.release(spec)))
+    ours = pod.common(spec) | pod.release(spec) | {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)}
+    env = pod.variables(merge_variables(spec, ours))
     pod_spec = pod.pod_spec(spec, ())
     command = ("sh", "-c", UNINSTALL_SCRIPT)
     pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]

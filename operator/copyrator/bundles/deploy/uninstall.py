@@ -6,7 +6,7 @@ By Jobs, one at a time until one succeeds; failures are reported. Then the final
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -14,18 +14,26 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import ReleaseOwnership, is_stored
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import build_uninstall_job
+from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job
 from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import JobRecord, ending_of
+from copyrator.bundles.deploy.outcome import (
+    Ending,
+    JobRecord,
+    add_cause,
+    add_missing_permissions,
+    ending_of,
+)
 from copyrator.bundles.deploy.pod import JobKind
-from copyrator.bundles.deploy.werf_error import log_tail
+from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay
@@ -164,7 +172,7 @@ class Uninstaller:
             return await self._wait_for(entry, spec, last)
         if last is not None:
             failures = sum(not job.given_up for job in jobs)
-            if not last.given_up and (wait := await self._find_wait(entry, last, failures)):
+            if not last.given_up and (wait := await self._find_wait(entry, spec, last, failures)):
                 return wait
             self._count(last)
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
@@ -189,7 +197,7 @@ class Uninstaller:
     async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
-        verdict = ready_conditions.uninstalling(text)
+        verdict = _running(job.name)
         if job.created and now - job.created > self._recheck:
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
@@ -198,7 +206,9 @@ class Uninstaller:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         return Step(entry, entry.status, verdict, due=(now + self._recheck,))
 
-    async def _find_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> Step | None:
+    async def _find_wait(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, failures: int
+    ) -> Step | None:
         """After a failure: report it where it is too early to retry."""
         now = self._context.clock()
         due = (job.finished or job.created or now) + timedelta(
@@ -207,13 +217,14 @@ class Uninstaller:
         if now >= due:
             return None
         pods = await self._jobs.output.pods(job)
-        ending = ending_of(job, pods)
-        why = log_tail(await self._jobs.output.log_end(pods)) or ending.message
+        log_end = await self._jobs.output.log_end(pods)
+        ending = ending_of_uninstall(job, pods, log_end, ServiceAccount.of(spec))
         verdict = ready_conditions.uninstall_failed(
             f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
-            f"Job {job.name}: {why[-512:]}"
+            f"Job {job.name}: {ending.message}. Next attempt at {format_time(due)}"
         )
-        return Step(entry, entry.status, verdict, due=(due,))
+        attempted = replace(entry.status.attempted, missing=ending.missing)
+        return Step(entry, replace(entry.status, attempted=attempted), verdict, due=(due,))
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self._context.clock() + self._recheck
@@ -224,7 +235,7 @@ class Uninstaller:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {missing}")
             return Step(entry, entry.status, verdict, due=(again,))
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
-        verdict = ready_conditions.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
+        verdict = _running(body["metadata"]["name"])
         create = partial(self._create_job, body)
         return Step(entry, entry.status, verdict, effect=create, due=(again,))
 
@@ -240,6 +251,46 @@ class Uninstaller:
             text = f"The API server rejected the uninstall Job: {error.message}"
             return Step(entry, entry.status, ready_conditions.uninstall_failed(text))
         return Step(entry)
+
+
+def _running(job: str) -> ReadyCondition:
+    """Ready where a Job uninstalls; equal as long as it does."""
+    longest = format_duration(UNINSTALL_DEADLINE)
+    return ready_conditions.uninstalling(
+        f"Uninstalling with Job {job}; it is ended after {longest}"
+    )
+
+
+def ending_of_uninstall(
+    job: JobRecord, pods: Sequence[Mapping[str, Any]], log_end: str, account: ServiceAccount
+) -> Ending:
+    """Why an uninstall's Job failed, and the permissions that werf names as missing.
+
+    Args:
+        job: one that failed.
+        pods: its pods, newest last; a Job's deadline deletes them.
+        log_end: the end of the newest one's log.
+        account: of the Job.
+    """
+    ending = ending_of(job, pods)
+    is_werfs = ending.reason in (BundleReason.TIMED_OUT, BundleReason.DEPLOY_FAILED)
+    if job.failed == "DeadlineExceeded" and is_werfs:
+        text = f"it was ended by its deadline, {format_duration(UNINSTALL_DEADLINE)} for each"
+        return Ending(Outcome.INTERRUPTED, BundleReason.TIMED_OUT, f"{text} uninstall. {_HELD}")
+    ending = add_missing_permissions(ending, log_end, account)
+    if ending.is_raw or not ending.missing:
+        ending = add_cause(ending, log_end)
+    if _TIMED_OUT in ending.message:
+        return replace(ending, message=f"{ending.message}. {_HELD}")
+    return ending
+
+
+_TIMED_OUT: Final = "action timed out after"
+"""werf 3's words (nelm, ``release_uninstall.go``)."""
+_HELD: Final = (
+    "An object of the release may have a finalizer that nothing removes: see what is being deleted "
+    "in the release's namespace"
+)
 
 
 def _has_release(status: BundleStatus) -> bool:

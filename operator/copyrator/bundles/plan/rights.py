@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.plan.operations import Operation
@@ -192,6 +193,15 @@ def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[R
         yield RequiredPermission("", "", "namespaces", ("create", "patch"))
 
 
+def uninstall_permissions(namespace: str) -> tuple[RequiredPermission, ...]:
+    """What every uninstall needs in the release's namespace, besides deleting its objects."""
+    return (
+        RequiredPermission(namespace, "", "configmaps", ("get", "create", "update"), LOCK),
+        RequiredPermission(namespace, "", "namespaces", ("get",), namespace),
+        RequiredPermission(namespace, "", "secrets", ("get", "list", "update", "delete")),
+    )
+
+
 def _for_objects(
     release_namespace: str, kinds: Mapping[KindIn, ServedKind]
 ) -> Iterator[RequiredPermission]:
@@ -298,17 +308,25 @@ Manifest = dict[str, Any]
 def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     """The permissions that the next deploy lacks, by its plan and by the last deploy if it failed.
 
-    Empty once a deploy of the plan has succeeded. Entries in another form than the operator's are
-    left out.
+    Of a Bundle whose release is being uninstalled, those that the last uninstall lacked. Empty once
+    a deploy of the plan has succeeded. Entries in another form than the operator's are left out.
     """
     plan, attempted = status.plan, status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job
+    if is_uninstalled(status):
+        return tuple(filter(_is_valid, attempted.missing))
     found = plan.missing
     if plan.job is None or (is_spent and attempted.outcome != Outcome.RUNNING):
         found = (*found, *attempted.missing)
     if is_spent and attempted.outcome == Outcome.SUCCEEDED:
         found = ()
     return tuple(dict.fromkeys(one for one in found if _is_valid(one)))
+
+
+def is_uninstalled(status: BundleStatus) -> bool:
+    """Whether the release is being uninstalled, or that failed."""
+    reasons = BundleReason.UNINSTALLING, BundleReason.UNINSTALL_FAILED
+    return ready_reason(status.conditions) in reasons
 
 
 def grants(

@@ -1,0 +1,175 @@
+"""The script of uninstall Jobs, with what werf 2 and 3 print (docs/facts/werf.md)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.plan_jobs import Pod, in_all_shells, shell_of
+
+from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
+
+WERF = """\
+#!/bin/sh
+if [ "$1" = version ]; then
+  /bin/cat "$FAKE/version"
+  exit "$VERSION_CODE"
+fi
+printf '%s\\n' "$*" "pid $$" >"$FAKE/ran"
+/bin/cat "$FAKE/output" >&2
+if [ -e "$FAKE/begun" ]; then
+  [ "$1" = dismiss ] || trap '' TERM
+  : >"$FAKE/begun"
+  read -r _ <"$FAKE/go"
+fi
+exit "$WERF_CODE"
+"""
+HELM = "helm uninstall shop --namespace app --wait --timeout 600s"
+DISMISS = "dismiss --namespace app --release shop"
+USER = 'User "system:serviceaccount:team:werf" cannot'
+CORE = 'in API group "" in the namespace "app"'
+
+
+@pytest.fixture
+def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
+    with tempfile.TemporaryDirectory() as directory:
+        pod = Pod(shell_of(request), Path(directory))
+        (pod.bin / "werf").write_text(WERF)
+        target = "busybox" if "busybox" in pod.shell[0] else "tee"
+        (pod.bin / "tee").symlink_to(str(shutil.which(target)))
+        (pod.bin / "git").symlink_to("/bin/true")
+        pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app", "WERF_TIMEOUT": "600"}
+        yield pod
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    in_all_shells(metafunc)
+
+
+def start(pod: Pod, version: str, code: int = 0, output: str = "") -> subprocess.Popen[str]:
+    (pod.fake / "version").write_text(version + "\n")
+    (pod.fake / "output").write_text(output)
+    codes = {"WERF_CODE": str(code), "VERSION_CODE": pod.more.get("VERSION_CODE", "0")}
+    return subprocess.Popen(
+        [*pod.shell, "-c", UNINSTALL_SCRIPT],
+        env=pod.environment() | codes,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def uninstall(pod: Pod, version: str, code: int = 0, output: str = "") -> tuple[int, str]:
+    with start(pod, version, code, output) as process:
+        log, _ = process.communicate(timeout=60)
+    return process.returncode, log
+
+
+@pytest.mark.parametrize(
+    ("version", "command"),
+    [
+        ("v2.75.3", HELM),
+        ("v2.67.0", HELM),
+        ("2.75.3", HELM),
+        ("v2.80.0-rc.1", HELM),
+        ("2", HELM),
+        ("v1.2.300", HELM),
+        ("v3.2.0", DISMISS),
+        ("3.2.0", DISMISS),
+        ("v3.0.0-alpha.1", DISMISS),
+        ("3", DISMISS),
+        ("v4.0.0", DISMISS),
+        ("v10.1.0", DISMISS),
+        ("v23.1.0", DISMISS),
+        ("dev", None),
+        ("v0.9.0", None),
+        ("latest", None),
+        ("", None),
+    ],
+)
+def test_the_program_tells_its_version_whatever_the_images_tag_is(
+    pod: Pod, version: str, command: str | None
+) -> None:
+    code, log = uninstall(pod, version)
+
+    assert (pod.told("ran")[:1], code) == (([command], 0) if command else ([], 1))
+    refused = f"Error: unknown version of werf, {version}: use a released one in spec.werf.image\n"
+    assert (log == refused) is (command is None)
+
+
+def test_a_werf_that_tells_no_version_is_not_run(pod: Pod) -> None:
+    pod.more["VERSION_CODE"] = "3"
+
+    assert uninstall(pod, "v2.75.3")[0] == 3
+    assert pod.told("ran") == []
+
+
+NOT_LOADED = "Error: uninstall: Release not loaded: shop:"
+FORBIDDEN = f'secrets is forbidden: {USER} list resource "secrets" {CORE}'
+OF_3 = "Error: release uninstall:"
+
+
+@pytest.mark.parametrize(
+    ("version", "werf", "output", "code"),
+    [
+        ("v2.75.3", 0, 'release "shop" uninstalled\n', 0),
+        # The release is gone, or its namespace.
+        ("v2.75.3", 1, f"{NOT_LOADED} release: not found\n", 0),
+        # Without permissions it isn't known to be gone.
+        ("v2.75.3", 1, f"{NOT_LOADED} query: failed to query with labels: {FORBIDDEN}\n", 1),
+        ("v2.75.3", 1, 'Error: uninstall: failed to delete release: "shop"\n', 1),
+        ("v2.75.3", 1, "Error: release: namespace not found\n", 1),
+        ("v2.75.3", 1, "Error: uninstall: pre-delete hooks failed: timed out\n", 1),
+        ("v2.75.3", 137, "", 137),
+        ("v3.2.0", 0, 'Uninstalled release "shop" (namespace: "app")\n', 0),
+        ("v3.2.0", 0, 'Skipped release "shop" uninstall: no release found\n', 0),
+        ("v3.2.0", 0, 'Skipped release "shop" uninstall: no release namespace "app" found\n', 0),
+        ("v3.2.0", 1, f"{OF_3} build release history: {FORBIDDEN}\n", 1),
+        ("v3.2.0", 1, f"{OF_3} lock release: release: not found\n", 1),  # werf 2's words
+        ("v3.2.0", 1, f"{OF_3} context timed out: action timed out after 10m0s\n", 1),
+        ("v3.2.0", 137, "", 137),
+    ],
+)
+def test_a_release_that_is_gone_is_uninstalled_and_other_errors_are_werfs(
+    pod: Pod, version: str, werf: int, output: str, code: int
+) -> None:
+    assert uninstall(pod, version, werf, output) == (code, output)
+
+
+@pytest.mark.parametrize(("version", "code"), [("v3.2.0", 1), ("v2.75.3", 0)])
+def test_werf_3_needs_git(pod: Pod, version: str, code: int) -> None:
+    (pod.bin / "git").unlink()
+
+    found, log = uninstall(pod, version)
+
+    assert found == code
+    said = f"Error: werf {version} needs git to uninstall, and this image has none\n"
+    assert (log == said, pod.told("ran") == []) == (code == 1, code == 1)
+
+
+@pytest.mark.parametrize("version", ["v2.75.3", "v3.2.0"])
+def test_a_pod_that_is_ended_ends_at_once_and_its_log_is_there_before(
+    pod: Pod, version: str
+) -> None:
+    """werf 2 ignores the signal while it waits for deletions; werf 3 gets it itself."""
+    begun, go = pod.fake / "begun", pod.fake / "go"
+    os.mkfifo(begun)
+    os.mkfifo(go)
+    with start(pod, version, output="waits for deployments/d\n") as process:
+        begun.read_bytes()
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits for deployments/d\n"
+
+        process.send_signal(signal.SIGTERM)
+
+        code = process.wait(timeout=60)
+        if version == "v2.75.3":
+            go.write_text("on\n")  # in a container it ends with the shell
+    is_werf = f"pid {process.pid}" in pod.told("ran")
+    assert (code, is_werf) == ((143, False) if version == "v2.75.3" else (-15, True))

@@ -1,0 +1,183 @@
+"""What the status says of an uninstall that failed, by what werf 2 and 3 print, and the Job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.job_records import JOB
+
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.plan_status import MissingPermission
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.uninstall import ending_of_uninstall
+from copyrator.bundles.plan.rights import ServiceAccount
+
+WERF = ServiceAccount("team", "werf")
+FAILED = replace(JOB, kind=JobKind.UNINSTALL, complete=False, failed="BackoffLimitExceeded")
+DEADLINE = replace(FAILED, failed="DeadlineExceeded")
+EVICTED = replace(FAILED, failed="PodFailurePolicy")
+USER = 'User "system:serviceaccount:team:werf" cannot'
+CORE = 'in API group "" in the namespace "app"'
+SECRETS = f'secrets is forbidden: {USER} list resource "secrets" {CORE}'
+NAMESPACE = f'namespaces "app" is forbidden: {USER} get resource "namespaces" {CORE}'
+LOCK = f'configmaps "werf-synchronization" is forbidden: {USER} update resource "configmaps" {CORE}'
+APPS = 'in API group "apps" in the namespace "app"'
+OBJECT = f'deployments.apps "d" is forbidden: {USER} delete resource "deployments" {APPS}'
+OF_3 = "Error: release uninstall:"
+FAILED_3 = 'uninstall failed for release "shop" (namespace: "app")'
+DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encountered'
+HELD = (
+    ". An object of the release may have a finalizer that nothing removes: see what is being "
+    "deleted in the release's namespace"
+)
+BY_DEADLINE = "it was ended by its deadline, 15m for each uninstall"
+
+
+def lacks(verb: str, resource: str, namespace: str = "app") -> tuple[MissingPermission, ...]:
+    return (MissingPermission(verbs=(verb,), resource=resource, namespace=namespace),)
+
+
+def cannot(text: str) -> str:
+    return f"the service account team/werf cannot {text} in app"
+
+
+def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "message": log[-2048:], **terminated}}
+    return {
+        "metadata": {"name": "p"},
+        "status": {"containerStatuses": [{"name": "werf", "state": state}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("log", "message", "missing"),
+    [
+        # werf 2
+        (
+            f"Error: uninstall: Release not loaded: shop: query: failed to query: {SECRETS}\n",
+            cannot("list secrets"),
+            lacks("list", "secrets"),
+        ),
+        (
+            f"Error: failed to delete release: shop: {OBJECT}\n",
+            cannot("delete deployments.apps"),
+            lacks("delete", "deployments.apps"),
+        ),
+        (
+            "┌ Waiting for\nError: uninstallation completed with 1 error(s): timed out waiting\n",
+            "Error: uninstallation completed with 1 error(s): timed out waiting",
+            (),
+        ),
+        # werf 3
+        (
+            f"{OF_3} check release namespace existence: get release namespace: {NAMESPACE}\n",
+            cannot("get namespaces"),
+            lacks("get", "namespaces"),
+        ),
+        (
+            f'Delete release "shop" (namespace: "app")\n{OF_3} lock release: {LOCK}\n',
+            cannot("update configmaps"),
+            lacks("update", "configmaps"),
+        ),
+        (
+            f"{OF_3} build release history: list secrets: {SECRETS}\n",
+            cannot("list secrets"),
+            lacks("list", "secrets"),
+        ),
+        (
+            f"{OF_3} {FAILED_3}: execute release delete plan: delete resource: {OBJECT}\n",
+            cannot("delete deployments.apps"),
+            lacks("delete", "deployments.apps"),
+        ),
+        (
+            f"{OF_3} context timed out: action timed out after 10m0s\n",
+            f"{OF_3} context timed out: action timed out after 10m0s{HELD}",
+            (),
+        ),
+        (
+            f"{OF_3} {DONE_3}: save report: no space\n",
+            f"{OF_3} {DONE_3}: save report: no space",
+            (),
+        ),
+        (
+            "Error: component init error: git version command failed: exit status 128.\n",
+            "Error: component init error: git version command failed: exit status 128.",
+            (),
+        ),
+        # the script
+        (
+            "Error: werf v3.2.0 needs git to uninstall, and this image has none\n",
+            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
+            (),
+        ),
+        (
+            "Error: unknown version of werf, dev: use a released one in spec.werf.image\n",
+            "Error: unknown version of werf, dev: use a released one in spec.werf.image",
+            (),
+        ),
+        ("sh: werf: not found\n", "sh: werf: not found", ()),
+        # another account's words give nothing
+        (
+            f"Error: uninstall: {SECRETS.replace('team:werf', 'team:other')}\n",
+            f"Error: uninstall: {SECRETS.replace('team:werf', 'team:other')}",
+            (),
+        ),
+    ],
+)
+def test_the_status_says_what_werf_said(
+    log: str, message: str, missing: tuple[MissingPermission, ...]
+) -> None:
+    ending = ending_of_uninstall(FAILED, [pod(1, log)], log, WERF)
+
+    assert (ending.message, ending.missing) == (message, missing)
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "log", "message"),
+    [
+        # A deadline deletes the pods; where one is still there, its container was killed, or
+        # werf 3 ended by itself.
+        (DEADLINE, [], "", BY_DEADLINE + HELD),
+        (DEADLINE, [pod(143, "waits\n")], "waits\n", BY_DEADLINE + HELD),
+        (DEADLINE, [pod(137, "waits\n")], "waits\n", BY_DEADLINE + HELD),
+        (
+            DEADLINE,
+            [pod(1, f"{OF_3} context canceled\n")],
+            f"{OF_3} context canceled\n",
+            BY_DEADLINE + HELD,
+        ),
+        # SIGTERM by others.
+        (FAILED, [pod(143, "waits\n")], "waits\n", "the container was killed (signal 15)"),
+        (
+            FAILED,
+            [pod(137, "waits\n", reason="OOMKilled")],
+            "waits\n",
+            "the container was killed (OOMKilled)",
+        ),
+        (
+            replace(EVICTED, message="Pod team/p has condition DisruptionTarget"),
+            [],
+            "",
+            "the Job ended without a result of werf: Pod team/p has condition DisruptionTarget",
+        ),
+    ],
+)
+def test_the_status_says_what_ended_the_job(
+    job: Any, pods: list[dict[str, Any]], log: str, message: str
+) -> None:
+    ending = ending_of_uninstall(job, pods, log, WERF)
+
+    assert (ending.message, ending.missing) == (message, ())
+
+
+def test_a_deadline_that_passed_before_the_pod_started_is_no_finalizers_fault() -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}
+    container = {"name": "werf", "image": "werf:nope", "state": waiting}
+    found = {"metadata": {"name": "p"}, "status": {"containerStatuses": [container]}}
+
+    ending = ending_of_uninstall(DEADLINE, [found], "", WERF)
+
+    assert ending.reason is BundleReason.IMAGE_PULL_FAILED
+    assert "finalizer" not in ending.message
