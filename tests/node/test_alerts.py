@@ -43,7 +43,8 @@ FIRES = {
         f'copyrator_freezes{{{POD}, scope="all", reason="FreezeUnreadable"}}': "1x60"
     },
     "CopyratorRegistryUnreachable": {
-        f'copyrator_bundles{{{POD}, reason="RegistryUnreachable"}}': "1x60"
+        f'copyrator_bundles{{{POD}, reason="Deployed"}}': "1x60",
+        f"copyrator_bundles_poll_failed{{{POD}}}": "0x20 1x40",
     },
     "CopyratorPollLate": {f"copyrator_oldest_poll_seconds{{{POD}}}": "1900x60"},
     "CopyratorEventLoopHeld": {f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x40 10x20"},
@@ -61,6 +62,7 @@ WELL = {
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f'copyrator_updates_pending{{{POD}, reason="AwaitingApproval"}}': "1x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
+    f"copyrator_bundles_poll_failed{{{POD}}}": "0x40 1x9 0x10",
     f"copyrator_bundles_untrusted{{{POD}}}": "0x60",
     f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "0x60",
     f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "0x60",

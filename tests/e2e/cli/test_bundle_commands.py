@@ -564,6 +564,26 @@ def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
     assert f"lastFailed{field}" not in after
 
 
+def test_a_poll_that_fails_ends_the_wait_although_ready_is_kept(stage, front):
+    shown, before = f"bundle {stage.apps}/fronted", status(stage, "fronted")["conditions"]
+    front.fault = answering(502)
+    said = stage.types(f"reconcile {shown} {PATIENCE}", code=1)
+    failed = "The last poll failed (RegistryUnreachable): "
+    assert said.startswith(f"Error: {shown}: {failed}")
+    assert "responds with 502" in said
+    assert "The request stays, and is handled when the cause is fixed" in said
+    assert status(stage, "fronted")["conditions"] == before
+    assert failed in stage.types(f"get bundles fronted -n {stage.apps}")
+    assert "  RegistryUnreachable: " in stage.types(f"describe {shown}")
+    explained = stage.types(f"why {stage.apps}/fronted --kind bundle")
+    assert " in a row), the last one with RegistryUnreachable: " in explained
+    assert "If none succeeds, Ready becomes False in " in explained
+    front.fault = None
+    said = stage.types(f"reconcile {shown} {PATIENCE}")
+    assert "reconciled; status Deployed" in said
+    assert not {"failedPolls", "lastError"} & set(status(stage, "fronted"))
+
+
 def test_a_suspension_ends_the_wait(stage, front, tmp_path):
     path, shown = f"{BUNDLES.format(stage.apps)}/fronted", f"bundle {stage.apps}/fronted"
     before = stage.api.get(path)["metadata"]["annotations"]

@@ -212,6 +212,15 @@ def test_failed_polls_are_counted_up_to_three_since_the_first() -> None:
     assert counted == [FailedPolls(count=count, since=since) for count in (1, 2, 3, 3, 3)]
 
 
+@pytest.mark.parametrize(
+    "since", ["2026-01-01T12:00:01Z", "9999-01-01T00:00:00Z", "long ago", None]
+)
+def test_a_row_that_begins_later_than_now_begins_now(since: str | None) -> None:
+    """As by a clock that was set back, or a forged status."""
+    found = count_failure(status(failed_polls=FailedPolls(count=3, since=since)), NOW)
+    assert found.failed_polls == FailedPolls(count=1, since="2026-01-01T12:00:00Z")
+
+
 def test_a_success_ends_the_count_and_the_error_of_a_poll() -> None:
     failed = record_error(count_failure(status(), NOW), "RegistryUnreachable", "502", NOW)
     assert end_failures(failed) == status()

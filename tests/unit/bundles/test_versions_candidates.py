@@ -264,6 +264,10 @@ def test_it_is_said_where_no_tag_is_a_version() -> None:
     assert explain(filtered, "*").startswith(
         "No tag matches *, as no tag that spec.tagFilter admits is a version; rejected: build-77 ("
     )
+    assert explain(chosen("1.*", ["2025.01.0", "2025.02.0"]), "1.*") == (
+        "No tag matches 1.*; rejected: 2025.02.0 (OutOfRange), 2025.01.0 (OutOfRange); no tag is "
+        "SemVer, so numbers and points count as versions"
+    )
     some = explain(chosen("2.*", ["1.0.0", "1235"]), "2.*")
     assert some.startswith("No tag matches 2.*; rejected: 1235 (NotAVersion: ")
 

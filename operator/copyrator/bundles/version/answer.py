@@ -164,12 +164,13 @@ def is_lenient(
 
 
 def count_failure(status: BundleStatus, now: datetime) -> BundleStatus:
-    """The status with one more failed poll."""
+    """The status with one more failed poll; a clock that was set back begins a new row."""
     known = status.failed_polls
-    count = min((known.count or 0) + 1, ENOUGH_FAILED_POLLS)
-    return replace(
-        status, failed_polls=FailedPolls(count=count, since=known.since or format_time(now))
-    )
+    since = parse_time(known.since)
+    if not known.count or since is None or since > now:
+        return replace(status, failed_polls=FailedPolls(count=1, since=format_time(now)))
+    count = min(known.count + 1, ENOUGH_FAILED_POLLS)
+    return replace(status, failed_polls=replace(known, count=count))
 
 
 def kept_until(status: BundleStatus, spec: BundleSpec) -> datetime | None:

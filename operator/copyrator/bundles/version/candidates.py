@@ -458,6 +458,9 @@ def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
         text += f", as no tag{where} is a version"
     if over:
         text += "; rejected: " + ", ".join(over)
+    semver = (read_semver(one.version or "") for one in choice.rejected)
+    if over and not is_expected and not any(semver):
+        text += "; no tag is SemVer, so numbers and points count as versions"
     if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):
         text += "; spec.prerelease: true admits pre-releases"
     return text
