@@ -95,12 +95,21 @@ SAID: dict[str, tuple[Says, str]] = {
         lambda _: (1, "Error: a.yaml:1:2: error calling fail: hunter2\nError: hunter2\n"),
         "Error: a.yaml:1:2: error calling fail: <see the pod's log>",
     ),
+    "fails for several causes": (
+        lambda _: (
+            PlanExit.FAILED,
+            "Error: build resource infos: 2 errors occurred:\n  * one\n  * two\nhunter2\n",
+        ),
+        "Error: one; two",
+    ),
+    "is killed after its plan was printed": (
+        lambda _: (137, "the diff\nError: resource changes planned\n"),
+        "the container was killed (signal 9)",
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    "what", [*list(SAID)[:: 1 if LONG else 3], "fails in a template"][: len(SAID)]
-)
+@pytest.mark.parametrize("what", [*list(SAID)[:: 1 if LONG else 3], *list(SAID)[-3:]][: len(SAID)])
 async def test_a_job_without_a_plan_is_a_failed_plan(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, what: str
 ) -> None:
