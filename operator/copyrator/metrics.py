@@ -155,7 +155,8 @@ class Metrics:
         )
         self.bundles_quarantined = self._gauge(
             "bundles_quarantined",
-            "Bundles whose newest version failed too often and isn't retried.",
+            "Bundles whose newest version failed too often and isn't retried; without suspended "
+            "ones.",
         )
         self.bundle_references = self._gauge(
             "bundle_references",
@@ -214,7 +215,7 @@ class Metrics:
         self.bundles_waiting = self._gauge(
             "bundles_waiting",
             "Bundles whose next version, or edit, waits for a gate, by the first one that it waits "
-            "for.",
+            "for; without suspended ones.",
             "gate",
         )
         self.oldest_wait_seconds = self._gauge(

@@ -20,6 +20,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.context import BundleTiming, Context, Hasher
@@ -83,7 +84,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         pending[_true_reason(status, ConditionType.UPDATE_PENDING)] += 1
         drifted[_true_reason(status, ConditionType.DRIFTED)] += 1
         health[entry.health] += 1
-        failed = status.attempted.outcome == Outcome.FAILED
+        failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count)
         untrusted += status.verification.verdict == Trust.NOT_TRUSTED
@@ -128,13 +129,16 @@ def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
 
 
 def _publish_waits(context: Context) -> None:
-    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve, soak."""
+    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve, soak.
+
+    Suspended ones are counted by the reason of their Ready condition alone.
+    """
     known = {gate.name for gate in context.gates}
     waiting: Counter[str] = Counter()
     plans: list[datetime] = []
     now, longest, remaining = context.clock(), 0.0, 0.0
     for entry in context.bundles:
-        if not entry.status.gates:
+        if not entry.status.gates or entry.status.ready_reason in PAUSES:
             continue
         if (made_at := awaits_approval_since(entry.status)) is not None:
             plans.append(made_at)

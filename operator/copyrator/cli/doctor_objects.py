@@ -83,7 +83,7 @@ async def objects(client: KubeClient, installation: Installation) -> AsyncIterat
             said = f"you have no permission to check them: {error.message}"
             yield Check(what.capitalize(), None, said)
             continue
-        wrong = list(_faults(bodies, resource.kind, installation, now))
+        wrong = list(object_faults(bodies, resource.kind, installation, now))
         for check in wrong:
             yield check
         if not wrong:
@@ -91,19 +91,21 @@ async def objects(client: KubeClient, installation: Installation) -> AsyncIterat
             yield Check(what.capitalize(), True, said)
 
 
-def _faults(
+def object_faults(
     bodies: list[dict[str, Any]], kind: str, installation: Installation, now: datetime
 ) -> Iterator[Check]:
+    """What isn't well with rules or Bundles; a suspended one is only information."""
     for body in bodies:
         metadata = body["metadata"]
         shown = f"{kind} {metadata['namespace']}/{metadata['name']}"
         condition = rows.ready(body)
         said = f"{condition.get('reason')}: {rows.trouble(body)}"
-        if condition.get("status") == "False":
+        is_failing = condition.get("status") == "False"
+        if is_failing and not rows.is_suspended(body):
             yield Check(shown, False, said)
         elif failed := rows.failed_poll(body):
             yield Check(shown, None, failed)
-        elif condition.get("reason") == RuleReason.NO_TARGETS:
+        elif is_failing or condition.get("reason") == RuleReason.NO_TARGETS:
             yield Check(shown, None, said)
         elif not rows.ready(body) and is_overlooked(body, kind, installation, now):
             said = "not reconciled yet: the operator isn't running, or can't list this kind"

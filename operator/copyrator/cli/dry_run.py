@@ -202,8 +202,8 @@ class DryRun:
                 return state
             if failure := self._failure(state):
                 raise failure
-            verdict = self.client.ready_conditions.get(rule.key)
-            if verdict and verdict["reason"] not in ("Progressing", "Synced"):
+            verdict = state.found if state else None
+            if verdict and verdict.reason not in (RuleReason.PROGRESSING, RuleReason.SYNCED):
                 return state
             await asyncio.sleep(0.05)
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
@@ -214,14 +214,14 @@ class DryRun:
         Of a rule that is served that may not have been written yet, or say that sources are read.
         """
         state = self.context.rule_states.get(rule.key)
-        said = self.client.ready_conditions.get(rule.key)
-        if said and said["reason"] != RuleReason.PROGRESSING:
-            return said["reason"], said["message"]
+        said = state.found if state else None
+        if said and said.reason not in (RuleReason.PROGRESSING, RuleReason.SUSPENDED):
+            return said.reason, said.message
         spec = rule.spec
         if isinstance(spec, RuleSpec) and spec.source and state and state.phase in _SERVED:
             unused = unused_sources(self.context, state)
             return RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
-        return RuleReason.PROGRESSING, said["message"] if said else "it has no source yet"
+        return RuleReason.PROGRESSING, (said and said.message) or "it has no source yet"
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""

@@ -24,6 +24,7 @@ class State(StrEnum):
 
     FAULT = "fault"
     WAITS = "waiting"
+    SUSPENDED = "suspended"
     GOOD = "good"
 
 
@@ -133,8 +134,10 @@ def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) ->
 def _state(body: Body, message: str) -> State:
     ready = rows.ready(body).get("status")
     bad = rows.is_drifted(body) or rows.is_untrusted(body) or rows.is_unhealthy(body)
-    if ready == ConditionStatus.FALSE or bad:
+    if bad or (ready == ConditionStatus.FALSE and not rows.is_suspended(body)):
         return State.FAULT
+    if rows.is_suspended(body):
+        return State.SUSPENDED
     if ready != ConditionStatus.TRUE or message:
         return State.WAITS
     return State.GOOD

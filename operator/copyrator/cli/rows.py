@@ -11,6 +11,7 @@ from copyrator.api.bundle_status import BundleReason, HistoryEntry
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
+from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.cli.hints import hint
 from copyrator.cli.output import Column
@@ -64,8 +65,17 @@ def trouble(body: Body) -> str:
     if not ready(body):
         return f"not reconciled yet; see: {hint('doctor')}"
     condition = ready(body)
-    fine = condition.get("status") == "True" and condition.get("reason") != RuleReason.NO_TARGETS
+    fine = condition.get("status") == "True" and condition.get("reason") not in _TOLD
     return "" if fine else str(condition.get("message") or "")
+
+
+_TOLD = (RuleReason.NO_TARGETS, *PAUSES)
+"""Reasons for which the message is shown although Ready is True."""
+
+
+def is_suspended(body: Body) -> bool:
+    """Whether nothing is written or deployed for it: Ready keeps its status meanwhile."""
+    return _reason(body) in PAUSES
 
 
 _FOR_PEOPLE = (

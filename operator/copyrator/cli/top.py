@@ -23,7 +23,12 @@ from copyrator.cli.seen import Snapshot
 
 LOOK: Final = 1.0
 """Seconds between two updates, at least; ages are updated as often while nothing changes."""
-_STYLES: Final = {State.FAULT: "bold red", State.WAITS: "yellow", State.GOOD: "green"}
+_STYLES: Final = {
+    State.FAULT: "bold red",
+    State.WAITS: "yellow",
+    State.SUSPENDED: "yellow",
+    State.GOOD: "green",
+}
 _CERTIFICATES: Final = {Validity.ENDED: "bold red", Validity.ENDING: "yellow"}
 ROOMY: Final = 100
 """Columns of a terminal from which on there is room for more than the most important."""
@@ -80,12 +85,12 @@ def _counts(view: Overview) -> Text:
     for state, words in (
         (State.FAULT, "with a fault"),
         (State.WAITS, "waiting"),
+        (State.SUSPENDED, "suspended"),
         (State.GOOD, "good"),
     ):
-        text.append(
-            f"{view.number(state)} {words}", _STYLES[state] if view.number(state) else "dim"
-        )
-        text.append("   ")
+        number = view.number(state)
+        if number or state is not State.SUSPENDED:
+            text.append(f"{number} {words}", _STYLES[state] if number else "dim").append("   ")
     text.append(f"{view.right}/{view.desired} copies are right")
     return text
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_status import read_dropped
@@ -49,6 +50,7 @@ class RuleState:
         trace: what caused the latest writes, for the log and the Events.
         recalled: whether the decisions of an earlier process were read from the status.
         source_changed: loop time of the first change of a source that not all copies have yet.
+        found: the last condition, as of a rule that isn't suspended.
         next_status: loop time before which no status is written.
         next_summary: loop time before which changes of copies cause no summary.
     """
@@ -69,6 +71,7 @@ class RuleState:
     next_consumer_read: float = 0.0
     trace: RuleTrace = field(default_factory=RuleTrace)
     source_changed: float | None = None
+    found: ReadyCondition | None = None
     next_status: float = 0.0
     next_summary: float = 0.0
     _lists_before: dict[Registration, int] | None = None

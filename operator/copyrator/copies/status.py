@@ -54,6 +54,7 @@ async def write_status(
     """
     if condition.reason not in _IN_PROGRESS:
         facts = dataclasses.replace(facts, request=rule.requested)
+    state.found = condition
     suspension, condition = ready_conditions.keep_ready(rule, condition)
     context.rule_metrics.note(rule.key, condition.reason, facts.copies)
     facts = dataclasses.replace(

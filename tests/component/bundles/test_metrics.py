@@ -137,4 +137,22 @@ async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_s
     assert 'copyrator_bundles_waiting{gate="promotion"}' not in shown(operator)
 
 
+async def test_suspended_bundles_are_counted_apart(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Neither as quarantined, nor as one that waits for a gate."""
+    operator = await run()
+    bundle("waits", dependsOn=[{"name": "nothing"}])
+    await shows(operator, {'copyrator_bundles_waiting{gate="dependsOn"}': 1})
+    cluster.ends = fail
+    bundle("fails", retry={"limit": 0})
+    await shows(operator, {"copyrator_bundles_quarantined": 1})
+    for name in ("waits", "fails"):
+        cluster.change("bundles", name, spec={"suspend": True})
+    paused = {'copyrator_bundles{reason="Suspended"}': 2, "copyrator_bundles_quarantined": 0}
+    found = await shows(operator, paused | {"copyrator_oldest_wait_seconds": 0})
+    assert not [name for name in found if name.startswith("copyrator_bundles_waiting{")]
+    assert not [name for name in found if 'copyrator_bundles{reason="Quarantined' in name]
+
+
 FORCE = {"operator.werf.dev/forceAt": "now"}

@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.unit.cli.objects_seen import bundle
 
 from copyrator.api.times import format_time
 from copyrator.cli.doctor import summary
-from copyrator.cli.doctor_objects import is_overlooked, waiting
+from copyrator.cli.doctor_objects import is_overlooked, object_faults, waiting
 from copyrator.cli.installation import Installation
 from copyrator.settings.config import Settings
 
@@ -28,6 +29,25 @@ def test_an_object_without_a_status_is_overlooked_after_a_while(kind, served, se
     body = {"metadata": {"name": "a", "namespace": "b", "creationTimestamp": created}}
     installation = Installation(settings=Settings(rule_name=served), namespace="b")
     assert is_overlooked(body, kind, installation, NOW) is overlooked
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "found"),
+    [
+        ("False", "DeployFailed", [False]),
+        ("False", "Suspended", [None]),
+        ("False", "AutoupdateDisabled", [None]),
+        ("True", "Suspended", []),
+        ("Unknown", "Suspended", []),
+        ("True", "Deployed", []),
+    ],
+)
+def test_a_suspended_object_is_no_fault(status, reason, found):
+    body = bundle("shop", status, reason, message="suspended; before: DeployFailed: no")
+    installation = Installation(settings=Settings(), namespace="b")
+    checks = list(object_faults([body], "Bundle", installation, NOW))
+    assert [one.good for one in checks] == found
+    assert all(one.said.startswith(f"{reason}: suspended; before") for one in checks)
 
 
 def test_a_pods_reasons_are_those_of_its_containers_and_its_node():

@@ -36,6 +36,16 @@ def rollout(step=1, **more):
         (rule("a", conditions=[certificate("False", "CertificatesValid")]), State.GOOD),
         (rule("a", conditions=[certificate("True", "CertificateExpiring")]), State.WAITS),
         (rule("a", conditions=[certificate("True", "CertificateExpired")]), State.FAULT),
+        (rule("a", "True", "Suspended", message="suspended"), State.SUSPENDED),
+        (rule("a", "False", "Suspended", message="suspended"), State.SUSPENDED),
+        (rule("a", "Unknown", "Planned"), State.WAITS),
+        (bundle("a", "True", "Suspended", message="suspended"), State.SUSPENDED),
+        (bundle("a", "False", "AutoupdateDisabled"), State.SUSPENDED),
+        (bundle("a", "Unknown", "AutoupdateDisabled"), State.SUSPENDED),
+        (
+            bundle("a", "True", "Suspended", conditions=[condition("Healthy", "False")]),
+            State.FAULT,
+        ),
         (bundle("a"), State.GOOD),
         (bundle("a", "False", "DeployFailed"), State.FAULT),
         (bundle("a", conditions=[condition("Drifted", "True")]), State.FAULT),
@@ -58,15 +68,16 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     view = overview(
         seen(
             rule("good"),
+            rule("paused", "False", "Suspended"),
             rule("waits", "Unknown", "Progressing"),
             rule("broken", "False", "PartialFailure"),
             bundle("failed", "False", "DeployFailed"),
         ),
         NOW,
     )
-    assert [row.name for row in view.all] == ["failed", "broken", "waits", "good"]
-    assert [row.name for row in view.attention] == ["failed", "broken", "waits"]
-    assert [view.number(state) for state in State] == [2, 1, 1]
+    assert [row.name for row in view.all] == ["failed", "broken", "waits", "paused", "good"]
+    assert [row.name for row in view.attention] == ["failed", "broken", "waits", "paused"]
+    assert [view.number(state) for state in State] == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

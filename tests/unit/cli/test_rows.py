@@ -119,6 +119,16 @@ def test_a_rule_without_targets_is_ready_and_says_which_it_has():
     assert rows.trouble(body) == message
 
 
+@pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_what_is_suspended_says_so_whatever_ready_is(status, reason):
+    message = "suspended; before: Deployed: 1.0.0 is deployed"
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
+    body = {"metadata": {"generation": 1}, "status": {"conditions": [condition]}}
+    assert rows.is_suspended(body)
+    assert rows.trouble(body) == rows.bundle_trouble(body) == message
+
+
 def test_a_bundle_shows_what_runs_and_what_there_is():
     body = {
         "metadata": {"name": "b", "namespace": "n"},
