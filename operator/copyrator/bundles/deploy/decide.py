@@ -424,14 +424,16 @@ class Deployer:
 
         async def set_next_poll(written: BundleEntry) -> Step:
             memory.failures, memory.failed_by, memory.next_poll = failures, error, next_poll
+            if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
+                return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
 
+        verdict = ready_conditions.unusable(error.reason, error.message, status)
         is_passing = not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, memory.desired)
         if not is_kept:
-            verdict = ready_conditions.unusable(error.reason, error.message, status)
             return Step(entry, status, verdict, effect=set_next_poll)
         if entry.request is not None:
             status = record_failed_request(status, entry.request)
