@@ -217,7 +217,7 @@ class FakeRegistry:
             known = form.get("refresh_token") == "refresh"
         if self.users and not known:
             return web.Response(status=401)
-        token = f"token-{form['scope']}-{len(self.asked)}"
+        token = f"token-{form.get('scope', '')}-{len(self.asked)}"
         self.tokens.add(token)
         if self.token_answer:
             return web.Response(text=self.token_answer.replace("TOKEN", token))
