@@ -275,8 +275,12 @@ def changes_of_others(
     if was_shown.ownership != is_shown.ownership:
         for rival in _rivals(bundles, before, after):
             yield rival, Change.RIVAL  # its conflict message may have changed
-    for key in _dependants(bundles, before, after):
-        yield key, Change.DEPENDENCY
+    fault = is_shown.fault
+    turned = was_shown.edges != is_shown.edges or bool(was_shown.fault) != bool(fault)
+    for key in bundles.dependants_of(entry.key):
+        # In other namespaces only whether there is a fault is said.
+        if turned or (was_shown.fault != fault and key.namespace == entry.key.namespace):
+            yield key, Change.DEPENDENCY
     differs = was_shown.evidence != is_shown.evidence
     for key in bundles.promoted_of(entry.key):
         was, may = (allows(one, key.namespace) for one in (before, after))
@@ -285,25 +289,6 @@ def changes_of_others(
     for key in {*is_shown.promoted_from} - {*was_shown.promoted_from}:
         if key.namespace == entry.key.namespace and bundles.get(key) is not None:
             yield key, Change.SOURCE  # its soak is recorded from now on
-
-
-def _dependants(
-    bundles: BundleCache, before: BundleEntry | None, after: BundleEntry | None
-) -> Iterator[BundleKey]:
-    """The Bundles that wait for one, where the change concerns them: its fault, or a cycle.
-
-    In other namespaces only whether there is a fault is said.
-    """
-    entry = after or before
-    assert entry is not None
-    keys = bundles.dependants_of(entry.key)
-    if not keys:
-        return
-    was, now = _find_fault(before), _find_fault(after)
-    is_turned = _shown(before).edges != _shown(after).edges or bool(was) != bool(now)
-    for key in keys:
-        if is_turned or (was != now and key.namespace == entry.key.namespace):
-            yield key
 
 
 def _rivals(bundles: BundleCache, *changed: BundleEntry | None) -> Iterator[BundleKey]:
@@ -323,6 +308,8 @@ class _Shown:
     """By which the owner of a release is determined."""
     edges: tuple[object, ...] = ()
     """By which cycles are found."""
+    fault: str = ""
+    """Why its dependants wait for it."""
     evidence: tuple[object, ...] = ()
     """By which those promoted from it are judged."""
     promoted_from: tuple[BundleKey, ...] = ()
@@ -330,8 +317,8 @@ class _Shown:
 
 def _shown(entry: BundleEntry | None) -> _Shown:
     if entry is None:
-        return _Shown()
-    status = entry.status
+        return _Shown(fault=_find_fault(entry))
+    status, fault = entry.status, _find_fault(entry)
     is_refused = status.ready_reason == BundleReason.INVALID_SPEC
     running, releases = entry.running_release, entry.releases
     deployed_at, leads_to = status.deployed.time or "", (entry.depends_on, entry.promoted_from)
@@ -339,6 +326,7 @@ def _shown(entry: BundleEntry | None) -> _Shown:
     return _Shown(
         (entry.uid, releases, running, deployed_at, entry.deleting, status.known_consent),
         (leads_to, is_refused),
+        fault,
         (entry.uid, hash(status.soak), hold, is_refused, leads_to, entry.deleting),
         entry.promoted_from,
     )
