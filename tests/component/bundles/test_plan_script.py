@@ -25,7 +25,7 @@ from tests.plan_jobs import (
 )
 
 from copyrator.bundles.deploy.restrictions import passes
-from copyrator.bundles.deploy.werf_error import find_error
+from copyrator.bundles.deploy.werf_error import find_error, find_plan_error
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
 from copyrator.bundles.plan.script import (
     BEGIN,
@@ -159,6 +159,33 @@ def test_of_several_errors_the_causes_are_printed_too_and_nothing_else(pod: Pod)
     ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
 
     assert error(ended) == "Error: release plan install: 2 errors occurred:\n  * one\n\t* two"
+    assert "hunter2" not in ended.log
+
+
+TRACE = """\
+Error: release plan install: render chart: render resources for chart "s": s/templates/a.yaml:1:3
+  executing "s/templates/a.yaml" at <include "x" .>:
+    error calling include:
+s/templates/_h.tpl:1:2
+  executing "x" at <.Values.a.b>:
+    nil pointer evaluating interface {}.b
+"""
+
+
+def test_the_trace_of_a_template_by_werf_3_is_printed_up_to_its_error(pod: Pod) -> None:
+    more = "    hunter2\nhunter2\n  hunter2\n"
+    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=f"{TRACE}{more}", plan=1)
+
+    assert find_plan_error(ended.log) == error(ended) == TRACE.strip()
+    assert "hunter2" not in ended.log
+
+
+def test_of_a_trace_nothing_after_the_first_text_of_a_template_is_printed(pod: Pod) -> None:
+    first = TRACE.replace("nil pointer evaluating interface {}.b", "error calling fail: x")
+    output = f"{first}Error: hunter2\n  * hunter2\n"
+    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
+
+    assert find_plan_error(ended.log) == error(ended) == first.strip()
     assert "hunter2" not in ended.log
 
 

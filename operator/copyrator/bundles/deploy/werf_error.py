@@ -37,12 +37,17 @@ NO_ERROR: Final = (
 _NO_CAUSE: Final = re.compile(
     r"\s*$"
     r"|\s*Use --debug\b"
+    r"|\s*Set log level to \"debug\""
     r"|\s*[\u2500-\u257f]"  # frames
     r"|\s*>?\s*\d{1,9} \| "  # an excerpt of YAML, and what points into it
     r"|\s*\^"
 )
 _FIRST_LINE: Final = re.compile(rf"^(?:{_TIME.pattern})?{ERROR}", re.MULTILINE)
 _ITEM: Final = re.compile(r"\s*\*\s+(?=\S)")
+_TRACE: Final = re.compile(
+    r'[^\s:]\S{0,320}:\d{1,9}:\d{1,9}$|  executing "[^"]{1,320}" at <.{0,320}>:$'
+)
+"""Lines about a template, as werf 3 prints them before the line with its error."""
 _COUNT: Final = re.compile(r"\b\d{1,6} errors?(?:\(s\))? occurred:\s*")
 _ROLLBACK: Final = re.compile(r"; (?=rollback: )")
 _LAYER: Final = re.compile(
@@ -77,22 +82,27 @@ _REGEX: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"(?<=[ (])'[^']{41,}'(?=[\s),.;:\]]|$)")
 _INCLUDE: Final = re.compile(
-    r'template: [^\s:]{1,320}:\d{1,9}:\d{1,9}: executing "[^"]{1,320}" at <[^>]{0,320}>: '
+    r'(?:template: )?[^\s:]{1,320}:\d{1,9}:\d{1,9}:? executing "[^"]{1,320}" at <[^>]{0,320}>: '
     r"error calling include: "
 )
 _EMPTY: Final = re.compile(r"(?:rollback: )?(?:(?:UPGRADE|INSTALLATION) FAILED:?)?")
-_WERF_3: Final = "werf 3 checks this before it applies anything: correct the chart"
 _REMEDIES: Final = (
     (
         re.compile(
             r"validate resource schemas: "
             r"|locally validate resources: (?:\d+ errors? occurred:\s+\* )?validate [A-Z]"
         ),
-        f' ({_WERF_3}, or set WERF_NO_RESOURCE_VALIDATION: "1" in spec.env)',
+        (
+            " (werf 3 checks this before it applies anything: correct the chart, or set "
+            'WERF_NO_RESOURCE_VALIDATION: "1" in spec.env)'
+        ),
     ),
     (
         re.compile(r"\.metadata\.(?:annotations|labels) accessor error: "),
-        f" ({_WERF_3}: values of annotations and labels must be texts; quote them)",
+        (
+            " (werf 3 checks this, and no setting switches it off: quote the value in the chart, "
+            "or deploy with werf 2, which leaves it out)"
+        ),
     ),
 )
 """What only werf 3 refuses, and what helps."""
@@ -178,14 +188,15 @@ def find_plan_error(log: str) -> str:
     Other lines may have contents. After a template's error even such lines may be its text.
     """
     errors: list[str] = []
-    is_open = False
+    is_open, last = False, ""
     for line in map(str.rstrip, log.split("\n")):
-        if is_open and _ITEM.match(line):
+        is_traced = last.startswith("  executing ") and line.startswith("    ")
+        if is_open and (is_traced or _ITEM.match(line) or _TRACE.match(line)):
             errors[-1] += f"\n{line}"
-            continue
-        is_open = line.startswith(ERROR) and line not in NO_ERROR
-        if is_open:
-            errors.append(line)
+        else:
+            is_open = line.startswith(ERROR) and line not in NO_ERROR
+            errors += [line] if is_open else []
+        last = line
     of_template = (error for error in errors if remove_template_text(error) != error)
     return next(of_template, errors[-1] if errors else "")[:_MAX_BLOCK]
 

@@ -379,8 +379,10 @@ unseal() {{
 }}
 last_error() {{
   sed -n -e ':next' -e '/^Error: /!d' -e ':cause' -e 'p' -e 'n' \\
-    -e '/^[[:space:]]*[*] /bcause' -e 'bnext' "$1" >"$work.errors" || broken
-  sed -n -e '/^Error: /h' -e '/^Error: /!H' -e '/error calling /bshow' \\
+    -e '/^[[:space:]]*[*] /bcause' -e '/^[^ :][^ ]*:[0-9][0-9]*:[0-9][0-9]*$/bcause' \\
+    -e '/^  executing ".*" at <.*>:$/!bnext' -e 'p' -e 'n' -e '/^    [^ ]/bcause' \\
+    -e 'bnext' "$1" >"$work.errors" || broken
+  sed -n -e '/^Error: /h' -e '/^Error: /!H' -e '/error calling [^:]*: ./bshow' \\
     -e '/execution error at (/bshow' -e '$bshow' -e 'd' \\
     -e ':show' -e 'g' -e 'p' -e 'q' "$work.errors" || broken
 }}
@@ -437,8 +439,8 @@ salt=$2
 """
 """On a signal sh ends when werf has ended, before its next command.
 
-The last line ``Error: …`` is werf's, with the causes directly after it, or the first one of a
-template: what follows may be its text.
+The last line ``Error: …`` is werf's, with the causes directly after it (a list, or the trace of a
+template by werf 3), or the first one of a template: what follows may be its text.
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.
