@@ -219,7 +219,9 @@ def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
         if not is_exact:
             pattern, _, its_port = named.partition(":")
             wanted, _, our_port = host.partition(":")
-            if its_port != our_port or pattern.count(".") != wanted.count("."):
+            if _GLOB.isdisjoint(pattern) or its_port != our_port:
+                continue
+            if pattern.count(".") != wanted.count("."):
                 continue
             patterns += 1
             if patterns > DOCKER_CONFIG_GLOBS:

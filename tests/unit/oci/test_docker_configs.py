@@ -451,5 +451,14 @@ def test_more_wildcards_than_are_compared_are_named() -> None:
     auths = {f"*{'?' * i}.example.com": {} for i in range(DOCKER_CONFIG_GLOBS + 1)}
     with pytest.raises(UnusableSecretError, match=f"more than {DOCKER_CONFIG_GLOBS} keys with wil"):
         read(auths)
+    assert (
+        find_credential(
+            secret(
+                {"auths": {f"x{i}r.example.com": {} for i in range(100)} | {"r.example.com": PAIR}}
+            ),
+            APP,
+        ).credential
+        == ALICE
+    ), "those aren't wildcards"
     auths.popitem()
     assert read({**auths, "*.example.com": PAIR}).credential == ALICE
