@@ -31,6 +31,7 @@ _REFERENCE = re.compile(
     r"(?P<host>[^/\s]+)/(?P<path>[a-z0-9._/-]+):(?P<tag>[A-Za-z0-9_.-]{1,128})"
     r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
+_SCHEME = re.compile(r"\Ahttps?://")
 _TIMEOUT = 60.0
 
 
@@ -263,10 +264,14 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _stored(path: Path, host: str) -> tuple[str, str] | None:
-    entry = _read_config(path).get("auths", {}).get(host)
+    """Whose login a configuration has for `host[:port]`, by the rules in docs/facts/werf.md."""
+    auths = _read_config(path).get("auths", {})
+    same = (one for key, one in auths.items() if _SCHEME.sub("", key).partition("/")[0] == host)
+    entry = auths.get(host) if host in auths else next(same, None)
     if not entry:
         return None
     if entry.get("auth"):
-        username, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+        plain = "".join(entry["auth"].split()).rstrip("=")
+        username, _, password = base64.b64decode(plain + "==").decode().partition(":")
         return username, password
     return entry.get("username", ""), entry.get("password", "")
