@@ -164,7 +164,12 @@ def test_a_redirect_to_another_host_takes_no_credentials_along(scene: Scene) -> 
         team.wait_reason("led-astray", "Suspended")
 
         front.fault = answering(307, Location=f"http://{stranger.host}/v2/{team.repo}/x")
-        team.wait_reason("led-astray", "AuthenticationFailed")
+
+        def refused() -> bool:
+            error: dict[str, str] = team.status("led-astray").get("lastError", {})
+            return error.get("reason") == "AuthenticationFailed"
+
+        until(refused, "the registry refuses")
 
         assert stranger.asked
         assert set(stranger.seen_authorization) == {None}

@@ -35,5 +35,49 @@ def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
     assert len(team.jobs("shop")) == 1
 
 
+@pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
+def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(
+    team: Team, reason: str
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    before = f"suspended; before: Deployed: {team.condition('shop')['message']}"
+    if reason == "Suspended":
+        team.patch("bundles", "shop", spec={"suspend": True})
+    else:
+        team.annotate("shop", **{"disable-autoupdate": ""})
+    team.wait_reason("shop", reason)
+    for condition in ("Ready", "Reconciling=false", "Stalled=false"):
+        _wait(team, "shop", condition)
+    assert team.condition("shop")["message"] == before
+    assert team.status("shop")["observedGeneration"] == _generation(team)
+
+    team.publish("1.0.0", "other", repo="other/app")
+    team.bundle("after", repo="other/app", dependsOn=[{"name": "shop"}])
+    _wait(team, "after", "Ready")
+
+    team.patch("bundles", "shop", spec={"minAge": "soon"})
+    team.wait_reason("shop", "InvalidSpec")
+    _wait(team, "shop", "Ready=false")
+    team.patch("bundles", "shop", spec={"minAge": "1h"})
+    team.wait_reason("shop", reason)
+    _wait(team, "shop", "Ready")
+    assert team.condition("shop")["message"] == f"{before}; edited while suspended"
+    assert team.status("shop")["observedGeneration"] == _generation(team)
+
+
+def _wait(team: Team, name: str, condition: str) -> None:
+    arguments = (f"--for=condition={condition}", f"bundle/{name}", "-n", team.namespace)
+    team.cluster.kubectl("wait", *arguments, "--timeout=60s")
+
+
+def _generation(team: Team) -> int:
+    found = team.get("bundles", "shop")
+    assert found
+    generation: int = found["metadata"]["generation"]
+    return generation
+
+
 def _writes(since: Requests, operator: Operator, team: Team) -> list[AuditEvent]:
     return since.writes(user=operator.user, resource="bundles", namespace=team.namespace)

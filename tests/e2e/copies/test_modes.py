@@ -40,6 +40,36 @@ def test_a_suspended_rule_writes_nothing_and_catches_up_later(operator, user, na
     user.wait_ready(operator.namespace, word)
 
 
+def test_kubectl_waits_for_a_suspended_rule(operator, user, namespace, word):
+    source, target, late = namespace("source"), namespace(f"{word}-1"), namespace("late")
+    user.create("configmaps", source, word, data={"key": "value"})
+    user.rule(operator.namespace, word, copying(source, word))
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    user.wait_reason(operator.namespace, word, "Synced")
+    user.patch("copyrators", operator.namespace, word, spec={"suspend": True})
+    user.wait_reason(operator.namespace, word, "Suspended")
+
+    def wait(name, condition):
+        where = (f"copyrator.flant.com/{name}", "-n", operator.namespace, "--timeout=60s")
+        operator.cluster.kubectl("wait", f"--for=condition={condition}", *where)
+
+    for condition in ("Ready", "Reconciling=false", "Stalled=false"):
+        wait(word, condition)
+    before = "suspended; before: Synced: 1 copy is up to date"
+    assert ready(user, operator, word)["message"] == before
+
+    user.patch("copyrators", operator.namespace, word, spec={"targets": {"namespaces": [late]}})
+    said = f"{before}; edited while suspended"
+    until(lambda: ready(user, operator, word)["message"] == said, "the edit is seen")
+    wait(word, "Ready")
+    body = user.get("copyrators", operator.namespace, word)
+    assert body["status"]["observedGeneration"] == body["metadata"]["generation"]
+
+
+def ready(user, operator, word):
+    return user.get("copyrators", operator.namespace, word)["status"]["conditions"][0]
+
+
 def pending(user, operator, word):
     return user.get("copyrators", operator.namespace, word)["status"]["copies"]["pending"]
 
