@@ -21,11 +21,9 @@ from copyrator.api.records import Record
 MAX_BEFORE: Final = 1024
 """Characters that are kept of the message of Ready as it was."""
 MAX_REASON: Final = 64
-SUSPENDED: Final = "Suspended"
-"""Reason of Ready with ``spec.suspend``."""
-AUTOUPDATE_DISABLED: Final = "AutoupdateDisabled"
-"""Reason of a Bundle's Ready with the annotation disable-autoupdate."""
-PAUSES: Final = (SUSPENDED, AUTOUPDATE_DISABLED)
+"""Characters of its reason."""
+PAUSES: Final = ("Suspended", "AutoupdateDisabled")
+"""The reasons of Ready while an object is suspended; of a rule the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
