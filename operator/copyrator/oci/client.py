@@ -41,7 +41,7 @@ from copyrator.oci.exchange import (
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
-from copyrator.oci.tokens import Tokens, access_error, refuse_foreign
+from copyrator.oci.tokens import RequestScope, Tokens, access_error, refuse_foreign
 from copyrator.oci.transport import RegistryTransport
 from copyrator.settings.limits import (
     MANIFEST_BYTES,
@@ -326,30 +326,30 @@ class RegistryClient:
             return await self._transport.send(replace(request, headers=_headers(accept, header)))
 
         found = _KIND.search(url.partition("?")[0])
-        asked = repository, credential, found[1] if found else ""
-        header = await self._tokens.header(*asked)
+        scope = RequestScope(repository, credential, found[1] if found else "")
+        header = await self._tokens.header(scope)
         answer = await send(header)
         if not (header or optional) and _is_refusal(answer, repository, 404):
-            header = await self._tokens.introduce(*asked)
+            header = await self._tokens.introduce(scope)
             answer = await send(header) if header else answer
-        elif header and _is_refusal(answer, repository) and self._tokens.is_borrowed(*asked):
+        elif header and _is_refusal(answer, repository) and self._tokens.is_borrowed(scope):
             own = await send(None)  # has the challenge, if only the token's scope is wrong
             if _is_refusal(own, repository):
-                self._tokens.keep_borrowed(*asked)
+                self._tokens.keep_borrowed(scope)
             else:
                 answer = own
         if optional and _is_refusal(answer, repository):
             return answer
         if answer.status == 401:
-            header = await self._tokens.renew(*asked, answer, header)
+            header = await self._tokens.renew(scope, answer, header)
             answer = await send(header)
         elif answer.status == 403 and header and _is_refusal(answer, repository):
-            renewed = await self._tokens.renew_forbidden(*asked, header)
+            renewed = await self._tokens.renew_forbidden(scope, header)
             answer = await send(renewed) if renewed else answer
         if answer.status not in (401, 403) or (optional and _is_refusal(answer, repository)):
             return answer
         refuse_foreign(repository, answer, f"refuses access ({answer.status}) without credentials")
-        raise access_error(repository, credential, answer, was_sent=header is not None)
+        raise access_error(scope, answer, was_sent=header is not None)
 
 
 def _authority(origin: str) -> str:

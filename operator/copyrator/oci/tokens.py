@@ -47,8 +47,23 @@ KEEP: Final = 3600.0
 _CLIENT_ID = "copyrator"
 
 
+class RequestScope(NamedTuple):
+    """What a header is for: a repository, a credential, and a kind of request such as ``tags``."""
+
+    repository: Repository
+    credential: Credential | None
+    kind: str
+
+    @property
+    def key(self) -> TokenKey:
+        """What shares tokens."""
+        repository, credential = self.repository, self.credential
+        fingerprint = credential.fingerprint if credential else ""
+        return TokenKey(repository.origin, repository.path, fingerprint)
+
+
 class TokenKey(NamedTuple):
-    """What shares tokens: the requests for one repository with one credential."""
+    """The requests for one repository with one credential."""
 
     origin: str
     path: str
@@ -70,23 +85,24 @@ class _Grant:
 class _Grants:
     """The grants of one key: some registries require another scope for a list than for a manifest.
 
-    Requests of a kind that wasn't challenged yet get the newest header.
+    Requests of a kind that wasn't challenged yet borrow the newest grant.
     """
 
     by_kind: dict[str, _Grant] = field(default_factory=dict)
-    challenged: set[str] = field(default_factory=set)
-    """The kinds whose grant isn't only borrowed from another one."""
     newest: _Grant | None = None
     used: float = 0.0
     introduced: float = -math.inf
     """When the API itself was last requested for a challenge."""
-    introduction: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def size(self) -> int:
         """Characters of the headers."""
         return sum(len(header) for header in {one.header or "" for one in self.by_kind.values()})
+
+    def of(self, kind: str) -> _Grant | None:
+        """The grant for a kind of request."""
+        return self.by_kind.get(kind, self.newest)
 
     def find(self, challenge: Challenge) -> _Grant:
         """The grant for a challenge, which requests of several kinds may share."""
@@ -114,34 +130,22 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._grants)
 
-    async def header(
-        self, repository: Repository, credential: Credential | None, kind: str
-    ) -> str | None:
-        """The cached header for a request; None where the registry hasn't required one yet.
-
-        ``kind``: what is requested, such as ``tags``.
-        """
-        key = _key(repository, credential)
+    async def header(self, scope: RequestScope) -> str | None:
+        """The cached header for a request; None where the registry hasn't required one yet."""
+        key = scope.key
         grants = self._grants.get(key)
-        if grants is None or grants.newest is None:
+        grant = grants.of(scope.kind) if grants is not None else None
+        if grants is None or grant is None:
             return None
         self._use(key, grants)
-        grant = grants.by_kind.setdefault(kind, grants.newest)
         if grant.header is not None and self._clock() < grant.until:
             return grant.header
         async with grants.lock:
-            if grants.by_kind.get(kind) is grant and self._clock() >= grant.until:
-                await self._fill(grants, grant, repository, credential)
+            if grants.of(scope.kind) is grant and self._clock() >= grant.until:
+                await self._fill(grants, grant, scope)
         return grant.header
 
-    async def renew(
-        self,
-        repository: Repository,
-        credential: Credential | None,
-        kind: str,
-        answer: Response,
-        used: str | None,
-    ) -> str:
+    async def renew(self, scope: RequestScope, answer: Response, used: str | None) -> str:
         """The header for the second request, after a 401 to one with the header ``used``.
 
         Raises:
@@ -149,50 +153,52 @@ class Tokens:
                 but the target of its redirect requires one.
             InvalidResponse: the registry requires an unsupported scheme.
         """
-        refuse_foreign(repository, answer, "requires credentials")
-        grants = self._of(repository, credential)
+        grants = self._of(scope)
         async with grants.lock:
-            grant = grants.by_kind.get(kind)
-            if grant is None or grant.header in (None, used) or self._clock() >= grant.until:
-                challenge = _choose(repository, credential, answer, used)
-                grants.challenged.add(kind)
-                grant = grants.by_kind[kind] = grants.find(challenge)
-                if grant.header in (None, used) or self._clock() >= grant.until:
-                    await self._fill(grants, grant, repository, credential)
+            return await self._renew(grants, scope, answer, used)
+
+    async def _renew(
+        self, grants: _Grants, scope: RequestScope, answer: Response, used: str | None
+    ) -> str:
+        refuse_foreign(scope.repository, answer, "requires credentials")
+        grant = grants.by_kind.get(scope.kind)
+        if grant is None or grant.header in (None, used) or self._clock() >= grant.until:
+            grant = grants.find(_choose(scope, answer, used))
+            grants.by_kind[scope.kind] = grant
+            if grant.header in (None, used) or self._clock() >= grant.until:
+                await self._fill(grants, grant, scope)
         if grant.header is None or grant.header == used:
-            raise credential_error(repository, credential, status=answer.status, said=answer.said)
+            raise credential_error(scope, status=answer.status, said=answer.said)
         return grant.header
 
-    def is_borrowed(self, repository: Repository, credential: Credential | None, kind: str) -> bool:
-        """Whether the header for a kind of request is a token that another one was challenged for.
+    def is_borrowed(self, scope: RequestScope) -> bool:
+        """Whether the header for a request is a token that another kind was challenged for.
 
-        A 403 may then mean its scope: the answer to a request without it tells.
+        A refusal may then mean its scope: the answer to a request without it tells.
         """
-        grants = self._of(repository, credential)
-        grant = grants.by_kind.get(kind)
-        is_token = grant is not None and grant.challenge.scheme == "bearer"
-        return is_token and kind not in grants.challenged
+        grants = self._of(scope)
+        is_token = grants.newest is not None and grants.newest.challenge.scheme == "bearer"
+        return is_token and scope.kind not in grants.by_kind
 
-    def keep_borrowed(
-        self, repository: Repository, credential: Credential | None, kind: str
-    ) -> None:
+    def keep_borrowed(self, scope: RequestScope) -> None:
         """Record that a request without that token was refused as well."""
-        self._of(repository, credential).challenged.add(kind)
+        grants = self._of(scope)
+        if grants.newest is not None:
+            grants.by_kind.setdefault(scope.kind, grants.newest)
 
-    async def introduce(
-        self, repository: Repository, credential: Credential | None, kind: str
-    ) -> str | None:
+    async def introduce(self, scope: RequestScope) -> str | None:
         """The header for a registry that refuses an anonymous request without a challenge.
 
         None: there is no credential, or its API requires none either, or was requested shortly
         before.
         """
-        if credential is None:
+        repository = scope.repository
+        if scope.credential is None:
             return None
-        grants = self._of(repository, credential)
-        async with grants.introduction:
-            if grants.newest is not None:  # another request has logged in
-                return await self.header(repository, credential, kind)
+        grants = self._of(scope)
+        async with grants.lock:
+            if (grant := grants.of(scope.kind)) is not None:  # another request has logged in
+                return grant.header
             if self._clock() < grants.introduced + RENEW_AGAIN:
                 return None
             grants.introduced = self._clock()
@@ -204,42 +210,32 @@ class Tokens:
                 return None
             if answer.status != 401 or not answer.challenges:
                 return None
-            return await self.renew(repository, credential, kind, answer, None)
+            return await self._renew(grants, scope, answer, None)
 
-    async def renew_forbidden(
-        self, repository: Repository, credential: Credential | None, kind: str, used: str
-    ) -> str | None:
+    async def renew_forbidden(self, scope: RequestScope, used: str) -> str | None:
         """Another token after a 403 to a cached one, which may be older than a permission.
 
         None: it isn't a token, or was renewed for that shortly before.
         """
-        grants = self._grants.get(_key(repository, credential))
-        if grants is None:
-            return None
+        grants = self._of(scope)
         async with grants.lock:
-            grant = grants.by_kind.get(kind)
+            grant = grants.of(scope.kind)
             if grant is not None and grant.header == used:
                 recent = self._clock() < grant.renewed + RENEW_AGAIN
                 if recent or grant.until == math.inf:
                     return None
                 grant.renewed = self._clock()
-                await self._fill(grants, grant, repository, credential)
+                await self._fill(grants, grant, scope)
         return grant.header if grant is not None and grant.header != used else None
 
-    def _of(self, repository: Repository, credential: Credential | None) -> _Grants:
-        key = _key(repository, credential)
+    def _of(self, scope: RequestScope) -> _Grants:
+        key = scope.key
         grants = self._grants.setdefault(key, _Grants())
         self._use(key, grants)
         self._sweep()
         return grants
 
-    async def _fill(
-        self,
-        grants: _Grants,
-        grant: _Grant,
-        repository: Repository,
-        credential: Credential | None,
-    ) -> None:
+    async def _fill(self, grants: _Grants, grant: _Grant, scope: RequestScope) -> None:
         """Get a header for the challenge; drop a challenge that fails.
 
         If it were kept, no further request would be sent to the registry itself, so that a change
@@ -247,20 +243,19 @@ class Tokens:
         """
         grant.header, grant.until = None, 0.0
         try:
-            grant.header, lifetime = await self._answer(grant.challenge, repository, credential)
+            grant.header, lifetime = await self._answer(grant.challenge, scope)
         except RegistryError:
             grants.drop(grant)
             raise
         grant.until = self._clock() + lifetime
         grants.newest = grant
 
-    async def _answer(
-        self, challenge: Challenge, repository: Repository, credential: Credential | None
-    ) -> tuple[str, float]:
+    async def _answer(self, challenge: Challenge, scope: RequestScope) -> tuple[str, float]:
         """The header that a challenge requires, and its lifetime in seconds."""
+        repository, credential, _ = scope
         if challenge.scheme == "basic":
             if credential is None:
-                raise credential_error(repository, credential, status=401)
+                raise credential_error(scope, status=401)
             if not credential.password:
                 raise AuthenticationFailed(
                     f"{repository.host} requires a username and password for {repository.name}, "
@@ -271,15 +266,14 @@ class Tokens:
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", math.inf
         try:
-            token, lifetime = await self._fetch(challenge, repository, credential)
+            token, lifetime = await self._fetch(challenge, scope)
         except RegistryError as error:
             error.status = None  # the token server's, not the registry's
             raise
         return f"Bearer {token}", max(lifetime - MARGIN, 1.0)
 
-    async def _fetch(
-        self, challenge: Challenge, repository: Repository, credential: Credential | None
-    ) -> tuple[str, float]:
+    async def _fetch(self, challenge: Challenge, scope: RequestScope) -> tuple[str, float]:
+        repository, credential, _ = scope
         realm = _realm(challenge, repository)
         asked = {
             "service": challenge.service,
@@ -312,7 +306,7 @@ class Tokens:
         if answer.status in (400, 401, 403):
             by = f"the token server {realm.host}"
             _refuse_other(realm.origin(), by, answer, "requires credentials")
-            raise credential_error(repository, credential, said=answer.said, by=by)
+            raise credential_error(scope, said=answer.said, by=by)
         if answer.status != 200:
             raise InvalidResponse(
                 f"the token server {realm.host} responds with {answer.status}{answer.said}"
@@ -347,15 +341,9 @@ class Tokens:
         for key, grants in list(self._grants.items()):
             if size <= TOKENS_CHARACTERS and grants.used >= self._clock() - KEEP:
                 return
-            if not (grants.lock.locked() or grants.introduction.locked()):
+            if not grants.lock.locked():
                 size -= grants.size
                 del self._grants[key]
-
-
-def _key(repository: Repository, credential: Credential | None) -> TokenKey:
-    return TokenKey(
-        repository.origin, repository.path, credential.fingerprint if credential else ""
-    )
 
 
 def refuse_foreign(repository: Repository, answer: Response, what: str) -> None:
@@ -377,18 +365,16 @@ def _refuse_other(asked: URL, name: str, answer: Response, what: str, remedy: st
         )
 
 
-def _choose(
-    repository: Repository, credential: Credential | None, answer: Response, used: str | None
-) -> Challenge:
+def _choose(scope: RequestScope, answer: Response, used: str | None) -> Challenge:
     challenges = parse_challenges(answer.challenges)
     for scheme in ("bearer", "basic"):
         for challenge in challenges:
             if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
                 return challenge
     if not answer.challenges:
-        raise access_error(repository, credential, answer, was_sent=used is not None)
+        raise access_error(scope, answer, was_sent=used is not None)
     raise InvalidResponse(
-        f"{repository.host} requires an authentication scheme other than Basic or Bearer",
+        f"{scope.repository.host} requires an authentication scheme other than Basic or Bearer",
         status=answer.status,
     )
 
@@ -411,15 +397,11 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
 
 
 def credential_error(
-    repository: Repository,
-    credential: Credential | None,
-    *,
-    status: int | None = None,
-    said: str = "",
-    by: str = "",
+    scope: RequestScope, *, status: int | None = None, said: str = "", by: str = ""
 ) -> AuthenticationFailed:
     """The error of credentials that were sent, or of none; ``by``: who refuses them."""
-    if credential is None:
+    repository = scope.repository
+    if scope.credential is None:
         text = (
             f"{repository.host} requires credentials for {repository.name}{said}; set spec.auth to "
             "a Secret"
@@ -430,15 +412,14 @@ def credential_error(
     return AuthenticationFailed(text, status=status)
 
 
-def access_error(
-    repository: Repository, credential: Credential | None, answer: Response, *, was_sent: bool
-) -> AuthenticationFailed:
+def access_error(scope: RequestScope, answer: Response, *, was_sent: bool) -> AuthenticationFailed:
     """The error of a 401 or 403 that no other header changes.
 
     ``was_sent``: the request had credentials, or a token for them.
     """
+    repository, credential, _ = scope
     if answer.status == 401 and (was_sent or credential is None):
-        return credential_error(repository, credential, status=401, said=answer.said)
+        return credential_error(scope, status=401, said=answer.said)
     if credential is None:
         why = "; spec.auth names no Secret"
     elif was_sent:

@@ -17,7 +17,7 @@ from copyrator.cli.trust_options import SignatureJudge
 from copyrator.oci.auth import Credential
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
-from copyrator.oci.tokens import access_error, credential_error
+from copyrator.oci.tokens import RequestScope, access_error, credential_error
 from copyrator.oci.transport import _untrusted
 
 REPOSITORY = Repository("r.example.com", "team/app")
@@ -26,14 +26,19 @@ ALICE = Credential("alice", "s3cret")
 
 def said_of(credential, *, was_sent):
     answer = Response(403, CIMultiDict(), (), b"", "https://r.example.com/v2/")
-    return access_error(REPOSITORY, credential, answer, was_sent=was_sent).message
+    return access_error(
+        RequestScope(REPOSITORY, credential, "tags"), answer, was_sent=was_sent
+    ).message
 
 
 @pytest.mark.parametrize(
     ("message", "option"),
     [
-        (credential_error(REPOSITORY, None).message, "set --auth-file"),
-        (credential_error(REPOSITORY, object()).message, "credentials of --auth-file"),
+        (credential_error(RequestScope(REPOSITORY, None, "tags")).message, "set --auth-file"),
+        (
+            credential_error(RequestScope(REPOSITORY, ALICE, "tags")).message,
+            "credentials of --auth-file",
+        ),
         (said_of(ALICE, was_sent=True), "check --auth-file"),
         (said_of(ALICE, was_sent=False), "credentials of --auth-file weren't sent"),
         (said_of(None, was_sent=False), "set --auth-file"),
