@@ -37,6 +37,16 @@ def test_a_stopped_rollout_comes_first():
     assert "infra/a" in second
 
 
+def test_what_is_suspended_is_counted_apart_where_there_is_any():
+    text = "suspended; before: PartialFailure: quota"
+    lines = shown(rule("a", "False", "Suspended", message=text), rule("b"), width=120)
+    assert lines[0].startswith("0 with a fault   0 waiting   1 suspended   1 good   ")
+    (line,) = (line for line in lines if line.startswith("suspended "))
+    assert line.split()[:4] == ["suspended", "rule", "infra/a", "Suspended"]
+    assert line.endswith(text)
+    assert shown(rule("b"))[0].startswith("0 with a fault   0 waiting   1 good   ")
+
+
 def test_nothing_that_others_wrote_moves_the_cursor():
     lines = shown(rule("a", "False", "\x1b[2JGone", message="\x1b]0;title\x07 new\nline"))
     text = "".join(lines)

@@ -1,9 +1,13 @@
-"""The lines of `describe` on the pages."""
+"""The lines of `describe` on the pages, and the numbers of the first page."""
 
 from datetime import UTC, datetime
+from typing import Any
+
+from tests.unit.cli.objects_seen import rule, seen
 
 from copyrator.cli.describe import condition_lines
-from copyrator.cli.ui.pages import fields
+from copyrator.cli.overview import overview
+from copyrator.cli.ui.pages import Pages, fields
 
 AT = "2026-01-05T00:00:00Z"
 
@@ -36,3 +40,16 @@ def test_lines_below_a_label_keep_their_columns() -> None:
             ),
         ),
     ]
+
+
+def test_the_page_counts_what_is_suspended_apart_where_there_is_any() -> None:
+    def text(*bodies: dict[str, Any]) -> str:
+        known, now = seen(*bodies), datetime(2026, 1, 5, tzinfo=UTC)
+        return Pages(cluster="c", user="ann").overview(known, overview(known, now), fragment=True)
+
+    shown = text(rule("a", "False", "Suspended", message="suspended; before: Synced: x"), rule("b"))
+    assert '<b class="fault">0</b> with a fault' in shown
+    assert '<b class="suspended">1</b> suspended' in shown
+    assert "‖ suspended" in shown
+    assert "suspended; before: Synced: x" in shown
+    assert "suspended" not in text(rule("b"))
