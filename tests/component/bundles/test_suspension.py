@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
@@ -149,6 +151,37 @@ async def test_a_failed_bundle_stays_failed(cluster: BundleCluster, run: Run, bu
     pause(cluster, "Suspended", on=False)
     pause(cluster, "AutoupdateDisabled", on=False)
     await eventually(lambda: ready(cluster)[:4] == ("False", "False", "True", "Quarantined"))
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_a_first_install_that_waits_for_approval_stays_unknown(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
+) -> None:
+    """Its plan goes on waiting, and can be decided."""
+    bundle(approval=ALWAYS)
+    await run(timer_interval=1.0)
+    found = await waits(cluster)
+    pause(cluster, by)
+    await is_paused(cluster, "Unknown", by, "AwaitingApproval: 1.0.0")
+    assert condition(cluster, "UpdatePending") == ("True", "AwaitingApproval")
+    pause(cluster, by, on=False)
+    await waits(cluster)
+    approve(cluster, found)
+    await eventually(lambda: ready(cluster)[:4] == ("True", "False", "False", "Deployed"))
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_drift_and_health_are_told_beside_it(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
+) -> None:
+    bundle(drift={"mode": "Detect"}, health="Watch")
+    await run(timer_interval=1.0)
+    await eventually(lambda: condition(cluster, "Drifted")[0] == "False", "there is a baseline")
+    await eventually(lambda: condition(cluster, "Healthy")[0] == "True")
+    pause(cluster, by)
+    await is_paused(cluster, "True", by, "Deployed: 1.0.0")
+    await eventually(lambda: condition(cluster, "Drifted") == ("Unknown", by))
+    assert condition(cluster, "Healthy") == ("True", "Healthy")
 
 
 @pytest.mark.parametrize("by", BYS)
