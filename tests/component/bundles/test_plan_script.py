@@ -180,9 +180,14 @@ def test_the_trace_of_a_template_by_werf_3_is_printed_up_to_its_error(pod: Pod) 
     assert "hunter2" not in ended.log
 
 
-def test_of_a_trace_nothing_after_the_first_text_of_a_template_is_printed(pod: Pod) -> None:
-    first = TRACE.replace("nil pointer evaluating interface {}.b", "error calling fail: x")
-    output = f"{first}Error: hunter2\n  * hunter2\n"
+@pytest.mark.parametrize("said", ["error calling fail: x", "error calling tpl:"])
+def test_of_a_trace_nothing_after_the_first_text_of_a_template_is_printed(
+    pod: Pod, said: str
+) -> None:
+    first = TRACE.replace("nil pointer evaluating interface {}.b", said)
+    output = (
+        f'{first}gotpl:1:2\n  executing "x" at <y>:\n    hunter2\nError: hunter2\n  * hunter2\n'
+    )
     ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
 
     assert find_plan_error(ended.log) == error(ended) == first.strip()

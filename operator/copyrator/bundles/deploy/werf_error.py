@@ -51,7 +51,7 @@ _TRACE: Final = re.compile(
 _COUNT: Final = re.compile(r"\b\d{1,6} errors?(?:\(s\))? occurred:\s*")
 _ROLLBACK: Final = re.compile(r"; (?=rollback: )")
 _LAYER: Final = re.compile(
-    r"(?:release (?:plan )?(?:install|rollback)"
+    r"(?:release (?:plan )?(?:install|rollback)|chart render"
     r'|(?:failed )?release "[^"]{1,64}" \(namespace: "[^"]{1,64}"\)'
     r"|execute (?:release install|failure) plan|wait for operations completion"
     r"|execute operation|execution canceled|(?:create|apply|recreate|delete) resource"
@@ -107,7 +107,9 @@ _REMEDIES: Final = (
 )
 """What only werf 3 refuses, and what helps."""
 _TEMPLATE_TEXT: Final = re.compile(
-    r"error calling (?!include: (?:template|execution error))[A-Za-z_][A-Za-z0-9_]{0,60}: "
+    r"error calling (?!include:(?: (?:template|execution error)"
+    r"|\n(?:[^\s:]\S{0,320}:\d{1,9}:\d{1,9}\n|template: no template )))"
+    r"[A-Za-z_][A-Za-z0-9_]{0,60}:\s"
     r"|execution error at \([^()\n]{1,400}\): "
     r"|range can't iterate over "
     r"|cannot unmarshal !![a-z]{1,20} "

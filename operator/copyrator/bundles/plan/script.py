@@ -383,6 +383,7 @@ last_error() {{
     -e '/^  executing ".*" at <.*>:$/!bnext' -e 'p' -e 'n' -e '/^    [^ ]/bcause' \\
     -e 'bnext' "$1" >"$work.errors" || broken
   sed -n -e '/^Error: /h' -e '/^Error: /!H' -e '/error calling [^:]*: ./bshow' \\
+    -e '/^    error calling include:$/bmore' -e '/^    error calling /bshow' -e ':more' \\
     -e '/execution error at (/bshow' -e '$bshow' -e 'd' \\
     -e ':show' -e 'g' -e 'p' -e 'q' "$work.errors" || broken
 }}
