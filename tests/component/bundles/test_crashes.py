@@ -6,10 +6,13 @@ the writes of all that the operator does are the points at which it can die: `JO
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.component.bundles.approvals import secrets
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import fail, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING
@@ -125,6 +128,20 @@ async def deleted_without_its_release(stage: Stage) -> None:
     stage.cluster.drop(path_of("bundles", "shop"))
 
 
+async def with_a_login(stage: Stage) -> None:
+    """Its Job gets a Secret of the operator's."""
+    registry, cluster = stage.registry, stage.cluster
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    config = {"auths": {registry.host: {"username": "alice", "password": "s3cret"}, "other": {}}}
+    encoded = b64encode(json.dumps(config).encode()).decode()
+    cluster.put_object("secrets", "creds", data={".dockerconfigjson": encoded})
+    stage.bundle(auth="creds")
+
+
+def is_deployed_and_tidied(stage: Stage) -> bool:
+    return is_deployed(OK)(stage) and not secrets(stage.cluster)
+
+
 def is_deployed(*verdicts: str) -> Callable[[Stage], bool]:
     """What the registry has is deployed, verified, after attempts of which werf said so."""
 
@@ -173,6 +190,14 @@ def is_answered(stage: Stage) -> bool:
 JOURNEYS = {
     "a first deploy": Journey(
         5, "finalizer, attempt, Job, outcome, TTL", first, 1, is_deployed(OK)
+    ),
+    "a deploy with a login": Journey(
+        7,
+        "finalizer, attempt, login, Job, outcome, deletion of login, TTL",
+        with_a_login,
+        1,
+        is_deployed_and_tidied,
+        (3, 5),
     ),
     "a deploy that fails for good": Journey(
         5, "finalizer, attempt, Job, outcome, TTL", bad, 1, is_quarantined, (4, 5)

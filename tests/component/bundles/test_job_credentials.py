@@ -14,6 +14,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
+from tests.component.kube.fake_api import turns
 from tests.component.oci.fake_registry import FakeRegistry
 
 NOT_ALLOWED = (
@@ -280,3 +281,71 @@ async def test_a_job_that_vanished_leaves_no_secret(
     await eventually(lambda: f"{name}-login" not in secrets(cluster), "its Secret is deleted")
     await deployed(cluster)
     await eventually(lambda: not secrets(cluster))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{}, {"auth": None}, {"auth": "others"}, {"repo": None}],
+    ids=["none", "no auth", "another auth", "an invalid spec"],
+)
+async def test_a_message_is_redacted_by_what_the_job_had_whatever_the_spec_and_the_secret_are_now(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, edit: dict[str, Any]
+) -> None:
+    name = await begin(cluster, registry, run, bundle)
+    cluster.change("bundles", "shop", spec=edit)
+    give(cluster, {registry.host: pair("alice", "rotated")})
+    if "repo" in edit:  # its Job isn't observed before the spec is valid, or the Bundle is deleted
+        cluster.drop(path_of("bundles", "shop"))
+    cluster.end_job(name, 1, "Error: login failed: s3cret is wrong")
+
+    assert "login failed: <redacted> is wrong" in await failed(cluster)
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+
+
+async def test_of_an_edited_spec_a_secret_that_cant_be_read_withholds_the_message(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """What is now in spec.auth needn't be what the Job had."""
+    name = await begin(cluster, registry, run, bundle)
+    cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+    cluster.change("bundles", "shop", spec={"auth": "others"})
+    cluster.end_job(name, 1, "Error: login failed: s3cret is wrong")
+
+    message = await failed(cluster)
+    assert message.startswith(f"<withheld: Secret {name}-login, which the log may contain, can't")
+
+
+async def failed(cluster: BundleCluster) -> str:
+    """The message of the attempt that failed; another may have begun since."""
+
+    def look() -> str:
+        attempts = [one.get("attempted", {}) for one in cluster.statuses["shop"]]
+        return next((one["message"] for one in attempts if one.get("outcome") == "Failed"), "")
+
+    return str(await eventually(look))
+
+
+async def begin(cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make) -> str:
+    """A deploy that runs, by a Secret with several credentials; its Job."""
+    give(cluster, several(registry))
+    other = {"username": encoded("alice"), "password": encoded("s3cret")}
+    cluster.put_object("secrets", "others", data=other)
+    cluster.ends = None
+    bundle(auth="creds", retry={"limit": 0})
+    await run()
+    await eventually(lambda: cluster.runs)
+    return str(cluster.runs[0])
+
+
+async def test_its_secret_is_deleted_however_often_that_fails(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    name = await begin(cluster, registry, run, bundle)
+    refusals = cluster.refuse("delete", "/secrets", 500)
+    cluster.end_job(name)
+
+    await eventually(lambda: cluster.status()["attempted"]["outcome"] == "Succeeded")
+    await turns()
+    assert secrets(cluster)
+    refusals.clear()
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")

@@ -369,8 +369,8 @@ def test_secrets_of_previews_and_checks_are_kept_while_they_run(
         (with_plan(started_at=format_time(NOW), made_at="2026-01-01T00:00:00Z"), False),
         (BundleStatus(preview=PreviewPlan(made_at=format_time(NOW))), True),
         (BundleStatus(preview=PreviewPlan(started_at=format_time(NOW))), True),
-        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), False),
-        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW), plan_job="x")), True),
+        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), True),
+        (BundleStatus(attempted=Attempted(finished_at="2026-01-01T00:00:00Z")), False),
     ],
 )
 def test_what_ended_lately_may_have_left_secrets(status: BundleStatus, since: bool) -> None:

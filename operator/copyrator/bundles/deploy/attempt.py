@@ -268,12 +268,7 @@ class AttemptRunner:
         ending = replace(ending, message=remove_template_text(ending.message, literals))
         account = ServiceAccount.of(spec)
         try:
-            # The operator may be allowed to read spec.auth, but not what it wrote of it.
-            alone = seal.login_secret(job.name)
-            secrets = {spec.auth if name == alone else name for name in secrets_of(pods)}
-            message, log = await self._redaction.redacted(
-                job.namespace, sorted(filter(None, secrets)), [ending.message, log]
-            )
+            message, log = await self._redacted(entry, spec, job, pods, [ending.message, log])
         except WithheldError as error:
             text = error.in_place_of_log(job.namespace, job.name)
             return replace(ending, message=text), state.Evidence()
@@ -282,6 +277,30 @@ class AttemptRunner:
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
         return (refused if is_told else add_cause(refused, log)), evidence
+
+    async def _redacted(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: Sequence[Mapping[str, Any]],
+        texts: Sequence[str],
+    ) -> list[str]:
+        """The texts without the values of the Secrets that the Job had.
+
+        Raises:
+            WithheldError: it can't be determined what to remove.
+        """
+        secrets, login = secrets_of(pods), seal.login_secret(job.name)
+        try:
+            return await self._redaction.redacted(job.namespace, secrets, texts)
+        except WithheldError:
+            # With bundles.allowedSecrets the operator may read only what login was made of.
+            is_edited = entry.status.attempted.generation != entry.generation
+            if login not in secrets or spec.auth is None or is_edited:
+                raise
+        secrets = [spec.auth if name == login else name for name in secrets]
+        return await self._redaction.redacted(job.namespace, secrets, texts)
 
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
@@ -456,7 +475,10 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
+                memory = self._context.memories[entry.key].plan
+                memory.is_tidied = False  # where this fails, it is repeated
                 await self._seals.remove_others(written, plan_record.needed_jobs(status))
+                memory.is_tidied = True
             if is_sealed:
                 self._context.memories.decide_again(entry.key, spec.interval)  # for the baseline
             if not status.available.version:

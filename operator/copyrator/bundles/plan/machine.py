@@ -195,14 +195,15 @@ class PlanMachine:
 
         Those of a failed plan are deleted once its message is in the status: until then the message
         may have to be determined again, without their contents. After a start also what a former
-        process left.
+        process left, of attempts too.
         """
         entry, memory = task.entry, self._context.memories[task.entry.key].plan
         if memory.values_of is not None and not task.record.is_running:
             await self._seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         status, since = entry.status, self._context.clock() - LEFT_WITHIN
-        may_be = task.spec.approval.is_enabled or status.preview.outcome is not None
+        is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
+        may_be = is_planned or task.spec.auth is not None
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             await self._seals.remove_others(entry, needed_jobs(status))
         memory.is_tidied = True

@@ -343,11 +343,10 @@ def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
 
 
 def has_ended_since(status: BundleStatus, then: datetime) -> bool:
-    """Whether a plan or a planned attempt has ended since ``then``."""
+    """Whether a plan or an attempt has ended since ``then``."""
     plan, preview, attempted = status.plan, status.preview, status.attempted
-    ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
-    if attempted.plan_job is not None:
-        ends.append(attempted.finished_at)
+    plans = plan.made_at or plan.started_at, preview.made_at or preview.started_at
+    ends = (*plans, attempted.finished_at)
     return any(end >= then for end in map(parse_time, ends) if end is not None)
 
 
