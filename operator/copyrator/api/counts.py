@@ -16,6 +16,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def times(number: int) -> str:
+    """``once``, ``3 times``."""
+    return "once" if number == 1 else f"{number} times"
+
+
 def some(members: Iterable[str], what: str) -> str:
     """``7 namespaces (team-a, team-b, …)``."""
     all_ = sorted(set(members))

@@ -20,10 +20,10 @@ from copyrator.api.bundle_status import (
     parse_status,
 )
 from copyrator.api.conditions import ConditionType, conditions_by_type, ready_reason
+from copyrator.api.counts import times
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.deploy.ready_conditions import times
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.catalog import FREEZE, all_gates
 from copyrator.bundles.inputs.reader import references_of

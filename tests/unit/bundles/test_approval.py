@@ -125,7 +125,7 @@ PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
         (
             with_plan(outcome="Failed", message="broken", failures=3),
             "Always",
-            Refused("PlanUnstable", "no plan could be made 3 times: broken"),
+            Refused("PlanUnstable", "planning failed 3 times: broken"),
         ),
         (BundleStatus(attempted=CHANGED), "Always", UNSTABLE),
         (

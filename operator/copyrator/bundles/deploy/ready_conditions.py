@@ -10,6 +10,7 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
 from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
+from copyrator.api.counts import times
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
@@ -21,11 +22,6 @@ UP_TO_DATE: Final = "UpToDate"
 def short(digest: str | None) -> str:
     """A digest shortened for messages: ``sha256:0123456789ab``."""
     return (digest or "")[:19]
-
-
-def times(count: int) -> str:
-    """A count of times in words."""
-    return "once" if count == 1 else f"{count} times"
 
 
 def held(status: BundleStatus, why: Held) -> ReadyCondition:

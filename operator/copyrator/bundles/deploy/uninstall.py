@@ -16,6 +16,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.counts import times
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
@@ -220,7 +221,7 @@ class Uninstaller:
         log_end = await self._jobs.output.log_end(pods)
         ending = ending_of_uninstall(job, pods, log_end, ServiceAccount.of(spec))
         verdict = ready_conditions.uninstall_failed(
-            f"Uninstalling failed {ready_conditions.times(failures)}, the last time in "
+            f"Uninstalling failed {times(failures)}, the last time in "
             f"Job {job.name}: {ending.message}. Next attempt at {format_time(due)}"
         )
         attempted = replace(entry.status.attempted, missing=ending.missing)

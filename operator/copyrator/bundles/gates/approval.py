@@ -10,6 +10,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
+from copyrator.api.counts import times
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
@@ -113,7 +114,7 @@ def _keeps_changing(status: BundleStatus, target: PlanTarget, spec: BundleSpec) 
 def _failure(plan: PlanStatus) -> Verdict:
     due = parse_time(plan.next_retry_at)
     if due is None:
-        text = f"no plan could be made {plan.failures} times: {plan.message}"
+        text = f"planning failed {times(plan.failures or 0)}: {plan.message}"
         return Refused(BundleReason.PLAN_UNSTABLE, text)
     return Waiting(plan.reason or BundleReason.PLAN_FAILED, plan.message or "", due)
 
