@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import msgspec
 
 
 class UnreadableJsonError(ValueError):
     """The text isn't JSON that can be encoded again; the message quotes nothing of it."""
+
+
+def _read_float(text: str) -> float:
+    """A number as Python reads it: msgspec takes 40 times as long for one such as ``1e308``."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("the number is too large")
+    return number
+
+
+DECODER: Final = msgspec.json.Decoder(float_hook=_read_float)
+"""Of JSON of any form; raises msgspec.MsgspecError, or RecursionError."""
 
 
 def read_json(text: bytes | str) -> Any:
@@ -19,6 +32,6 @@ def read_json(text: bytes | str) -> Any:
             surrogate pair, which can't be encoded.
     """
     try:
-        return msgspec.json.decode(text)
+        return DECODER.decode(text)
     except (ValueError, RecursionError):
         raise UnreadableJsonError("not valid JSON") from None

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from copyrator.api.json_text import DECODER
 from copyrator.connections import Connector, keepalive_socket
 from copyrator.handlers.kopf_text import wrapped_page
 from copyrator.handlers.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
@@ -217,7 +218,7 @@ class _Exchange:
         if self.path.spec and response.status < 300:
             return response  # a page, which is decoded object by object
         try:
-            body = msgspec.json.decode(flattened(raw))
+            body = DECODER.decode(flattened(raw))
         except msgspec.MsgspecError:
             body = None
         body = body if isinstance(body, dict) else None

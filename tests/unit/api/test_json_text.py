@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.steps import assert_quick
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.settings.limits import DOCKER_CONFIG_BYTES, STEP_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,7 @@ from copyrator.api.json_text import UnreadableJsonError, read_json
         (b'{"a": [1, true, null]}', {"a": [1, True, None]}),
         ('"\\ud83d\\ude00"', "\N{GRINNING FACE}"),
         ("1" * 400, int("1" * 400)),
+        ("[1.5, -0.0, 1E2, 1e308, 5e-324, 1e-400]", [1.5, -0.0, 100.0, 1e308, 5e-324, 0.0]),
     ],
 )
 def test_json_is_read(text: bytes | str, found: Any) -> None:
@@ -31,6 +34,7 @@ def test_json_is_read(text: bytes | str, found: Any) -> None:
         b"\xff",
         "NaN",
         "1e999",
+        "[-1e999]",
         '"a\nb"',
         "[" * 100_000,
         "[" * 10_000 + "]" * 10_000,
@@ -44,6 +48,16 @@ def test_json_is_read(text: bytes | str, found: Any) -> None:
 def test_what_is_none_or_cannot_be_passed_on_is_refused(text: bytes | str) -> None:
     with pytest.raises(UnreadableJsonError):
         read_json(text)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e308", "1e-308", "5e-324", "1e23", "2.2250738585072011e-308", "1.5", "1." + "3" * 800, "12"],
+)
+def test_no_number_takes_long(number: str) -> None:
+    """Docker configurations are the longest texts that are read."""
+    text = b"[" + b",".join([number.encode()] * (DOCKER_CONFIG_BYTES // (len(number) + 1))) + b"]"
+    assert_quick(lambda: read_json(text), STEP_SECONDS)
 
 
 @given(st.text() | st.binary())

@@ -109,6 +109,11 @@ def test_an_object_as_large_as_etcd_takes_is_read_in_one_short_step(large: str) 
     assert_quick(lambda: list(decode_page(page, lone=True).items), 2 * STEP_SECONDS)
 
 
+def test_numbers_of_which_each_takes_msgspec_long_dont_take_seconds() -> None:
+    raw = an_object("[" + ",".join(["1e+308"] * 190_000) + "]")
+    assert_quick(lambda: read(raw), 4 * STEP_SECONDS)
+
+
 def test_of_metadata_the_small_fields_are_read() -> None:
     fields = ",".join(f'{{"f:{n}":{{}}}}' for n in range(60_000))
     metadata = f'{{"managedFields": [{fields}], "name": "x", "resourceVersion": "1"}}'

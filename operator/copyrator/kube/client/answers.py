@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 
 from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
+from copyrator.api.json_text import DECODER
 from copyrator.api.times import parse_retry_after
 from copyrator.kube.errors import (
     AdmissionDenied,
@@ -134,13 +135,13 @@ def read(raw: bytes) -> Any:
         msgspec.MsgspecError: it isn't JSON, or has too many maps and lists and isn't a map.
     """
     if _openings(raw) <= MOST:
-        return msgspec.json.decode(raw)
+        return DECODER.decode(raw)
     parts = _split(raw)
     brackets = _brackets(parts)
     if len(brackets) // 2 > OBJECT_CONTAINERS:
         return _read_small_fields(raw)
     flat = _flattened(raw, parts, brackets, MOST)
-    decoded = msgspec.json.decode(flat)
+    decoded = DECODER.decode(flat)
     if flat is not raw and isinstance(decoded, dict) and isinstance(decoded.get("metadata"), dict):
         decoded["metadata"][NOT_WHOLE] = TOO_DEEP
     return decoded
@@ -175,7 +176,7 @@ def _small_ones(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
         if left < 0:
             found[key] = TOO_MANY
         else:
-            found[key] = msgspec.json.decode(_flattened(text, parts, brackets, MOST))
+            found[key] = DECODER.decode(_flattened(text, parts, brackets, MOST))
     return found
 
 
