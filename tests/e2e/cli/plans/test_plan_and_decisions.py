@@ -225,7 +225,9 @@ def test_other_commands_show_the_plan_and_who_approved(planned):
     said = planned.stage.types(f"why {planned.name} --kind bundle")
     assert "The plan of 1.0.0: waits for a decision; expires in 23h.\n" in said
     assert f"Job {planned.team.namespace}/{JOB}  plan, Complete\n" in planned.types("tree")
-    assert "copyrator-plan-end" in planned.types("logs --plan")
+    log = planned.types("logs --plan")
+    assert "copyrator-plan-end" in log
+    assert "Error: changes planned" not in log
     assert "has no Job with a log" in planned.types("logs", code=1)
 
 
