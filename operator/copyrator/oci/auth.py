@@ -35,12 +35,17 @@ from copyrator.settings.limits import (
     CREDENTIAL_BYTES,
     DOCKER_CONFIG_BYTES,
     DOCKER_CONFIG_GLOBS,
+    DOCKER_KEY_WILDCARDS,
     REGISTRY_HEADER_BYTES,
 )
 
 _GLOB: Final = frozenset("*?[")
 _KEY_CHARACTERS: Final = 1024
 """Of a key in a Docker configuration; no host with a repository has more."""
+_HOST_CHARACTERS: Final = 253
+"""Of a host with wildcards; a name in DNS has no more."""
+_HUB_LOGINS: Final = HUB_HOSTS & {"docker.io", "index.docker.io"}
+"""The names by which clients store Docker Hub's credentials."""
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _SCHEME: Final = re.compile(rf"({_NAME})(?:[ \t]++|(?=,|\Z))")
 _TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]++=*+(?=[ \t]*+(?:,|\Z))")
@@ -126,6 +131,7 @@ def find_credential(secret: Mapping[str, Any], repository: Repository) -> Stored
             text = f"has a value under {key} that isn't a Docker configuration{form}"
             raise UnusableSecretError(text) from None
         is_alone = key == KEY and _is_alone(config, credential, repository.registry)
+        is_alone = is_alone and not _has_duplicates(text)
         return StoredCredential(credential, is_docker_config=True, is_alone=is_alone)
     missing = [key for key in ("username", "password") if not data.get(key)]
     if missing:
@@ -195,8 +201,9 @@ def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
     """The keys of a configuration that mean a repository, the one that is used first.
 
     Those with the host come before those with wildcards for it, and longer paths before shorter
-    ones. A path matches in whole segments, as for containers/image: kubelet would also take
-    ``HOST/team`` for ``HOST/team-b/app``. A wildcard is within one label of a host, as for kubelet.
+    ones. Of Docker Hub's names the registry's own comes first, then index.docker.io and docker.io.
+    A path matches in whole segments, as for containers/image: kubelet would also take ``HOST/team``
+    for ``HOST/team-b/app``. A wildcard is within one label of a host, as for kubelet.
 
     Raises:
         UnusableSecretError: there are too many wildcards.
@@ -204,7 +211,7 @@ def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
     port = ":80" if repository.plain_http else ":443"
     host = repository.registry.lower().removesuffix(port)
     hosts = HUB_HOSTS if host in DOCKER_HUB_NAMES else frozenset({host})
-    found: list[tuple[bool, int, str, str]] = []
+    found: list[tuple[bool, int, bool, bool, str, str]] = []
     patterns = 0
     for key in keys:
         lower = key.lower()
@@ -221,7 +228,7 @@ def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
             wanted, _, our_port = host.partition(":")
             if _GLOB.isdisjoint(pattern) or its_port != our_port:
                 continue
-            if pattern.count(".") != wanted.count("."):
+            if pattern.count(".") != wanted.count(".") or _is_long(pattern):
                 continue
             patterns += 1
             if patterns > DOCKER_CONFIG_GLOBS:
@@ -229,8 +236,13 @@ def matching_keys(keys: Iterable[str], repository: Repository) -> list[str]:
                 raise UnusableSecretError(text)
             if not all(map(_matches, pattern.split("."), wanted.split("."))):
                 continue
-        found.append((is_exact, len(path), named, key))
+        found.append((is_exact, len(path), named == host, named in _HUB_LOGINS, named, key))
     return [key for *_, key in sorted(found, reverse=True)]
+
+
+def _is_long(pattern: str) -> bool:
+    """Whether a host with wildcards has more of them, or of characters, than are compared."""
+    return len(pattern) > _HOST_CHARACTERS or sum(map(pattern.count, _GLOB)) > DOCKER_KEY_WILDCARDS
 
 
 def _matches(pattern: str, label: str) -> bool:
@@ -276,6 +288,22 @@ def _is_alone(config: DockerConfig, credential: Credential, registry: str) -> bo
     written = {name: value for name, value in entry.items() if value and name != "email"}
     required = ours.keys() - ({"username", "password"} if "auth" in written else {"auth"})
     return written.items() <= ours.items() and required <= written.keys()
+
+
+def _has_duplicates(text: str) -> bool:
+    """Whether a map in JSON has a key twice, of which clients may read both."""
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError
+        return found
+
+    try:
+        json.loads(text, object_pairs_hook=take)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:

@@ -522,7 +522,10 @@ DOCKER_CONFIG_BYTES: Final = 256 * 1024
 """Bytes of a ``.dockerconfigjson``, which is parsed whole: a thousand registries and more."""
 
 DOCKER_CONFIG_GLOBS: Final = 64
-"""Keys with wildcards in it that may match a registry: comparing one takes 0.1 ms."""
+"""Keys with wildcards in it that may match a registry: comparing one takes up to 0.4 ms."""
+
+DOCKER_KEY_WILDCARDS: Final = 16
+"""Wildcards in one of them; a key with more, or with over 253 characters, matches nothing."""
 
 REALM_CHARACTERS: Final = 2048
 """Characters of a token server's URL."""
