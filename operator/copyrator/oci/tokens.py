@@ -373,10 +373,12 @@ def _choose(scope: RequestScope, answer: Response, used: str | None) -> Challeng
                 return challenge
     if not answer.challenges:
         raise access_error(scope, answer, was_sent=used is not None)
-    raise InvalidResponse(
-        f"{scope.repository.host} requires an authentication scheme other than Basic or Bearer",
-        status=answer.status,
+    what = (
+        "a token and names no token server"
+        if challenges
+        else ("an authentication scheme other than Basic or Bearer")
     )
+    raise InvalidResponse(f"{scope.repository.host} requires {what}", status=answer.status)
 
 
 def _realm(challenge: Challenge, repository: Repository) -> URL:

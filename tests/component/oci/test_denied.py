@@ -127,6 +127,16 @@ CASES = {
         challenge="Negotiate",
         at="/v2/",
     ),
+    **{
+        f"no token server: {challenge}": Case(
+            ALICE,
+            "HOST requires a token and names no token server",
+            status=401,
+            challenge=challenge,
+            at="/v2/",
+        )
+        for challenge in ("Bearer", 'Bearer service="x"', 'bearer realm=""', 'Bearer realm="x')
+    },
     "a token server over plain HTTP to another place": Case(
         ALICE,
         "HOST has a token server that isn't a URL",

@@ -38,6 +38,8 @@ _LOOKALIKE: Final = re.compile(
     r"(?P<numbers>[0-9]++(?:(?:\.[0-9]++)++|(?:[-_][0-9]++){1,2}+\Z)?+)"
     r"(?P<rest>.*+)"
 )
+_TIME: Final = re.compile(r"[tTwW][0-9]")
+"""Start of what follows a date, as in ``20250115T083000Z`` or ``2025w03``; no hash has it."""
 _SEPARATOR: Final = re.compile(r"[._-]")
 _PLAIN_WORDS: Final = frozenset({"", "v", "V"})
 _BUILD_WORD: Final = re.compile(
@@ -105,7 +107,8 @@ def read_any(tag: str) -> VersionTag | Lookalike | None:
     if found is None or not TAG.fullmatch(tag):
         return None
     word, numbers = found["word"].rstrip("._-").lower(), found["numbers"]
-    is_build = not found["rest"][:1].isalpha() and _BUILD_WORD.fullmatch(word)
+    is_hash = found["rest"][:1].isalpha() and not _TIME.match(found["rest"])
+    is_build = not is_hash and _BUILD_WORD.fullmatch(word)
     if not is_build and ("." not in numbers or word in _WERF_WORDS):
         return None
     return Lookalike(tag, tuple(map(int, _SEPARATOR.split(numbers))))
