@@ -80,6 +80,14 @@ class _Grant:
     renewed: float = -math.inf
     """When it was last renewed because of a 403."""
 
+    @property
+    def size(self) -> int:
+        """Characters that a registry and its token server have sent."""
+        challenge = self.challenge
+        return len(self.header or "") + sum(
+            map(len, (challenge.realm, challenge.service, challenge.scope))
+        )
+
 
 @dataclass(slots=True)
 class _Grants:
@@ -97,8 +105,8 @@ class _Grants:
 
     @property
     def size(self) -> int:
-        """Characters of the headers."""
-        return sum(len(header) for header in {one.header or "" for one in self.by_kind.values()})
+        """Characters of the headers, and of the challenges that they answer."""
+        return sum(one.size for one in {id(one): one for one in self.by_kind.values()}.values())
 
     def of(self, kind: str) -> _Grant | None:
         """The grant for a kind of request."""

@@ -511,8 +511,8 @@ TOKEN_CHARACTERS: Final = 16 * 1024
 """Characters of a token: servers accept no longer headers."""
 
 TOKENS_CHARACTERS: Final = 32 * 1024 * 1024
-"""Characters of all Authorization headers that are cached: 2 KB for each of 10,000 Bundles and some
-more. The least recently used ones are dropped first."""
+"""Characters of all Authorization headers that are cached, and of their challenges: 2 KB for each
+of 10,000 Bundles and some more. The least recently used ones are dropped first."""
 
 CREDENTIAL_BYTES: Final = 16 * 1024
 """Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer
