@@ -47,7 +47,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     if list(arguments) == ["version"]:
         return partial(print, version)
     # 0.1 s of processor time, which no `version` needs.
-    from . import deploy, manifests, registry, release  # noqa: PLC0415
+    from . import deploy, manifests, registry, release, uninstalling  # noqa: PLC0415
 
     match arguments:
         case [manifests.POST_RENDER]:
@@ -62,19 +62,31 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
             }[name]
             act = partial(does, settings.parse_deploy(rest, env, *switches))
         case ["helm", "uninstall", *rest] if not newest:
-            act = partial(release.uninstall, settings.parse_uninstall(rest))
+            act = partial(uninstalling.uninstall, settings.parse_uninstall(rest))
         case ["kubectl", "auth", "can-i", verb, resource, *rest]:
             act = partial(release.answer, verb, resource, settings.parse_namespace(rest))
         case ["dismiss", *rest] if newest:
-            act = partial(release.uninstall, settings.parse_dismiss(rest))
+            act = partial(uninstalling.dismiss, settings.parse_dismiss(rest, env))
         case ["dismiss", *_]:
             # werf 2 has one, but it is for projects: it wants a git work tree and werf.yaml.
             raise WerfError("unable to find project: werf.yaml not found")
-        case [("bundle" | "cr" | "helm") as group, name, *_] if not (newest and group == "helm"):
-            raise WerfError(f'unknown command "{name}" for "werf {group}"')
         case _:
-            raise WerfError(f'unknown command "{" ".join(arguments[:1])}" for "werf"')
+            raise _unknown(arguments, newest)
     return partial(_in_its_place, env, act)
+
+
+def _unknown(arguments: Sequence[str], newest: bool) -> WerfError:
+    """The words of Go's cobra for a command that there isn't; it reads the flags before."""
+    group, *rest = arguments or [""]
+    groups = ("bundle", "cr", "kubectl") if newest else ("bundle", "cr", "helm", "kubectl")
+    if group in groups and rest:
+        return WerfError(f'unknown command "{rest[0]}" for "werf {group}"')
+    flag = next((word for word in rest if word.startswith("-")), "")
+    if flag.startswith("--"):
+        return WerfError(f"unknown flag: {flag.partition('=')[0]}")
+    if flag:
+        return WerfError(f"unknown shorthand flag: {flag[1:2]!r} in {flag}")
+    return WerfError(f'unknown command "{group}" for "werf"')
 
 
 def _in_its_place(env: Mapping[str, str], act: Callable[[], object]) -> None:

@@ -62,6 +62,27 @@ class Client:
         path = self._path(body)
         return self._request("GET", path) if path else None
 
+    def resource(self, body: Object) -> Object:
+        """What the server tells of an object's kind; empty if it has no such kind."""
+        version = body["apiVersion"]
+        if version not in self._kinds:
+            found = (self._request("GET", _root(version)) or {}).get("resources", [])
+            self._kinds[version] = {each["kind"]: each for each in found if "/" not in each["name"]}
+        return self._kinds[version].get(body["kind"], {})
+
+    def list_events(self, namespace: str) -> None:
+        """List the events of a namespace, as tracking does.
+
+        Raises:
+            RefusedError: they may not be listed.
+        """
+        self._request("GET", f"/api/v1/namespaces/{namespace}/events?limit=1")
+
+    def schemas(self, version: str) -> Object:
+        """The schemas of an API version's objects, by their names; empty if it isn't served."""
+        found = self._request("GET", f"/openapi/v3{_root(version)}") or {}
+        return dict(found.get("components", {}).get("schemas", {}))
+
     def secrets(self, selector: str) -> list[Object]:
         """The Secrets of the namespace with these labels.
 
@@ -126,20 +147,13 @@ class Client:
 
     def _path(self, body: Object) -> str:
         """Where an object is; empty if the server has no such kind."""
-        version, kind = body["apiVersion"], body["kind"]
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        if version not in self._kinds:
-            resources = (self._request("GET", root) or {}).get("resources", [])
-            self._kinds[version] = {
-                each["kind"]: each for each in resources if "/" not in each["name"]
-            }
-        resource = self._kinds[version].get(kind)
-        if resource is None:
+        resource = self.resource(body)
+        if not resource:
             return ""
-        place = ""
+        place = _root(body["apiVersion"])
         if resource["namespaced"]:
-            place = f"/namespaces/{body['metadata'].get('namespace') or self._namespace}"
-        return f"{root}{place}/{resource['name']}/{quote(body['metadata']['name'], safe='')}"
+            place += f"/namespaces/{body['metadata'].get('namespace') or self._namespace}"
+        return f"{place}/{resource['name']}/{quote(body['metadata']['name'], safe='')}"
 
     def _patch(self, path: str, body: Object, kind: str) -> Object:
         answer = self._request("PATCH", path, json.dumps(body), f"application/{kind}")
@@ -154,14 +168,19 @@ class Client:
         try:
             self._connection.request(method, path, body, headers)
             answer = self._connection.getresponse()
-            content = json.loads(answer.read())
+            read = answer.read()
+            if answer.status == http.HTTPStatus.NOT_FOUND:  # of a group that isn't there it is text
+                return None
+            content = json.loads(read)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise WerfError(f"{method} {path.partition('?')[0]}: {error}") from error
-        if answer.status == http.HTTPStatus.NOT_FOUND:
-            return None
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise RefusedError(str(content.get("message")))
         return dict(content)
+
+
+def _root(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
 
 
 def _config() -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -22,6 +22,14 @@ class ReleasePlannedError(ChangesPlannedError):
     """Only the release has to be stored; werf 3 has a code for that."""
 
     code = 3
+
+
+def failure(of: str, causes: Sequence[str]) -> WerfError:
+    """An error with one or more causes, in the layout of nelm's MultiError."""
+    if len(causes) == 1:
+        return WerfError(f"{of}: {causes[0]}")
+    listed = "".join(f"\n  * {cause}" for cause in causes)
+    return WerfError(f"{of}: {len(causes)} errors occurred:{listed}")
 
 
 @contextmanager

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 
-from .planning import Operation, Plan
+from .planning import STAGES, Operation, Plan
 
-_STAGES = ("pre-pre-uninstall", "pre-pre-install", "pre-install", "install", "post-install")
 Line = Sequence[str]
 """Nodes, each with an edge to the next."""
 
@@ -33,7 +32,7 @@ def _lines(plan: Plan) -> Iterator[Line]:
     done = [plan.revision, *([plan.superseded] if plan.superseded else [])]
     stages = ["init"]
     yield (*_start("init"), f"create-release/1/0/{release}:{plan.revision}", *_end("init"))
-    for stage in _STAGES:
+    for stage in STAGES:
         inside = [one for one in [*plan.operations, *plan.waited] if one.stage == stage]
         if inside:
             stages.append(stage)

@@ -10,15 +10,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from . import manifests, ownership
+from . import manifests, ownership, rendering, schemas
 from .client import Client, RefusedError
-from .errors import WerfError, doing
+from .errors import WerfError, doing, failure
 from .manifests import HOOK, Key, Object
-from .release import Helm, Release
+from .release import Helm, Release, without_interrupted
 from .settings import Deploy
 
 TYPES = ("create", "recreate", "update", "apply", "delete")
 """In the order of the text; an `apply` is a blind one."""
+STAGES = ("pre-pre-uninstall", "pre-pre-install", "pre-install", "install", "post-install")
+"""In the order in which they are done."""
+_DUPLICATES = (
+    "locally validate resources: validate for no duplicated resources: duplicated resources found"
+)
+_ADOPTED = "remotely validate resources: validate adoptable resources"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _RELEASE = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -59,6 +65,11 @@ class Operation:
     def is_hook(self) -> bool:
         """Whether the object is deployed by each release anew, before or after the others."""
         return HOOK in _annotations(self.body)
+
+    @property
+    def stage_number(self) -> int:
+        """The place of its stage."""
+        return STAGES.index(self.stage)
 
     @property
     def weight(self) -> int:
@@ -109,6 +120,7 @@ class Planner:
         self._deploy = deploy
         self._client = client
         self._added: dict[str, dict[str, str]] = {}
+        self._others: list[str] = []
         self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
 
     def plan(self, helm: Helm, past: list[Release]) -> Plan:
@@ -119,17 +131,32 @@ class Planner:
         Raises:
             WerfError: the chart can't be rendered, or an object can't be read.
         """
-        new = helm.render(past)
         self._added = helm.added
-        objects = manifests.parse("\n---\n".join([new.manifest, *new.hooks]))
+        every, past = past, without_interrupted(past)
+        try:
+            new = helm.render(past)
+            objects = manifests.parse("\n---\n".join([new.manifest, *new.hooks]))
+        except WerfError as error:
+            if self._deploy.newest and "cannot unmarshal" in str(error):
+                rendering.check_texts(rendering.sourced(helm, past), helm.chart)
+            raise
         wanted = manifests.keyed(objects, self._deploy.namespace)
         deployed = [each for each in past if each.status == "deployed"][-1:]
+        if twice := _twice(objects, self._deploy.namespace):
+            raise WerfError(f"{_DUPLICATES}: {', '.join(twice)}")
+        if self._deploy.check_schemas:
+            schemas.check(wanted, self._client)
+        interrupted = [each for each in every if each not in past]
         with doing("build resource infos"):
             found = [self._compare(key, body, bool(past)) for key, body in wanted.items()]
             known = [operation for operation in found if operation]
-            former = {each.manifest for each in [*past[-1:], *deployed]} - {new.manifest}
+            former = {each.manifest for each in [*past[-1:], *deployed, *interrupted]} - {
+                new.manifest
+            }
             known += self._deleted(wanted, former)
         self._client.close()
+        if self._others:
+            raise failure(_ADOPTED, self._others)
         changed = [operation for operation in known if operation.type]
         same = [operation for operation in known if not operation.type]
         failed = bool(past) and past[-1].status == "failed"
@@ -166,39 +193,59 @@ class Planner:
         stage, wanted = _stage(body, upgrade), self._marked(body)
         if stage is None:
             return None
-        live = self._read(key, wanted)
-        if live is None:
-            return Operation("create", key, wanted, stage, after=wanted)
-        if HOOK in _annotations(body):
-            return Operation("recreate", key, wanted, stage, after=wanted)
-        if not self._owns(live):
-            wants = f'annotation "{_RELEASE}" must have value "{self._deploy.release}"'
-            raise WerfError(f'adopt "{manifests.titled(key)}": {wants}')
+        with doing("wait for resource pool: build installable resource info"):
+            live = self._read(key, wanted)
+        if live is None or HOOK in _annotations(body):
+            done = "recreate" if live else "create"
+            return Operation(done, key, wanted, stage, after=wanted)
+        if wants := self._unlike_ours(live):
+            self._others.append(f'adopt "{manifests.titled(key)}": {wants}')
+            return None
         live = ownership.take_over(self._client, live)
         try:
             after = self._client.dry_apply(wanted)
         except RefusedError as error:
+            if "field is immutable" in str(error):
+                raise self._immutable(key, error) from None
             return Operation("apply", key, wanted, stage, after=wanted, reason=str(error))
         if significant(live) == significant(after):
             return Operation("", key, wanted, stage)
         return Operation("update", key, wanted, stage, before=live, after=after)
 
+    def _immutable(self, key: Key, error: RefusedError) -> WerfError:
+        name = f'resource "{manifests.titled(key)}"'
+        why = f"immutable fields change in {name}, but recreation is not requested"
+        asked = f"server-side dry-run apply {name}"
+        if self._deploy.version != "v2.67.0":
+            asked += ": server-side apply"
+        layers = "wait for resource pool: build installable resource info"
+        return WerfError(f"{layers}: determine install type for {name}: {why}: {asked}: {error}")
+
     def _deleted(self, wanted: dict[Key, Object], former: set[str]) -> Iterator[Operation]:
         """What releases before had, the chart has no more, and is there."""
         objects = manifests.parse("\n---\n".join(sorted(former)))
         for key, body in manifests.keyed(objects, self._deploy.namespace).items():
-            live = None if key in wanted else self._read(key, body)
+            with doing("wait for prev release resource pool: build deletable resource info"):
+                live = None if key in wanted else self._read(key, body)
             if live is None or _annotations(live).get("helm.sh/resource-policy") == "keep":
                 continue
-            if self._owns(live):
+            if not self._unlike_ours(live):
                 yield Operation("delete", key, live, "pre-pre-uninstall", before=live)
 
-    def _owns(self, live: Object) -> bool:
-        """Whether a live object is the release's, by its annotations."""
-        return self._owner.items() <= _annotations(live).items()
+    def _unlike_ours(self, live: Object) -> str:
+        """Which annotations a live object lacks to be the release's, in nelm's words."""
+        has = _annotations(live)
+        return ", ".join(
+            f'annotation "{name}={has[name]}" must have value "{value}"'
+            if name in has
+            else f'annotation "{name}" not found, must be set to "{value}"'
+            for name, value in self._owner.items()
+            if has.get(name) != value
+        )
 
     def _read(self, key: Key, body: Object) -> Object | None:
-        with doing(f'get resource "{manifests.titled(key)}"'):
+        get = f'get resource "{manifests.titled(key)}"'
+        with doing(f"{get}: {get}"):
             return self._client.get(body)
 
     def _marked(self, body: Object) -> Object:
@@ -232,6 +279,11 @@ def _without(fields: Object) -> Object:
     """Managed fields without times, and without the mark of an owned map, as werf has none."""
     inner = {k: v for k, v in fields.items() if k not in ("time", ".")}
     return {k: _without(v) if isinstance(v, dict) else v for k, v in inner.items()}
+
+
+def _twice(objects: list[Object], namespace: str) -> list[str]:
+    keys = [next(iter(manifests.keyed([body], namespace))) for body in objects]
+    return sorted({manifests.titled(key) for key in keys if keys.count(key) > 1})
 
 
 def _stage(body: Object, upgrade: bool) -> str | None:

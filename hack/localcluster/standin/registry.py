@@ -28,11 +28,30 @@ _MANIFESTS = (
     "application/vnd.docker.distribution.manifest.v2+json"
 )
 _REFERENCE = re.compile(
-    r"(?P<host>[^/\s]+)/(?P<path>[a-z0-9._/-]+):(?P<tag>[A-Za-z0-9_.-]{1,128})"
+    r"(?P<host>[^/\s]+)/(?P<path>[a-z0-9._/-]{2,255}):(?P<tag>[A-Za-z0-9_.-]{1,128})"
     r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _SCHEME = re.compile(r"\Ahttps?://")
 _TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A bundle that was pulled.
+
+    Attributes:
+        digest: of the manifest.
+        size: bytes of the packed chart.
+        name: the chart's.
+        version: the chart's.
+        chart: the unpacked chart.
+    """
+
+    digest: str
+    size: int
+    name: str
+    version: str
+    chart: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +70,7 @@ class Reference:
 
 
 def parse(repo: str, tag: str) -> Reference:
-    """Read a reference; a mask, a range or a bare digest is none.
+    """Read a reference; a mask, a range, a bare digest or a path of one letter is none.
 
     Raises:
         WerfError: with werf's words.
@@ -62,11 +81,8 @@ def parse(repo: str, tag: str) -> Reference:
     return Reference(found["host"], found["path"], found["tag"], found["digest"])
 
 
-def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, Path]:
+def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> Pulled:
     """Download a bundle and unpack its chart.
-
-    Returns:
-        The digest of the manifest that was pulled, and the chart's directory.
 
     Raises:
         WerfError: it isn't there, may not be read, or isn't what its digest says.
@@ -93,7 +109,9 @@ def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, 
     charts = sorted(into.glob("*/Chart.yaml"))
     if not charts:
         raise WerfError(f"pull bundle: {name}: Chart.yaml file is missing")
-    return digest, charts[0].parent
+    told = dict(re.findall(r"^(name|version): *(.*)$", charts[0].read_text(), re.MULTILINE))
+    name, version = told.get("name", "").strip("'\""), told.get("version", "").strip("'\"")
+    return Pulled(digest, len(blob), name, version, charts[0].parent)
 
 
 def is_loopback(host: str) -> bool:

@@ -20,19 +20,38 @@ from typing import Any
 from . import manifests, tools
 from .client import Client, RefusedError
 from .errors import WerfError, doing
-from .settings import Deploy, Uninstall, kubeconfig
+from .settings import Deploy, kubeconfig
 
 LOCK = "werf-synchronization"
 _LONGEST = 24 * 3600
+_HINT = (
+    "Use --debug --debug-templates (or $WERF_DEBUG and $WERF_DEBUG_TEMPLATES environment variables)"
+    " to get more details about this error."
+)
+SAID_BY_HELM = re.compile(
+    r"(?:(?:UPGRADE|INSTALLATION) FAILED: |failed to create resource: "
+    r'|cannot patch "[^"]*" with kind \w+: '
+    r"|Unable to continue with \w+: |failed (?:pre|post)-\w+: |warning: Hook .* failed: "
+    r"|\d+ errors? occurred:\s+\* )*"
+)
+"""Layers before a cause that werf hasn't."""
+_BAD_YAML = re.compile(r"YAML parse error on (\S+): .* line (\d+): ([^\n]*)(?:\n.*)?", re.DOTALL)
+# Helm 4, and werf 3 with it, has three lines for each step of a trace.
+_STEPS = re.compile(r"(?<=:) (?=template: )")
+_TRACE = re.compile(r'template: (\S+): (executing ".*" at <.*>:) (.*)', re.DOTALL)
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One revision of a release; `paths` are those of the hooks' templates."""
+    """One revision of a release; `paths` are those of the hooks' templates.
+
+    `major` is werf's own: 3 writes more into the manifests than 2, so neither has the same ones.
+    """
 
     revision: int
     status: str
+    major: int
     manifest: str
     notes: str
     config: Object
@@ -47,9 +66,10 @@ class Release:
         return cls(
             revision=int(body.get("version", 0)),
             status=str(info.get("status", "")),
+            major=3 if str(info.get("description", "")).startswith("werf v3") else 2,
             manifest=str(body.get("manifest", "")),
             notes=str(info.get("notes", "")),
-            config=body.get("config") or {},
+            config=_without_services(body.get("config") or {}),
             hooks=tuple(str(hook.get("manifest", "")) for hook in hooks),
             paths=tuple(str(hook.get("path", "")) for hook in hooks),
             stored=body,
@@ -59,6 +79,7 @@ class Release:
         """Whether a deploy of `other` over this one would store nothing new."""
         return (
             self.status == "deployed"
+            and self.major == other.major
             and self.notes == other.notes
             and self.config == other.config
             and self.hooks == other.hooks
@@ -72,10 +93,26 @@ def history(name: str, client: Client) -> list[Release]:
     Raises:
         WerfError: Secrets of the namespace can't be read.
     """
-    with doing("get release history"):
+    asked = f'build release history: query releases for release "{name}"'
+    with doing(f"{asked}: query: failed to query with labels"):
         items = client.secrets(f"owner=helm,name={name}")
     found = [Release.of(_unpack(item["data"]["release"])) for item in items]
     return sorted(found, key=lambda release: release.revision)
+
+
+def mark_failed(name: str, revision: int, client: Client) -> None:
+    """Make a revision that helm has stored as deployed a failed one.
+
+    Raises:
+        WerfError: it can't be read or written.
+    """
+    (item,) = client.secrets(f"owner=helm,name={name},version={revision}")
+    body = _unpack(item["data"]["release"])
+    body["info"]["status"] = "failed"
+    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(body).encode()))).decode()
+    change = {"metadata": {"labels": {"status": "failed"}}, "data": {"release": packed}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": item["metadata"]["name"]}}
+    client.merge(secret, change)
 
 
 def without_interrupted(releases: list[Release]) -> list[Release]:
@@ -96,6 +133,11 @@ def forget_interrupted(name: str, namespace: str, releases: list[Release]) -> li
     return rest
 
 
+def converting(chart: Path) -> str:
+    """A layer of werf's."""
+    return f'convert rendered templates to installable resources for chart at "{chart}"'
+
+
 class Helm:
     """`helm upgrade --install` and `helm template` for one deploy.
 
@@ -106,11 +148,13 @@ class Helm:
 
     Attributes:
         chart: the unpacked chart.
+        namespace: the release's.
         added: annotations and labels that every object gets, of the bundle and the variables.
     """
 
     def __init__(self, deploy: Deploy, chart: Path, values: list[Path]) -> None:
         self.chart = chart
+        self.namespace = deploy.namespace
         self._deploy = deploy
         self._memory = chart.parent / "history.json"
         self._arguments = [
@@ -138,8 +182,7 @@ class Helm:
         Raises:
             WerfError: the chart can't be rendered.
         """
-        ran = tools.run("helm", "template", *self._arguments)
-        return ran.checked("render chart")
+        return self._checked(tools.run("helm", "template", *self._arguments))
 
     def render(self, past: list[Release], *, extra: bool = True) -> Release:
         """What would be installed after some releases, which helm needn't read again.
@@ -157,7 +200,25 @@ class Helm:
         if extra:
             arguments += self._post_render
         ran = tools.run("helm", *arguments, **self._more, **memory)
-        return Release.of(json.loads(ran.checked("render chart")))
+        return Release.of(json.loads(self._checked(ran)))
+
+    def _checked(self, ran: tools.Ran) -> str:
+        """The output of a helm that renders; its error is in werf's words."""
+        if ran.code == 0:
+            return ran.output
+        words = SAID_BY_HELM.sub("", ran.last_words)
+        if found := _BAD_YAML.fullmatch(words):
+            parsed = f'parse YAML resource #1 for "{found[1]}": [{found[2]}:1] {found[3]}'
+            words = f"{converting(self.chart)}: {parsed}"
+        elif words.startswith(("template: ", "execution error at ")):
+            if self._deploy.newest:
+                words = "".join(
+                    _TRACE.sub(r"\1\n  \2\n    \3\n", each) for each in _STEPS.split(words)
+                )
+            else:
+                words += f"\n{_HINT}"
+            words = f'render resources for chart "{self.chart.name}": {words.rstrip()}'
+        raise WerfError(f"render chart: {words}")
 
     def install(self) -> tools.Ran:
         """Install, and wait until everything is ready."""
@@ -178,32 +239,13 @@ class Helm:
     def _upgrade(self) -> tuple[str, ...]:
         # Without --reset-values, a deploy without values would take those of the release before.
         history = ("--reset-values", "--history-max", str(self._deploy.history))
-        return ("upgrade", "--install", *self._arguments, *history)
+        author = ("--description", f"werf {self._deploy.version}")
+        return ("upgrade", "--install", *self._arguments, *history, *author)
 
     @property
     def _waiting(self) -> tuple[str, ...]:
         timeout = f"{self._deploy.timeout or _LONGEST}s"
         return ("--wait", "--wait-for-jobs", "--timeout", timeout)
-
-
-def uninstall(wanted: Uninstall) -> None:
-    """Uninstall a release with helm; its words are werf's.
-
-    Raises:
-        WerfError: helm failed.
-    """
-    arguments = ["uninstall", wanted.release, "--namespace", wanted.namespace]
-    arguments += ["--timeout", wanted.timeout]
-    if wanted.wait:
-        arguments.append("--wait")
-    with locked(wanted.release, wanted.namespace):
-        ran = tools.run("helm", *arguments)
-    sys.stdout.write(ran.output)
-    # Not helm's own --ignore-not-found: that one takes a lack of rights for "not found".
-    if wanted.ignore_not_found and ran.last_words.endswith("release: not found"):
-        return
-    if ran.code != 0:
-        raise WerfError(ran.last_words)
 
 
 def answer(verb: str, resource: str, namespace: str) -> None:
@@ -274,6 +316,13 @@ def locked(name: str, namespace: str) -> Iterator[None]:
             except OSError:
                 time.sleep(0.2)
         yield
+
+
+def _without_services(config: Object) -> Object:
+    """The values that a release was given by its user."""
+    everywhere = {k: v for k, v in config.get("global", {}).items() if k not in ("werf", "env")}
+    rest = {k: v for k, v in config.items() if k not in ("werf", "global")}
+    return {**rest, "global": everywhere}
 
 
 def _unpack(data: str) -> Object:

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 # What cli.py imports when a command needs it.
-from . import cli, deploy, manifests, registry, release  # noqa: F401
+from . import cli, deploy, manifests, registry, uninstalling  # noqa: F401
 
 
 def serve(path: Path) -> socket.socket | None:

@@ -67,11 +67,14 @@ class Deploy:
         report: where to write the report.
         auto_rollback: go back to the last good release on failure.
         history: how many releases to keep.
-        create_namespace: make the namespace if it isn't there.
+        create_namespace: make the namespace if it isn't there; 2.67 knows no other way.
         environment: the name of the environment, for the chart.
         graph: where to write a plan's graph.
         exit_code: a plan's exit code tells whether there are changes.
         validate: a render asks the cluster.
+        check_schemas: refuse objects that don't fit their schema, before anything is done.
+        random_order: a plan's text has what is created in another order each time.
+        watch_events: track with the events of objects.
         shown: what a plan's text shows.
     """
 
@@ -93,6 +96,9 @@ class Deploy:
     graph: Path | None
     exit_code: bool
     validate: bool
+    check_schemas: bool
+    random_order: bool
+    watch_events: bool
     shown: Shown
 
     @property
@@ -113,13 +119,22 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Uninstall:
-    """A `helm uninstall`, or werf 3's `dismiss`."""
+    """A `helm uninstall`."""
 
     release: str
     namespace: str
     wait: bool
-    timeout: str
     ignore_not_found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """A `dismiss` of werf 3; without a time-out, in seconds, it may take as long as it likes."""
+
+    version: str
+    release: str
+    namespace: str
+    timeout: int | None
 
 
 def version(env: Mapping[str, str]) -> str:
@@ -133,6 +148,10 @@ def version(env: Mapping[str, str]) -> str:
     if not found:
         raise WerfError(f"{PLAYED}={wanted}: the stand-in plays {', '.join(VERSIONS)}")
     return found[-1]
+
+
+def _is_3(env: Mapping[str, str]) -> bool:
+    return version(env).startswith("v3")
 
 
 def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: str) -> Deploy:
@@ -167,14 +186,17 @@ def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: st
         annotations=_pairs(env, variables.ADD_ANNOTATION),
         timeout=_number(env, "WERF_TIMEOUT", 0) or None,
         report=Path(report) if _truth(env, "WERF_SAVE_DEPLOY_REPORT") else None,
-        # WERF_AUTO_ROLLBACK does nothing in 2.67.0.
+        # WERF_AUTO_ROLLBACK does nothing, in no version.
         auto_rollback="--auto-rollback" in flags or _truth(env, "WERF_ATOMIC"),
         history=_number(env, "WERF_RELEASES_HISTORY_MAX", 5),
-        create_namespace=not _truth(env, "WERF_NO_CREATE_NAMESPACE"),
+        create_namespace=version(env) == VERSIONS[0] or not _truth(env, "WERF_NO_CREATE_NAMESPACE"),
         environment=env.get("WERF_ENV", ""),
         graph=Path(graph) if (graph := env.get("WERF_DEPLOY_GRAPH_PATH")) else None,
         exit_code="--exit-code" in flags,
         validate=_truth(env, "WERF_VALIDATE"),
+        check_schemas=_is_3(env) and not _truth(env, "WERF_NO_RESOURCE_VALIDATION"),
+        random_order=not _is_3(env) and _number(env, "WERF_NETWORK_PARALLELISM", 30) > 1,
+        watch_events=env.get("KUBEDOG_DISABLE_EVENTS") != "1",
         shown=_shown(env),
     )
 
@@ -195,7 +217,7 @@ def parse_login(arguments: Sequence[str], env: Mapping[str, str]) -> Login:
 
 
 def parse_uninstall(arguments: Sequence[str]) -> Uninstall:
-    """Read the arguments of `helm uninstall RELEASE`.
+    """Read the arguments of `helm uninstall RELEASE`; its `--timeout` has no effect.
 
     Raises:
         WerfError: an unknown flag, or another number of releases.
@@ -206,22 +228,28 @@ def parse_uninstall(arguments: Sequence[str]) -> Uninstall:
         release=release,
         namespace=flags.get("--namespace", "default"),
         wait="--wait" in flags,
-        timeout=flags.get("--timeout", "5m"),
         ignore_not_found="--ignore-not-found" in flags,
     )
 
 
-def parse_dismiss(arguments: Sequence[str]) -> Uninstall:
-    """Read the flags of werf 3's `dismiss`.
+def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Dismiss:
+    """Read what werf 3's `dismiss` is told.
 
     Raises:
         WerfError: an unknown flag, or no release is named.
     """
-    _, flags = _read(arguments, (), ("--namespace", "--release"), 0)
-    if "--release" not in flags:
-        raise WerfError("get release name: --release=RELEASE param required")
-    namespace = flags.get("--namespace", "default")
-    return Uninstall(flags["--release"], namespace, True, "5m", ignore_not_found=True)
+    _, flags = _read(arguments, (), ("--namespace", "--release", "--timeout"), 0)
+    release = flags.get("--release") or env.get("WERF_RELEASE", "")
+    namespace = flags.get("--namespace") or env.get("WERF_NAMESPACE", "")
+    if not (release and namespace):
+        raise WerfError(
+            "get release name and namespace: no git with werf project found: dismiss should either "
+            "be executed in a git repository, or with --namespace and --release specified, or with "
+            "--use-deploy-report"
+        )
+    if "--timeout" in flags:
+        env = {**env, "WERF_TIMEOUT": flags["--timeout"]}
+    return Dismiss(version(env), release, namespace, _number(env, "WERF_TIMEOUT", 0) or None)
 
 
 def parse_namespace(arguments: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import random
 import re
 from collections.abc import Iterator
 from hashlib import sha256
@@ -37,7 +38,7 @@ def show(plan: Plan, deploy: Deploy) -> None:
     print()
     if not plan.operations:
         return
-    for operation in plan.operations:
+    for operation in _ordered(plan.operations, deploy):
         then = ", then delete" if operation.passing else ""
         change = _NAMES.get(operation.type, operation.type)
         title = f"{change.capitalize()} {manifests.titled(operation.key)}{then}"
@@ -52,6 +53,15 @@ def show(plan: Plan, deploy: Deploy) -> None:
         if count := sum(operation.type == each for operation in plan.operations):
             print(f"- {_NAMES.get(each, each)}: {count} resources")
     print()
+
+
+def _ordered(operations: list[Operation], deploy: Deploy) -> list[Operation]:
+    """By type, stage and name; werf 2 reads what it creates side by side, and prints it so."""
+    found = sorted(operations, key=lambda one: (TYPES.index(one.type), one.stage_number, one.key))
+    created = [one for one in found if one.type == "create"]
+    if deploy.random_order:
+        random.shuffle(created)
+    return [*created, *(one for one in found if one.type != "create")]
 
 
 def _difference(operation: Operation, deploy: Deploy) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 With WERF=/path/to/werf the tests of this folder run that one, except those of the stand-in's own
 ways; with COPYRATOR_WERF=3.2 they run the stand-in as that version. What is expected is chosen by
-the version; tests marked `each_version` run with the stand-in as each of them.
+the version; tests marked `each_version` run with the stand-in as each of them. Tests of what only
+werf 3 does are marked `only_werf_3`, and set PLAYED themselves.
 """
 
 import base64
@@ -50,8 +51,11 @@ VERSION = (
 )
 """Of the werf that is run where a test doesn't ask for another one."""
 ONE = "WERF" in os.environ or PLAYED in os.environ
-each_version = pytest.mark.parametrize(
-    "version", [VERSION] if ONE else [each[1:] for each in settings.VERSIONS], indirect=True
+VERSIONS = [each[1:] for each in (settings.VERSIONS if LONG else settings.VERSIONS[1:])]
+each_version = pytest.mark.parametrize("version", [VERSION] if ONE else VERSIONS, indirect=True)
+"""Run with the stand-in as each of them; in `make test` without the oldest."""
+only_werf_3 = pytest.mark.skipif(
+    "WERF" in os.environ and not VERSION.startswith("3"), reason="werf 2 hasn't got it"
 )
 detail = pytest.mark.skipif(
     not LONG and "WERF" not in os.environ,
@@ -113,6 +117,11 @@ class Planned:
         """The last line but werf's running time."""
         lines = [line for line in self.output.splitlines() if not line.startswith("Running time")]
         return next(line for line in reversed(lines) if line)
+
+    @property
+    def error(self) -> str:
+        """Its last error's first line: werf 2 has a hint after that of a template."""
+        return [line for line in self.output.splitlines() if line.startswith("Error: ")][-1]
 
     @property
     def nodes(self) -> set[str]:

@@ -133,7 +133,10 @@ def test_a_missing_namespace_is_made(
 @detail
 def test_two_at_once_take_turns(werf: Werf, charts: Charts) -> None:
     charts.push()
-    processes = [werf.start("bundle", "apply", WERF_TAG="1.0.0") for _ in range(2)]
+    homes = [werf.directory / f"home-{number}" for number in range(2)]
+    for home in homes:
+        home.mkdir()
+    processes = [werf.start("bundle", "apply", WERF_TAG="1.0.0", HOME=str(h)) for h in homes]
 
     outputs = [process.communicate(timeout=60)[0] for process in processes]
 

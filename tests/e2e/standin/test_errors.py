@@ -46,8 +46,9 @@ BROKEN = BundleReason.DEPLOY_FAILED
             BROKEN,
             marks=detail,
         ),
-        ({"WERF_REPO": "127.0.0.1:1/x"}, "connection refused", UNREACHABLE),
-        ({"WERF_REPO": f"{FAR}/x", "https_proxy": "{proxy}"}, "x509: ", UNREACHABLE),
+        ({"WERF_REPO": "127.0.0.1:1/x"}, "could not parse reference: 127.0.0.1:1/x:", BROKEN),
+        ({"WERF_REPO": "127.0.0.1:1/xx"}, "connection refused", UNREACHABLE),
+        ({"WERF_REPO": f"{FAR}/xx", "https_proxy": "{proxy}"}, "x509: ", UNREACHABLE),
     ],
 )
 def test_an_error_before_there_is_a_report(

@@ -59,8 +59,11 @@ def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> 
 
     assert code == 1
     assert werf.report["status"] == "failed"
-    assert werf.report["completedOperations"] == ["create: ConfigMap/demo-cm"]
-    assert werf.report["failedOperations"] == ["create: Job/endless"]
+    assert werf.report["completedOperations"] == [
+        "create: ConfigMap/demo-cm",
+        "create: Job/endless",
+    ]
+    assert "failedOperations" not in werf.report, "it was created, and isn't ready"
 
 
 @detail
@@ -93,17 +96,6 @@ def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
 
 
 @detail
-def test_a_first_deploy_takes_longer_than_a_very_short_timeout(werf: Werf, charts: Charts) -> None:
-    charts.push()
-
-    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="3")
-
-    assert code == 1
-    assert werf.report["status"] == "failed"
-    assert "demo-cm" not in werf.names()
-
-
-@detail
 def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(
     werf: Werf, charts: Charts
 ) -> None:
@@ -133,7 +125,7 @@ def test_a_plan_leaves_the_record_of_a_killed_deploy_to_the_next_deploy(
 
     plan = werf.plan("1.0.1")
 
-    assert plan.operations == {"update ::ConfigMap:demo-cm"}
+    assert plan.operations == {"update ::ConfigMap:demo-cm", "delete :batch:Job:endless"}
     assert werf.revisions("demo") == {1: "pending-install"}
     werf.apply("1.0.1")
     assert list(werf.revisions("demo").values()) == ["deployed"]

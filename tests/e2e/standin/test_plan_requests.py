@@ -12,6 +12,7 @@ from localcluster.audit import AuditEvent
 
 USER = "system:serviceaccount:{}:planner"
 As = Callable[..., str]
+BUILD = "build resource infos: wait for resource pool: build installable resource info"
 READING = {"configmaps": ["get", "list", "watch"], "secrets": ["get", "list"]}
 
 
@@ -110,8 +111,8 @@ def test_creating_is_planned_without_the_right_to(
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
-        ({"secrets": ["list"]}, 'build resource infos: get resource "ConfigMap/demo-cm": '),
-        ({"configmaps": ["get"]}, "get release history: "),
+        ({"secrets": ["list"]}, f'{BUILD}: get resource "ConfigMap/demo-cm": '),
+        ({"configmaps": ["get"]}, 'build release history: query releases for release "demo": '),
     ],
 )
 def test_what_may_not_be_read_ends_the_plan(
@@ -161,8 +162,8 @@ def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster
     plan = werf.plan()
 
     assert (plan.code, plan.graph) == (1, "")
-    assert plan.last.startswith("Error: release plan install: render chart: ")
-    assert "a colour is needed" in plan.last
+    assert plan.error.startswith("Error: release plan install: render chart: ")
+    assert "a colour is needed" in plan.error
     assert requests.writes(namespace=werf.namespace) == []
 
 
@@ -176,7 +177,8 @@ def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) 
     code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
 
     words = (
-        'build resource infos: adopt "ConfigMap/demo-cm": annotation "meta.helm.sh/release-name"'
+        'remotely validate resources: validate adoptable resources: adopt "ConfigMap/demo-cm": '
+        'annotation "meta.helm.sh/release-name" not found, must be set to "demo", '
     )
     assert (plan.code, plan.graph) == (1, "")
     assert plan.last.startswith(f"Error: release plan install: {words}")

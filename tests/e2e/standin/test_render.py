@@ -158,7 +158,7 @@ def test_definitions_are_printed_and_values_cannot_forge_a_document(
 
     for more in ({}, {"WERF_VALIDATE": "1"}):
         sources = re.findall("^# Source: (.*)$", rendered(werf, **more), re.MULTILINE)
-        assert sources == ["demo/templates/cm.yaml", "demo/crds/things.yaml"]
+        assert sources == ["demo/crds/things.yaml", "demo/templates/cm.yaml"]
 
 
 def test_a_broken_template_is_an_error_in_werfs_words(werf: Werf, charts: Charts) -> None:
@@ -199,7 +199,6 @@ def test_where_there_is_no_place_for_it_the_render_fails(werf: Werf, charts: Cha
             check=False,
         )
 
-    assert (ran.returncode, ran.stderr) == (
-        1,
-        "Error: write /dev/stdout: No space left on device\n",
-    )
+    layers = 'chart render: render resource "ConfigMap/demo-cm": write resource to output'
+    words = "write to output: write /dev/stdout: no space left on device"
+    assert (ran.returncode, ran.stderr) == (1, f"Error: {layers}: {words}\n")

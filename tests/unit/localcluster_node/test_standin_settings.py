@@ -101,7 +101,14 @@ def test_a_version_that_is_not_played_is_refused(asked: str) -> None:
         ("helm uninstall demo --namespace", {}, "flag needs an argument: --namespace"),
         ("helm uninstall demo --release demo", {}, "unknown flag: --release"),
         ("dismiss --release demo", {}, "werf.yaml not found"),
-        ("helm uninstall demo", {"COPYRATOR_WERF": "3.2"}, 'unknown command "helm"'),
+        ("helm uninstall demo", {"COPYRATOR_WERF": "3.2"}, 'unknown command "helm" for "werf"'),
+        (
+            "helm uninstall demo -n x",
+            {"COPYRATOR_WERF": "3.2"},
+            "unknown shorthand flag: 'n' in -n",
+        ),
+        ("helm uninstall demo --wait", {"COPYRATOR_WERF": "3.2"}, "unknown flag: --wait"),
+        ("dismiss --release x", {"COPYRATOR_WERF": "3.2"}, "--namespace and --release specified"),
         ("dismiss --wait", {"COPYRATOR_WERF": "3.2"}, "unknown flag: --wait"),
     ],
 )
@@ -163,6 +170,76 @@ def test_exact_tags_are_references(tag: str) -> None:
 
     assert (ref.host, ref.path) == ("127.0.0.1:5000", "team/app")
     assert ref.version == tag.rpartition("@")[2]
+
+
+def test_a_path_of_one_letter_is_none_and_of_two_is_one() -> None:
+    with pytest.raises(WerfError, match="could not parse reference: host/x:1"):
+        registry.parse("host/x", "1")
+    assert registry.parse("host/xx", "1").path == "xx"
+
+
+@pytest.mark.parametrize(
+    ("version", "env", "makes"),
+    [
+        ("2.67", {}, True),
+        ("2.67", {"WERF_NO_CREATE_NAMESPACE": "1"}, True),
+        ("2.75", {}, True),
+        ("2.75", {"WERF_NO_CREATE_NAMESPACE": "1"}, False),
+        ("3.2", {}, True),
+        ("3.2", {"WERF_NO_CREATE_NAMESPACE": "1"}, False),
+    ],
+)
+def test_the_namespace_switch_came_with_2_75(
+    version: str, env: dict[str, str], makes: bool
+) -> None:
+    found = settings.parse_deploy((), {**ENV, **env, settings.PLAYED: version})
+    assert found.create_namespace is makes
+
+
+@pytest.mark.parametrize(
+    ("version", "env", "checks"),
+    [
+        ("2.67", {}, False),
+        ("2.75", {}, False),
+        ("3.2", {}, True),
+        ("3.2", {"WERF_NO_RESOURCE_VALIDATION": "1"}, False),
+    ],
+)
+def test_only_werf_3_checks_schemas(version: str, env: dict[str, str], checks: bool) -> None:
+    found = settings.parse_deploy((), {**ENV, **env, settings.PLAYED: version})
+    assert found.check_schemas is checks
+
+
+@pytest.mark.parametrize(
+    ("version", "env", "is_random"),
+    [
+        ("2.67", {}, True),
+        ("2.75", {}, True),
+        ("2.75", {"WERF_NETWORK_PARALLELISM": "1"}, False),
+        ("3.2", {}, False),
+    ],
+)
+def test_the_order_of_what_is_created_is_random_in_werf_2(
+    version: str, env: dict[str, str], is_random: bool
+) -> None:
+    found = settings.parse_deploy((), {**ENV, **env, settings.PLAYED: version})
+    assert found.random_order is is_random
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "found"),
+    [
+        ("--namespace n --release r", {}, ("r", "n", None)),
+        ("", {"WERF_NAMESPACE": "n", "WERF_RELEASE": "r"}, ("r", "n", None)),
+        ("--namespace n --release r", {"WERF_TIMEOUT": "6"}, ("r", "n", 6)),
+        ("--namespace n --release r --timeout 7", {"WERF_TIMEOUT": "6"}, ("r", "n", 7)),
+    ],
+)
+def test_a_dismiss_has_no_time_limit_of_its_own(
+    arguments: str, env: dict[str, str], found: tuple[str, str, int | None]
+) -> None:
+    read = settings.parse_dismiss(arguments.split(), {**env, settings.PLAYED: "3.2"})
+    assert (read.release, read.namespace, read.timeout) == found
 
 
 @pytest.mark.parametrize("tag", ["1.0.*", ">=1.0", "^1.2", "sha256:" + "0" * 64, "a b", ""])
