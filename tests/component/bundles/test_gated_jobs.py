@@ -22,6 +22,8 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
+from copyrator.bundles.deploy.job import UNINSTALL_TIMEOUT
+
 pytestmark = pytest.mark.usefixtures("registry")
 
 HARMLESS = {"WERF_SET_A": "a=1", "WERF_TIMEOUT": "9", "WERF_SET_B": "b=$(WERF_NAMESPACE)"}
@@ -166,9 +168,9 @@ async def test_a_bundle_without_gates_keeps_all_that_it_sets(
     await run()
     await deployed(cluster)
     await uninstalled(cluster)
-    for kind in ("deploy", "uninstall"):
+    for kind, own in (("deploy", {}), ("uninstall", {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)})):
         (pod,) = pods(cluster, kind)
-        assert variables(pod).items() >= (HARMLESS | ACTING).items()
+        assert variables(pod).items() >= (HARMLESS | ACTING | own).items()
         assert pod["metadata"]["labels"].items() >= JOB["podLabels"].items()
         assert pod["metadata"]["annotations"].items() >= JOB["podAnnotations"].items()
         assert "enableServiceLinks" not in pod["spec"]

@@ -57,10 +57,10 @@ def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(
     team.bundle("after", repo="other/app", dependsOn=[{"name": "shop"}])
     _wait(team, "after", "Ready")
 
-    team.patch("bundles", "shop", spec={"minAge": "soon"})
+    team.patch("bundles", "shop", spec={"serviceAccountName": "root"})
     team.wait_reason("shop", "InvalidSpec")
     _wait(team, "shop", "Ready=false")
-    team.patch("bundles", "shop", spec={"minAge": "1h"})
+    team.patch("bundles", "shop", spec={"serviceAccountName": None, "minAge": "1h"})
     team.wait_reason("shop", reason)
     _wait(team, "shop", "Ready")
     assert team.condition("shop")["message"] == f"{before}; edited while suspended"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
 import yaml
@@ -257,7 +257,7 @@ def test_any_part_of_any_text_gives_one_line_of_limited_length(
     ],
 )
 def test_a_hostile_text_is_read_at_once(text: str) -> None:
-    started = time.perf_counter()
+    started = process_time()
     describe_error(find_error(remove_template_text(f"Error: {text}")))
     find_plan_error(f"Error: {text}")
-    assert time.perf_counter() - started < 0.05
+    assert process_time() - started < 0.05
