@@ -349,3 +349,37 @@ async def test_its_secret_is_deleted_however_often_that_fails(
     assert secrets(cluster)
     refusals.clear()
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+
+
+@pytest.mark.parametrize("by", ["its owner", "somebody else"])
+@pytest.mark.parametrize("spec", [{}, {"approval": ALWAYS}], ids=["deploy", "plan"])
+async def test_a_job_gets_the_present_credential_although_its_secret_was_written_before(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    spec: dict[str, Any],
+    by: str,
+) -> None:
+    """The Job couldn't be created at first; meanwhile the Secret of spec.auth or its was edited."""
+    registry.users["alice"] = "old-s3cret"
+    give(cluster, {registry.host: pair("alice", "old-s3cret"), "other.example.com": {}})
+    logins = Logins(cluster, registry)
+    refusals = cluster.refuse("create", "/jobs", 500)
+    bundle(auth="creds", **spec)
+    await run()
+    (name,) = await eventually(lambda: [n for n in secrets(cluster) if n.endswith("-login")])
+    registry.users["alice"] = "s3cret"
+    if by == "its owner":
+        give(cluster, several(registry))
+    else:
+        give(cluster, {registry.host: pair("alice"), "other.example.com": {}})
+        config = json.dumps({"auths": {registry.host: pair("mallory")}})
+        cluster.put_object("secrets", name, data={".dockerconfigjson": encoded(config)})
+    await turns()
+    refusals.clear()
+
+    await eventually(lambda: logins.by_kind)
+    ((job, *_), *_) = logins.by_kind.values()
+    assert f"{job}-login" == name

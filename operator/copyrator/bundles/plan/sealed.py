@@ -12,6 +12,7 @@ import base64
 import hmac
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -114,13 +115,24 @@ class SealStore:
     ) -> None:
         """Write the Secret with the registry's credential alone for a Job (Login.SELECTED).
 
+        One that is there already is replaced: spec.auth may have changed since it was written, or
+        somebody else may have written it. A pod that is mounting it tries again.
+
         Raises:
             ApiError: it can't be written.
         """
         assert access.credential is not None
-        data = {KEY: docker_config(access.credential, spec.registry)}
+        name, labels = seal.login_secret(job), SealLabels(entry.key.name, job, SealKind.VALUES)
+        data = {KEY: _encode(docker_config(access.credential, spec.registry))}
+        owner, client = owner_reference(entry.key.name, entry.uid), self._context.client
+        body = seal.secret(owner, entry.key.namespace, name, labels, data)
         try:
-            await self.store(entry, seal.login_secret(job), job, SealKind.VALUES, data)
+            try:
+                await client.create(SECRETS, entry.key.namespace, body)
+            except AlreadyExists:
+                with suppress(NotFound):
+                    await client.delete(SECRETS, entry.key.namespace, name)
+                await client.create(SECRETS, entry.key.namespace, body)
         except Forbidden as error:
             raise Forbidden(
                 f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as a Job gets "
