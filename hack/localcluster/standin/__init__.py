@@ -11,6 +11,8 @@ report may tell of other operations than were done.
 
 Other than with werf, a render with WERF_VALIDATE ends where the account may not read an object that
 is to be created, hooks are deployed without the labels of WERF_ADD_LABEL_*, and helm deploys crds/.
+Annotations that are no texts are refused by each version, and not left out by 2; fields that the
+API server doesn't know are passed over; a fault in YAML is told without the lines around it.
 
 A variable of its own says which of the three it plays, and what `werf version` prints:
 COPYRATOR_WERF=2.67, 2.75 or 3.2; without it 2.75. The process node sets it for each container: by

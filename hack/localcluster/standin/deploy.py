@@ -113,7 +113,7 @@ def _carry_out(
     changes = planned.operations or waited
     ran = helm.install()
     planner.settle(planned, succeeded=ran.code == 0)
-    untracked = _untracked(deploy, changes, client) if ran.code == 0 else {}
+    untracked = _untracked(deploy, changes, client) if ran.code == 0 else ""
     if ran.code == 0 and not untracked:
         _report(deploy, planned.revision, "deployed", {"completed": changes})
         print(f"Succeeded {name}")

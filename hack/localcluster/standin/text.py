@@ -121,10 +121,19 @@ def _lines(
 def _hidden(value: Any, path: list[str]) -> Any:
     """A value with what a path leads to replaced by its length and its hash."""
     if not path:
-        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        digest = sha256(text.encode()).hexdigest()[:12]
-        return f"<hidden {len(text.encode())} sensitive bytes, hash {digest}>"
+        many = isinstance(value, dict | list)
+        text = value if isinstance(value, str) else _json(value)
+        count = (
+            f"{len(value)} sensitive entries" if many else f"{len(text.encode())} sensitive bytes"
+        )
+        return f"<hidden {count}, hash {sha256(text.encode()).hexdigest()[:12]}>"
     if not isinstance(value, dict):
         return value
     first, *rest = path
     return {k: _hidden(v, rest) if first in ("*", k) else v for k, v in value.items()}
+
+
+def _json(value: Any) -> str:
+    """JSON as Go's library writes it."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -145,6 +145,7 @@ def test_a_render_that_validates_is_the_recorded_one(shop: Werf, version: str) -
     [
         ("ConfigMap", ': "true"', "all"),
         ("ConfigMap", "-paths: data.away", "path"),
+        ("ConfigMap", "-paths: data", "map"),
         ("Secret", ': "false"', ""),
         ("Secret", "-paths: data.away", "path"),
     ],
@@ -157,10 +158,13 @@ def test_a_chart_hides_what_it_likes_from_the_plan_and_not_from_the_render(
     text = blocks(werf.plan().output)[f"Create {kind}/hiding"]
 
     assert (text == "│ <hidden sensitive changes>\n") == (hides == "all")
-    assert ("seen: aW4gdGhlIG9wZW4=" in text) == (hides != "all")
+    assert ("seen: aW4gdGhlIG9wZW4=" in text) == (hides in ("path", ""))
     assert ("away: bm9ib2R5" in text) == (not hides)
     mark = f"away: <hidden 8 sensitive bytes, hash {sha256(b'bm9ib2R5').hexdigest()[:12]}>"
     assert (DRAWN.sub("drawn", mark) in text) == (hides == "path")
+    digest = sha256(b'{"away":"bm9ib2R5","seen":"aW4gdGhlIG9wZW4="}').hexdigest()[:12]
+    entries = DRAWN.sub("drawn", f"data: <hidden 2 sensitive entries, hash {digest}>")
+    assert (entries in text) == (hides == "map")
     assert "away: bm9ib2R5\n" in rendered(werf, WERF_VALIDATE="1")
     whole = blocks(werf.plan(**WHOLE).output)[f"Create {kind}/hiding"]
     assert "away: bm9ib2R5\n" in whole
