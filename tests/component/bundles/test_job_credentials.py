@@ -365,7 +365,6 @@ async def test_a_job_gets_the_present_credential_although_its_secret_was_written
     """The Job couldn't be created at first; meanwhile the Secret of spec.auth or its was edited."""
     registry.users["alice"] = "old-s3cret"
     give(cluster, {registry.host: pair("alice", "old-s3cret"), "other.example.com": {}})
-    logins = Logins(cluster, registry)
     refusals = cluster.refuse("create", "/jobs", 500)
     bundle(auth="creds", **spec)
     await run()
@@ -378,8 +377,15 @@ async def test_a_job_gets_the_present_credential_although_its_secret_was_written
         config = json.dumps({"auths": {registry.host: pair("mallory")}})
         cluster.put_object("secrets", name, data={".dockerconfigjson": encoded(config)})
     await turns()
-    refusals.clear()
+    found: list[str] = []
 
-    await eventually(lambda: logins.by_kind)
-    ((job, *_), *_) = logins.by_kind.values()
-    assert f"{job}-login" == name
+    def ends(job: dict[str, Any]) -> None:
+        assert name in mounted(job)
+        there = cluster.look("secrets", name) or {}
+        found.append(base64.b64decode(there["data"][".dockerconfigjson"]).decode())
+
+    cluster.ends = ends
+    refusals.clear()
+    await eventually(lambda: found)
+    entry = {**pair("alice"), "username": "alice", "password": "s3cret"}
+    assert json.loads(found[0]) == {"auths": {registry.host: entry}}
