@@ -190,7 +190,7 @@ def _from_docker_config(config: DockerConfig, key: str, repository: Repository) 
             raise UnusableSecretError(text) from None
         if login is not None:
             return Credential(*login)
-    why = "; its entry for it is empty" if keys else ""
+    why = "; its entry for it has no password and no token" if keys else ""
     if helpers := config.others & {"credHelpers", "credsStore"}:
         names = " and ".join(sorted(helpers))
         why = f"; {names} in it can't be used: put the credentials into its auths"

@@ -221,6 +221,7 @@ EMPTY = [
     {"auth": " \n"},
     {"auth": encoded(":")},
     {"auth": encoded("alice:")},
+    {"auth": encoded("alice")},
     {"auth": encoded("alice:\n")},
     {"auth": encoded("alice:"), "username": "alice", "password": "stale"},
     {"username": "", "password": ""},
@@ -235,7 +236,7 @@ EMPTY = [
 def test_an_entry_without_credentials_is_none_and_the_next_one_counts(entry: Any) -> None:
     assert read({"r.example.com/team": entry, "r.example.com": PAIR}).credential == ALICE
     assert read({"r.example.com": entry, "*.example.com": PAIR}).credential == ALICE
-    with pytest.raises(UnusableSecretError, match="its entry for it is empty"):
+    with pytest.raises(UnusableSecretError, match="its entry for it has no password and no token"):
         read({"r.example.com": entry, "other.example.com": PAIR})
 
 
