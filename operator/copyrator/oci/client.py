@@ -329,12 +329,14 @@ class RegistryClient:
         scope = RequestScope(repository, credential, found[1] if found else "")
         header = await self._tokens.header(scope)
         answer = await send(header)
-        if not (header or optional) and _is_refusal(answer, repository, 404):
+        hidden = () if optional else (404,)
+        is_refused = _is_refusal(answer, repository, *hidden)
+        if is_refused and not (header or optional):
             header = await self._tokens.introduce(scope)
             answer = await send(header) if header else answer
-        elif header and _is_refusal(answer, repository) and self._tokens.is_borrowed(scope):
+        elif is_refused and header and self._tokens.is_borrowed(scope):
             own = await send(None)  # has the challenge, if only the token's scope is wrong
-            if _is_refusal(own, repository):
+            if _is_refusal(own, repository, *hidden):
                 self._tokens.keep_borrowed(scope)
             else:
                 answer = own

@@ -13,6 +13,7 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import TagNotFound
 from copyrator.oci.reference import Repository
 
 ALICE = Credential("alice", "s3cret")
@@ -90,8 +91,9 @@ async def counts(client: RegistryClient, registry: FakeRegistry, polls: int) -> 
         ({"/tags/": PULL, "/manifests/": f"{PULL} repository:base:pull"}, 401, [6, 2, 2]),
         # A token of another scope is refused without a challenge: what is sent without one tells.
         ({"/tags/": LIST}, 403, [7, 2, 2]),
+        ({"/tags/": LIST}, 404, [7, 2, 2]),
     ],
-    ids=["one scope", "scopes", "commas", "several", "403"],
+    ids=["one scope", "scopes", "commas", "several", "403", "404"],
 )
 async def test_a_list_and_a_manifest_dont_take_each_others_tokens(
     scoped: ScopedRegistry,
@@ -104,7 +106,7 @@ async def test_a_list_and_a_manifest_dont_take_each_others_tokens(
     assert await counts(client, scoped, 3) == expected
 
 
-@pytest.mark.parametrize("wrong_scope", [401, 403])
+@pytest.mark.parametrize("wrong_scope", [401, 403, 404])
 async def test_polls_at_once_get_a_token_for_each_scope_and_no_refusal_afterwards(
     scoped: ScopedRegistry, client: RegistryClient, wrong_scope: int
 ) -> None:
@@ -212,3 +214,18 @@ async def test_a_permission_that_was_given_later_renews_the_token_of_each_scope(
 
     scoped.fault, scoped.fault_at = forbidding, "/v2/"
     assert await counts(client, scoped, 2) == [6, 2]
+
+
+async def test_a_tag_that_isnt_there_is_looked_for_without_a_borrowed_token_once(
+    scoped: ScopedRegistry, client: RegistryClient
+) -> None:
+    async def take(_: list[str]) -> None:
+        pass
+
+    scoped.scopes = {}
+    await client.tags(app(scoped), ALICE, take)
+    for expected in (5, 2, 2):
+        before = len(scoped.asked)
+        with pytest.raises(TagNotFound):
+            await client.digest(app(scoped), "2.0.0", ALICE)
+        assert len(scoped.asked) - before == expected
