@@ -337,6 +337,22 @@ async def begin(cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle
     return str(cluster.runs[0])
 
 
+async def test_that_of_a_preview_is_deleted_however_often_that_fails(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    give(cluster, several(registry))
+    bundle(auth="creds")
+    await run()
+    await deployed(cluster)
+    refusals = cluster.refuse("delete", "/secrets", 500)
+    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    await turns()
+    assert [name for name in secrets(cluster) if name.endswith("-login")]
+    refusals.clear()
+    await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
+
+
 async def test_its_secret_is_deleted_however_often_that_fails(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -310,7 +310,10 @@ class PlanMachine:
             return record_part(entry, status, due)
 
         async def remove_values(written: BundleEntry) -> Step:
+            memory = self._context.memories[entry.key].plan
+            known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
             await self._seals.remove_values(written, status.preview.job)
+            memory.is_tidied = known
             return Step(written)
 
         return record_part(entry, status, due).then(remove_values)
