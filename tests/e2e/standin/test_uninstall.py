@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.e2e.operator_process import until
 from tests.e2e.standin.conftest import (
     PLAYED,
     STAND_IN,
@@ -15,7 +16,14 @@ from tests.e2e.standin.conftest import (
     only_stand_in,
 )
 
+from copyrator.api.plan_status import MissingPermission
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
+from copyrator.bundles.plan.rights import (
+    ServiceAccount,
+    grants,
+    list_missing,
+    uninstall_permissions,
+)
 from localcluster import Api, Cluster
 
 
@@ -79,6 +87,27 @@ def test_releases_that_may_not_be_read_are_not_taken_for_gone(
         "3": "Error: release uninstall: check release namespace existence: get release",
     }[on_path.version[0]]
     assert words in output
+
+
+def test_what_why_prints_for_an_uninstall_and_the_objects_of_the_release_are_enough(
+    on_path: Werf, charts: Charts, cluster: Cluster, api: Api
+) -> None:
+    where = on_path.namespace
+    charts.push()
+    on_path.apply()
+    needs = list_missing(uninstall_permissions(where))
+    objects = MissingPermission(
+        verbs=("get", "list", "watch", "delete"), resource="configmaps", namespace=where
+    )
+    role, binding = grants(ServiceAccount(where, "werf"), "demo", (*needs, objects))
+    api.create(f"/api/v1/namespaces/{where}/serviceaccounts", {"metadata": {"name": "werf"}})
+    for body, plural in ((role, "roles"), (binding, "rolebindings")):
+        api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{where}/{plural}", body)
+    on_path.env["WERF_KUBE_CONFIG"] = str(cluster.kubeconfig_for_service_account(where, "werf"))
+    until(lambda: uninstall(on_path)[0] == 0, lambda: uninstall(on_path)[1])
+
+    assert on_path.revisions("demo") == {}
+    assert "demo-cm" not in on_path.names()
 
 
 @detail

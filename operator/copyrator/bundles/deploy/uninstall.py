@@ -6,6 +6,7 @@ By Jobs, one at a time until one succeeds; failures are reported. Then the final
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -281,13 +282,13 @@ def ending_of_uninstall(
     ending = add_missing_permissions(ending, log_end, account)
     if ending.is_raw or not ending.missing:
         ending = add_cause(ending, log_end)
-    if _TIMED_OUT in ending.message:
+    if _NOT_DELETED.search(ending.message):
         return replace(ending, message=f"{ending.message}. {_HELD}")
     return ending
 
 
-_TIMED_OUT: Final = "action timed out after"
-"""werf 3's words (nelm, ``release_uninstall.go``)."""
+_NOT_DELETED: Final = re.compile(r'poll resource "[^"]{1,400}": timed out|action timed out after')
+"""werf 3's words (kubedog, ``dynamic_absence_tracker.go``; nelm, ``release_uninstall.go``)."""
 _HELD: Final = (
     "An object of the release may have a finalizer that nothing removes: see what is being deleted "
     "in the release's namespace"
