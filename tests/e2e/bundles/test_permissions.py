@@ -199,6 +199,40 @@ def log_of(team: Team, job: str) -> str:
     return team.cluster.kubectl("-n", team.namespace, "logs", f"job/{job}")
 
 
+@long_form(
+    "tests/unit/cli/test_bundle_permissions.py"
+    "::test_why_says_what_an_uninstall_lacks_and_what_it_needs"
+)
+def test_what_why_prints_lets_an_uninstall_end(bare: Team, api: Api) -> None:
+    where = bare.namespace
+    admin = ("admin", "--clusterrole=admin", f"--serviceaccount={where}:werf")
+    bare.cluster.kubectl("-n", where, "create", "rolebinding", *admin)
+    digest = bare.publish("1.0.0", "first")
+    bare.bundle("shop")
+    bare.wait_deployed("shop", digest)
+    bare.cluster.kubectl("-n", where, "delete", "rolebinding", "admin")
+
+    bare.delete("bundles", "shop")
+
+    asked: list[str] = []
+    for _ in range(ROUNDS):
+        until(lambda: lacks(bare) not in (None, *asked), lambda: str(bare.condition("shop")))
+        asked.append(lacks(bare) or "")
+        if bare.get("bundles", "shop") is None:
+            break
+        grant(bare)
+    assert bare.get("bundles", "shop") is None, asked
+    assert bare.release("shop") is None
+
+
+def lacks(team: Team) -> str | None:
+    """What the last uninstall lacked; empty once the Bundle is gone, None if nothing is known."""
+    if team.get("bundles", "shop") is None:
+        return ""
+    missing = team.status("shop").get("attempted", {}).get("missing")
+    return json.dumps(missing) if missing else None
+
+
 def only_read(team: Team, api: Api) -> dict[str, Any]:
     """Let the account read everything in its namespace; the account as a subject."""
     account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
