@@ -28,7 +28,7 @@ OBJECT = f'deployments.apps "d" is forbidden: {USER} delete resource "deployment
 OF_3 = "Error: release uninstall:"
 FAILED_3 = 'uninstall failed for release "shop" (namespace: "app")'
 DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encountered'
-HELD_3 = 'track resource absence: poll resource "ConfigMap/cm": timed out waiting for the condition'
+POLL_3 = 'track resource absence: poll resource "ConfigMap/cm"'
 HELD = (
     ". An object of the release may have a finalizer that nothing removes: see what is being "
     "deleted in the release's namespace"
@@ -97,7 +97,15 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
             f"{OF_3} context timed out: action timed out after 10m0s{HELD}",
             (),
         ),
-        (f"{OF_3} {FAILED_3}: {HELD_3}\n", f"{OF_3} {FAILED_3}: {HELD_3}{HELD}", ()),
+        *(
+            (f"{OF_3} {FAILED_3}: {text}\n", f"{OF_3} {FAILED_3}: {text}{HELD}", ())
+            for text in (f"{POLL_3}: timed out waiting", f"{POLL_3}: context deadline exceeded")
+        ),
+        (  # of the API server's answer
+            f"{OF_3} lock release: context deadline exceeded\n",
+            f"{OF_3} lock release: context deadline exceeded",
+            (),
+        ),
         (
             f"{OF_3} {DONE_3}: save report: no space\n",
             f"{OF_3} {DONE_3}: save report: no space",

@@ -287,7 +287,9 @@ def ending_of_uninstall(
     return ending
 
 
-_NOT_DELETED: Final = re.compile(r'poll resource "[^"]{1,400}": timed out|action timed out after')
+_NOT_DELETED: Final = re.compile(
+    r'poll resource "[^"]{1,400}": (?:timed out|context deadline exceeded)|action timed out after'
+)
 """werf 3's words (kubedog, ``dynamic_absence_tracker.go``; nelm, ``release_uninstall.go``)."""
 _HELD: Final = (
     "An object of the release may have a finalizer that nothing removes: see what is being deleted "
