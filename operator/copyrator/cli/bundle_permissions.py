@@ -89,7 +89,7 @@ def _lines_of_uninstall(
 ) -> Iterator[str]:
     yield f"The service account {ServiceAccount.of(spec)} lacks permissions to uninstall; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
-    yield "werf names one at a time. Besides deleting the release's objects an uninstall needs to"
+    yield "werf names one at a time. Besides to get and delete the release's objects, it has to"
     yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(body, spec))
     yield "  run git, with werf 3: its image has to have it"
     yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"

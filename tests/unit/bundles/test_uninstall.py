@@ -28,7 +28,8 @@ OBJECT = f'deployments.apps "d" is forbidden: {USER} delete resource "deployment
 OF_3 = "Error: release uninstall:"
 FAILED_3 = 'uninstall failed for release "shop" (namespace: "app")'
 DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encountered'
-POLL_3 = 'track resource absence: poll resource "ConfigMap/cm"'
+PLAN_3 = "execute release delete plan: wait for operations completion: execute operation"
+POLL_3 = 'track resource absence: poll resource "app/ConfigMap/cm"'
 HELD = (
     ". An object of the release may have a finalizer that nothing removes: see what is being "
     "deleted in the release's namespace"
@@ -55,14 +56,14 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("log", "message", "missing"),
     [
-        # werf 2
+        # werf 2.75.3, as it printed them
         (
             f"Error: uninstall: Release not loaded: shop: query: failed to query: {SECRETS}\n",
             cannot("list secrets"),
             lacks("list", "secrets"),
         ),
         (
-            f"Error: failed to delete release: shop: {OBJECT}\n",
+            f"Error: uninstallation completed with 1 error(s): {OBJECT}\n",
             cannot("delete deployments.apps"),
             lacks("delete", "deployments.apps"),
         ),
@@ -71,21 +72,51 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
             "Error: uninstallation completed with 1 error(s): timed out waiting",
             (),
         ),
-        # werf 3
+        # werf 3.2.0, as it printed them
         (
-            f"{OF_3} check release namespace existence: get release namespace: {NAMESPACE}\n",
+            (
+                f"{OF_3} check release namespace existence: get release namespace: get resource "
+                f'"Namespace/app": {NAMESPACE}\n'
+            ),
             cannot("get namespaces"),
             lacks("get", "namespaces"),
         ),
         (
-            f'Delete release "shop" (namespace: "app")\n{OF_3} lock release: {LOCK}\n',
+            (
+                "ERROR: unable to acquire lock release/shop\n\nRetrying in 8 seconds (9/10) ...\n"
+                f"{OF_3} lock release: acquire release lock: acquire lock: unable to put store "
+                f"value by key lockgate.io/6af41e57: cannot update /v1, Resource=configmaps by "
+                f"name werf-synchronization: {LOCK}\n"
+            ),
             cannot("update configmaps"),
             lacks("update", "configmaps"),
         ),
         (
-            f"{OF_3} build release history: list secrets: {SECRETS}\n",
+            (
+                f"{OF_3} lock release: acquire release lock: unable to prepare kubernetes "
+                "cm/werf-synchronization in ns/app: get resource: get resource "
+                '"ConfigMap/werf-synchronization" from client cache: '
+                f"{LOCK.replace('cannot update', 'cannot get')}\n"
+            ),
+            cannot("get configmaps"),
+            lacks("get", "configmaps"),
+        ),
+        (
+            (
+                f'{OF_3} build release history: query releases for release "shop": query releases: '
+                f"query: failed to query with labels: {SECRETS}\n"
+            ),
             cannot("list secrets"),
             lacks("list", "secrets"),
+        ),
+        (
+            (
+                f"{OF_3} {FAILED_3}: {PLAN_3}: delete release: uninstall release "
+                f'"shop" (revision: 1): delete release: get: failed to get "sh.helm": '
+                f"{SECRETS.replace('cannot list', 'cannot get')}\n"
+            ),
+            cannot("get secrets"),
+            lacks("get", "secrets"),
         ),
         (
             f"{OF_3} {FAILED_3}: execute release delete plan: delete resource: {OBJECT}\n",
@@ -99,7 +130,10 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
         ),
         *(
             (f"{OF_3} {FAILED_3}: {text}\n", f"{OF_3} {FAILED_3}: {text}{HELD}", ())
-            for text in (f"{POLL_3}: timed out waiting", f"{POLL_3}: context deadline exceeded")
+            for text in (
+                f"{PLAN_3}: {POLL_3}: timed out waiting for the condition",
+                f"{PLAN_3}: {POLL_3}: context deadline exceeded",
+            )
         ),
         (  # of the API server's answer
             f"{OF_3} lock release: context deadline exceeded\n",

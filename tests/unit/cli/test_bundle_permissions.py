@@ -117,8 +117,8 @@ def test_why_says_what_an_uninstall_lacks_and_what_it_needs(reason: str) -> None
     assert says(body) == [
         "The service account apps/werf lacks permissions to uninstall; it cannot",
         "  list secrets in live",
-        "werf names one at a time. Besides deleting the release's objects an uninstall needs to",
-        "  get, create, update configmaps in live",
+        "werf names one at a time. Besides to get and delete the release's objects, it has to",
+        "  get, update configmaps in live",
         "  get namespaces in live",
         "  get, list, update, delete secrets in live",
         "  run git, with werf 3: its image has to have it",
@@ -128,7 +128,7 @@ def test_why_says_what_an_uninstall_lacks_and_what_it_needs(reason: str) -> None
     role, _ = roles_of(body, spec_of(body))
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "live")
     assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "update", "delete"]},
     ]

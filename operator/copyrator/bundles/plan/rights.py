@@ -194,9 +194,12 @@ def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[R
 
 
 def uninstall_permissions(namespace: str) -> tuple[RequiredPermission, ...]:
-    """What every uninstall needs in the release's namespace, besides deleting its objects."""
+    """What every uninstall needs in the release's namespace, besides to get and delete its objects.
+
+    Measured with werf 3.2; werf 2 needs no more.
+    """
     return (
-        RequiredPermission(namespace, "", "configmaps", ("get", "create", "update"), LOCK),
+        RequiredPermission(namespace, "", "configmaps", ("get", "update"), LOCK),
         RequiredPermission(namespace, "", "namespaces", ("get",), namespace),
         RequiredPermission(namespace, "", "secrets", ("get", "list", "update", "delete")),
     )
