@@ -31,8 +31,8 @@ DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encoun
 PLAN_3 = "execute release delete plan: wait for operations completion: execute operation"
 POLL_3 = 'track resource absence: poll resource "app/ConfigMap/cm"'
 HELD = (
-    ". An object of the release may have a finalizer that nothing removes: see what is being "
-    "deleted in the release's namespace"
+    ". An object of the release wasn't deleted: it may have a finalizer that nothing removes, or "
+    "the service account may not delete it"
 )
 BY_DEADLINE = "it was ended by its deadline, 15m for each uninstall"
 

@@ -292,8 +292,8 @@ _NOT_DELETED: Final = re.compile(
 )
 """werf 3's words (kubedog, ``dynamic_absence_tracker.go``; nelm, ``release_uninstall.go``)."""
 _HELD: Final = (
-    "An object of the release may have a finalizer that nothing removes: see what is being deleted "
-    "in the release's namespace"
+    "An object of the release wasn't deleted: it may have a finalizer that nothing removes, or the "
+    "service account may not delete it"
 )
 
 
