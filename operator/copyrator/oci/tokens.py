@@ -394,6 +394,7 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
         realm = parse_url(challenge.realm)
         realm.origin()
         usable = realm.scheme in ("http", "https") and bool(realm.host)
+        usable = usable and "@" not in realm.raw_authority  # a user of its own
     except ValueError:
         usable = False
     if not usable or len(challenge.realm) > REALM_CHARACTERS:

@@ -263,7 +263,7 @@ class RegistryTransport:
 
     async def _send_once(self, request: Request) -> Response:
         url = _parsed(request.url)
-        name = url.authority
+        name = _place(url)
         with self._hosts.use(name) as host:
             async with host.slots:
                 await host.turn()
@@ -285,7 +285,7 @@ class RegistryTransport:
         return answer
 
     async def _counted(self, request: Request, url: URL) -> Response:
-        label = self._labels.of(url.authority, named=request.named)
+        label = self._labels.of(_place(url), named=request.named)
         started = time.monotonic()
         code = 0
         try:
@@ -297,7 +297,7 @@ class RegistryTransport:
         return answer
 
     async def _exchange(self, request: Request, url: URL) -> Response:
-        where = url.authority
+        where = _place(url)
         try:
             proxy = self._proxies.proxy_for(request.url)
             check_url(self._rules, url, proxied=proxy is not None)
@@ -433,6 +433,11 @@ def _parsed(url: str) -> URL:
     except ValueError:
         raise InvalidResponse("the registry's host isn't valid in a URL") from None
     return parsed
+
+
+def _place(url: URL) -> str:
+    """``host:port`` for messages, limits and metrics: a redirect's target may have a password."""
+    return url.with_user(None).authority
 
 
 def _redirected(request: Request, origin: URL, location: str) -> Request:

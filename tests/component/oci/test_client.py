@@ -18,6 +18,7 @@ from tests.component.oci.fake_registry import (
     registry_client,
 )
 
+from copyrator.metrics import Metrics
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
 from copyrator.oci.client import RegistryClient
@@ -632,6 +633,20 @@ async def test_a_redirect_within_the_host_keeps_them(
     await client.digest(repository(registry), "1.0.0", ALICE)
 
     assert registry.seen_authorization[-1] == ALICE.basic
+
+
+@pytest.mark.parametrize("user", ["mallory:hunter2", "hunter2", ":hunter2"])
+async def test_a_password_in_a_redirects_target_is_in_no_message_and_no_metric(
+    registry: FakeRegistry, user: str
+) -> None:
+    metrics = Metrics()
+    client = registry_client(metrics=metrics)
+    registry.fault = answering(307, Location=f"http://{user}@127.0.0.1:1/v2/")
+    with pytest.raises(RegistryUnreachable, match=r"^127\.0\.0\.1:1 can't be reached"):
+        await client.digest(repository(registry), "1.0.0", None)
+    labels = [one.labels for one in metrics.registry_requests.collect()[0].samples]
+    assert not [one for one in labels if "hunter2" in str(one)]
+    await client.close()
 
 
 async def test_redirects_come_to_an_end(registry: FakeRegistry, client: RegistryClient) -> None:

@@ -144,6 +144,13 @@ CASES = {
         challenge='Bearer realm="nowhere"',
         at="/v2/",
     ),
+    "a token server with a password of its own": Case(
+        ALICE,
+        "HOST has a token server that isn't a URL",
+        status=401,
+        challenge='Bearer realm="http://mallory:hunter2@HOST/token"',
+        at="/v2/",
+    ),
     # Sent, and refused.
     "basic": Case(Credential("alice", "wrong"), REFUSES, "basic"),
     "basic, forbidden": Case(
