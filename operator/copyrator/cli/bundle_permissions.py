@@ -89,9 +89,9 @@ def _lines_of_uninstall(
 ) -> Iterator[str]:
     yield f"The service account {ServiceAccount.of(spec)} lacks permissions to uninstall; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
-    yield "werf names one at a time. Besides to get and delete the release's objects, it has to"
+    yield "werf names one at a time. Besides get, list, watch, delete of its objects it needs"
     yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(body, spec))
-    yield "  run git, with werf 3: its image has to have it"
+    yield "  git in its image, with werf 3"
     yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
     yield "Then the uninstall is retried by itself."
 

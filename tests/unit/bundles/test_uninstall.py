@@ -31,8 +31,8 @@ DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encoun
 PLAN_3 = "execute release delete plan: wait for operations completion: execute operation"
 POLL_3 = 'track resource absence: poll resource "app/ConfigMap/cm"'
 HELD = (
-    ". An object of the release wasn't deleted: it may have a finalizer that nothing removes, or "
-    "the service account may not delete it"
+    ". An object of the release may have a finalizer that nothing removes, or the service account "
+    "may not list and watch its kind"
 )
 BY_DEADLINE = "it was ended by its deadline, 15m for each uninstall"
 
@@ -66,6 +66,14 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
             f"Error: uninstallation completed with 1 error(s): {OBJECT}\n",
             cannot("delete deployments.apps"),
             lacks("delete", "deployments.apps"),
+        ),
+        (
+            "Error: failed to delete release: shop\n",
+            (
+                "Error: failed to delete release: shop: the service account may lack the "
+                "permission to delete objects of the release"
+            ),
+            (),
         ),
         (
             "┌ Waiting for\nError: uninstallation completed with 1 error(s): timed out waiting\n",

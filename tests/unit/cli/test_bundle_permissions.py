@@ -117,11 +117,11 @@ def test_why_says_what_an_uninstall_lacks_and_what_it_needs(reason: str) -> None
     assert says(body) == [
         "The service account apps/werf lacks permissions to uninstall; it cannot",
         "  list secrets in live",
-        "werf names one at a time. Besides to get and delete the release's objects, it has to",
+        "werf names one at a time. Besides get, list, watch, delete of its objects it needs",
         "  get, update configmaps in live",
         "  get namespaces in live",
         "  get, list, update, delete secrets in live",
-        "  run git, with werf 3: its image has to have it",
+        "  git in its image, with werf 3",
         "To grant them: copyrator why apps/shop --kind bundle --roles | kubectl apply -f -",
         "Then the uninstall is retried by itself.",
     ]

@@ -284,6 +284,9 @@ def ending_of_uninstall(
         ending = add_cause(ending, log_end)
     if _NOT_DELETED.search(ending.message):
         return replace(ending, message=f"{ending.message}. {_HELD}")
+    if _MAY_NOT_DELETE in ending.message:
+        why = "the service account may lack the permission to delete objects of the release"
+        return replace(ending, message=f"{ending.message}: {why}")
     return ending
 
 
@@ -292,9 +295,11 @@ _NOT_DELETED: Final = re.compile(
 )
 """werf 3's words (kubedog, ``dynamic_absence_tracker.go``; nelm, ``release_uninstall.go``)."""
 _HELD: Final = (
-    "An object of the release wasn't deleted: it may have a finalizer that nothing removes, or the "
-    "service account may not delete it"
+    "An object of the release may have a finalizer that nothing removes, or the service account "
+    "may not list and watch its kind"
 )
+_MAY_NOT_DELETE: Final = "failed to delete release:"
+"""werf 2's words where the service account may not delete an object: which isn't said."""
 
 
 def _has_release(status: BundleStatus) -> bool:

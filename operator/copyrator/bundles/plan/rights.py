@@ -194,9 +194,9 @@ def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[R
 
 
 def uninstall_permissions(namespace: str) -> tuple[RequiredPermission, ...]:
-    """What every uninstall needs in the release's namespace, besides to get and delete its objects.
+    """What every uninstall needs in the release's namespace, besides the release's objects.
 
-    Measured with werf 3.2; werf 2 needs no more.
+    Measured with werf 3.2; werf 2.75 needs a part of it.
     """
     return (
         RequiredPermission(namespace, "", "configmaps", ("get", "update"), LOCK),
