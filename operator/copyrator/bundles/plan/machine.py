@@ -8,6 +8,7 @@ wait for approval for days. docs/architecture.md has a table of what differs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -74,8 +75,11 @@ from copyrator.bundles.plan.record import (
 from copyrator.bundles.plan.rights import list_missing
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.step import AT_ONCE, Step, record_part
+from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.bundles.version.rhythm import check_rhythm
-from copyrator.kube.errors import Forbidden
+from copyrator.kube.errors import ApiError, Forbidden
+
+log = logging.getLogger(__name__)
 
 LEFT_WITHIN: Final = timedelta(hours=1)
 """Time after an outcome in which a new process removes what an earlier one left."""
@@ -142,14 +146,15 @@ class PlanMachine:
             ApiError: the plan's Job, pods or log can't be read now.
         """
         task = _Task(entry, spec, PlanPurpose.DEPLOY)
-        await self._tidy_plan(task)
+        again = await self._tidy_plan(task)
         has_turn = self._plan_queue.has_turn(task.ticket)
-        status, due = entry.status, None
+        status, due = entry.status, again
         is_decided = has_new_decision(status, entry.annotations)
         if not (status.plan.is_running or is_decided or has_turn):
-            return None, None
+            return None, due
         if status.plan.is_running:
             status, due = await self._observe(task)
+            due = min(filter(None, (due, again)), default=None)
         status = record_decision(status, entry.annotations, self._context.clock())
         if status is entry.status and not has_turn:
             return None, due
@@ -190,12 +195,12 @@ class PlanMachine:
         await self._plan_jobs.discard(entry)
         return Step(entry)
 
-    async def _tidy_plan(self, task: _Task) -> None:
+    async def _tidy_plan(self, task: _Task) -> datetime | None:
         """Delete Secrets of plans that aren't needed any more.
 
         Those of a failed plan are deleted once its message is in the status: until then the message
         may have to be determined again, without their contents. After a start also what a former
-        process left, of attempts too.
+        process left, of attempts too; returns when to try that again, as it stops nothing.
         """
         entry, memory = task.entry, self._context.memories[task.entry.key].plan
         if memory.values_of is not None and not task.record.is_running:
@@ -205,8 +210,13 @@ class PlanMachine:
         is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
         may_be = is_planned or task.spec.auth is not None
         if not memory.is_tidied and may_be and has_ended_since(status, since):
-            await self._seals.remove_others(entry, needed_jobs(status))
+            try:
+                await self._seals.remove_others(entry, needed_jobs(status))
+            except ApiError as error:
+                log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
+                return self._context.clock() + timedelta(seconds=ERROR_SECONDS)
         memory.is_tidied = True
+        return None
 
     # --- checks for drift -------------------------------------------------------------------------
 
