@@ -70,6 +70,7 @@ case "$*" in
   ;;
 esac
 printf '%s\\n' "${KUBEDOG_DISABLE_EVENTS-unset}" >"$FAKE/tracked"
+/usr/bin/env >"$FAKE/env"
 printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
 exit "$APPLY_CODE"
 """

@@ -84,8 +84,9 @@ EVENTS = [
     ({"watch": "no"}, None, "1", ["list", "watch"]),
     ({"list": "no - RBAC: role.rbac.authorization.k8s.io not found"}, None, "1", ["list"]),
     # No answer: the review failed, or this werf has no kubectl.
-    ({"list": "", "watch": ""}, None, "unset", ["list", "watch"]),
-    ({"list": "nothing", "watch": "unknown command"}, None, "unset", ["list", "watch"]),
+    ({"list": "", "watch": "no"}, None, "unset", ["list"]),
+    ({"list": "nothing", "watch": "no"}, None, "unset", ["list"]),
+    ({"watch": "unknown command"}, None, "unset", ["list", "watch"]),
     # The Bundle's own, which kubedog takes for true only as 1.
     ({"list": "no"}, "0", "0", []),
     ({"list": "no"}, "", "", []),
@@ -117,6 +118,19 @@ def test_werf_tracks_without_events_where_it_may_not_read_those_of_objects_in_no
     verb = "".join(asked[-1:])
     said = f"KUBEDOG_DISABLE_EVENTS=1: the account may not {verb} events in namespace default\n"
     assert (said in ended.log) is is_set
+
+
+@pytest.mark.parametrize("answers", [{}, {"list": "no"}, {"list": ""}])
+def test_the_question_changes_no_variable_of_the_bundle(pod: Pod, answers: dict[str, str]) -> None:
+    for verb, answer in answers.items():
+        (pod.fake / f"may-{verb}").write_text(answer)
+    own = dict.fromkeys(("said", "verb", "may", "code", "one"), "a  $b")
+    pod.more |= own
+
+    assert pod.run(APPLY_COMMAND).code == 0
+
+    found = dict(line.split("=", 1) for line in pod.told("env") if "=" in line)
+    assert {name: found[name] for name in own} == own
 
 
 @pytest.mark.parametrize("flags", [(), (AUTO_ROLLBACK,)])

@@ -251,11 +251,36 @@ def test_values_are_named_so_that_a_sort_as_text_keeps_their_order() -> None:
     ]
 
 
+OF_SHELLS = (
+    *("WERF_SET_a.b", "A-B", "é", "1A", ""),
+    *(
+        "_",
+        "BASH",
+        "BASH_ENV",
+        "BASH_XTRACEFD",
+        "BASHOPTS",
+        "COMP_WORDBREAKS",
+        "EPOCHSECONDS",
+        "IFS",
+    ),
+    *("LINENO", "OLDPWD", "OPTIND", "PATH", "POSIXLY_CORRECT", "PPID", "PS4", "PWD", "RANDOM"),
+    *("SHELLOPTS", "SHLVL", "SRANDOM"),
+)
+
+
 @pytest.mark.parametrize(
     ("name", "by_shell"),
-    [("WERF_SET_A", True), ("_a1", True), ("WERF_SET_a.b", False), ("A-B", False), ("é", False)],
+    [
+        *(
+            (name, True)
+            for name in ("WERF_SET_A", "_a1", "BASHFUL", "PATHS", "PWD_A", "said", "verb")
+        ),
+        *((name, False) for name in OF_SHELLS),
+    ],
 )
-def test_no_shell_is_between_variables_that_it_may_drop_and_werf(name: str, by_shell: bool) -> None:
+def test_no_shell_is_between_werf_and_variables_that_a_shell_changes(
+    name: str, by_shell: bool
+) -> None:
     made = build_deploy_job(order(env={name: "x"}, auto_rollback=True))
     command = made["spec"]["template"]["spec"]["containers"][0]["command"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,6 +94,13 @@ class DeployOrder:
 
 DEADLINE_MARGIN: Final = 300.0
 """Seconds from a deploy's timeout to its Job's deadline: werf ends first, and reports why."""
+_IN_NO_SHELL: Final = re.compile(
+    r"(?![A-Za-z_][A-Za-z0-9_]*\Z).*"
+    r"|_|BASH(?:OPTS|PID|_.*)?|COMP_WORDBREAKS|EPOCH.*|IFS|LINENO|OLDPWD|OPT(?:ARG|ERR|IND)|PATH"
+    r"|POSIXLY_CORRECT|PPID|PS[0-4]|PWD|S?RANDOM|SHELLOPTS|SHLVL",
+    re.DOTALL,
+)
+"""Variables that dash, bash or busybox drops, sets or reads; PATH finds the shell itself."""
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""
 AUTO_ROLLBACK: Final = "--auto-rollback"
@@ -104,8 +112,8 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     spec = order.spec
     flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
     command: tuple[str, ...] = (*APPLY_COMMAND, *flags)
-    if not all(name.isascii() and name.isidentifier() for name in spec.env):
-        command = "werf", "bundle", "apply", *flags  # a shell may drop variables of such names
+    if any(_IN_NO_SHELL.fullmatch(name) for name in spec.env):
+        command = "werf", "bundle", "apply", *flags
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
         command = deploy_command(approved, _render_salt(order), _sealed(order).checked, flags)

@@ -218,25 +218,26 @@ def _for_objects(
 
 
 ASK_FOR_EVENTS: Final = f"""\
-if [ -z "${{KUBEDOG_DISABLE_EVENTS+set}}" ]; then
-  for verb in {" ".join(_EVENTS_VERBS)}; do
-    said=$(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl auth can-i "$verb" events \\
-      --namespace {EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null)
-    case $said in
-    no | 'no '*)
-      printf 'KUBEDOG_DISABLE_EVENTS=1: the account may not %s events in namespace %s\\n' \\
-        "$verb" {EVENTS_NAMESPACE}
-      export KUBEDOG_DISABLE_EVENTS=1
-      break
-      ;;
-    esac
-  done
-fi
+may() {{
+  case $(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl auth can-i "$1" events \\
+    --namespace {EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null) in
+  yes | 'yes '*) ;;
+  no | 'no '*)
+    printf 'KUBEDOG_DISABLE_EVENTS=1: the account may not %s events in namespace %s\\n' \\
+      "$1" {EVENTS_NAMESPACE}
+    export KUBEDOG_DISABLE_EVENTS=1
+    return 1
+    ;;
+  *) return 1 ;;
+  esac
+}}
+[ -n "${{KUBEDOG_DISABLE_EVENTS+set}}" ] || {{ {" && ".join(f"may {one}" for one in _EVENTS_VERBS)}; }} || :
 """
 """Have werf track without Events where it may not read those of objects in no namespace.
 
 It would fail after the apply (docs/facts/werf.md). Without an answer, and where the Bundle sets the
 variable, nothing is set. The first variable is of the registry, and kubectl's of the API server.
+It sets no other variable: the Bundle may have one of that name.
 """
 
 
