@@ -86,10 +86,10 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         health[entry.health] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
-        unpolled += bool(status.failed_polls.count)
+        unpolled += bool(status.failed_polls.count) and not entry.deleting
         untrusted += status.verification.verdict == Trust.NOT_TRUSTED
         memory = context.memories.get(entry.key)
-        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused
         if memory is not None and polled:
             oldest = max(oldest, now - memory.poll.answered_at)
     gauge = context.metrics.bundles

@@ -340,6 +340,66 @@ async def test_a_restart_does_not_begin_the_count_anew(
     assert timedelta(seconds=1200) <= lasted < timedelta(seconds=1260)
 
 
+@pytest.mark.parametrize(
+    ("fault", "ready"), [(None, [DEPLOYED]), (BAD_GATEWAY, [DEPLOYED, UNREACHABLE])]
+)
+async def test_after_hours_without_an_operator_the_registry_is_asked_first(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Any,
+    ready: list[tuple[str, str]],
+) -> None:
+    bundle()
+    first = await run()
+    await deployed(cluster, first)
+    registry.fault = BAD_GATEWAY
+    await next_poll(first)
+    await first.stop()
+    registry.fault = fault
+    seen, store = [condition(cluster, "Ready")], cluster._store
+
+    def record(kind: str, path: str, body: dict[str, Any]) -> int:
+        number = store(kind, path, body)
+        if (now := condition(cluster, "Ready")) != seen[-1]:
+            seen.append(now)
+        return number
+
+    monkeypatch.setattr(cluster, "_store", record)
+    second = await run(ahead=first.passed + timedelta(hours=5))
+    await eventually(lambda: failed(cluster) == (2 if fault else 0), "an answer")
+    await settled(second)
+
+    assert seen == ready
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"count": 1, "since": "9999-12-31T23:59:59Z"},
+        {"count": 3, "since": "0001-01-01T00:00:00Z"},
+        {"count": -(2**31), "since": "x"},
+        {"count": 2**31 - 1},
+    ],
+    ids=str,
+)
+async def test_a_record_that_others_wrote_fails_nothing_and_ends_with_a_success(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, forged: Any
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    cluster.change("bundles", "shop", status={"failedPolls": forged})
+    await settled(operator)
+    assert cluster.reason() in ("Deployed", "RegistryUnreachable")
+
+    await next_poll(operator)
+    assert condition(cluster, "Ready") == DEPLOYED
+    assert "failedPolls" not in cluster.status()
+
+
 async def test_a_decision_without_a_new_poll_counts_nothing(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -491,6 +551,7 @@ async def test_metrics_count_it_at_once(
             'copyrator_bundles{reason="Deployed"}': 1,
         },
     )
-    registry.fault = None
-    await next_poll(operator)
+    cluster.refuse("create", "/jobs", 403, "exceeded quota")  # so that its deletion takes long
+    cluster.change("bundles", "shop", metadata={"deletionTimestamp": "2026-05-04T12:00:00Z"})
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
     await shows(operator, {"copyrator_bundles_poll_failed": 0})

@@ -179,7 +179,10 @@ def kept_until(status: BundleStatus, spec: BundleSpec) -> datetime | None:
     since = parse_time(failed.since)
     if not failed.count or since is None or status.is_unready:
         return None
-    return unready_at(since, failed.count, interval_of(spec))
+    try:
+        return unready_at(since, failed.count, interval_of(spec))
+    except OverflowError:  # it was forged
+        return None
 
 
 def record_available(

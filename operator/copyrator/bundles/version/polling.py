@@ -98,14 +98,17 @@ class VersionResolver:
         resolution = Resolver(judge).resolve()
         if resolution is not None:
             return resolution
-        if entry.status.observed_generation == entry.generation:
-            return self._wait(entry, spec, ())
-        # It is a new spec: report in its status that the registry hasn't answered yet.
+        is_seen = entry.status.observed_generation == entry.generation
+        if is_seen and kept_until(entry.status, spec) is None:
+            return Step(entry)
         now = context.clock()
         asked_at = context.memories[entry.key].poll.asked_at or now
         patience = asked_at + timedelta(seconds=context.timing.poll_report)
         if now < patience:
             return Step(entry, due=(patience,))
+        if is_seen:
+            return self._wait(entry, spec, ())
+        # It is a new spec: report in its status that the registry hasn't answered yet.
         verdict = ready_conditions.polling(spec.reference, spec.version)
         return Step(entry, entry.status, verdict, decided=False)
 
