@@ -89,7 +89,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         unpolled += bool(status.failed_polls.count) and not entry.deleting
         untrusted += status.verification.verdict == Trust.NOT_TRUSTED
         memory = context.memories.get(entry.key)
-        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused
+        polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if memory is not None and polled:
             oldest = max(oldest, now - memory.poll.answered_at)
     gauge = context.metrics.bundles

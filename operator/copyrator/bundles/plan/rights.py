@@ -231,7 +231,7 @@ may() {{
   *) return 1 ;;
   esac
 }}
-[ -n "${{KUBEDOG_DISABLE_EVENTS+set}}" ] || {{ {" && ".join(f"may {one}" for one in _EVENTS_VERBS)}; }} || :
+[ -n "${{KUBEDOG_DISABLE_EVENTS+set}}" ] || {{ may list && may watch; }} || :
 """
 """Have werf track without Events where it may not read those of objects in no namespace.
 
