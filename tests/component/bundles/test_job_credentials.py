@@ -407,16 +407,20 @@ async def test_a_job_gets_the_present_credential_although_its_secret_was_written
         give(cluster, {registry.host: pair("alice"), "other.example.com": {}})
         config = json.dumps({"auths": {registry.host: pair("mallory")}})
         cluster.put_object("secrets", name, data={".dockerconfigjson": encoded(config)})
-    await turns()
-    found: list[str] = []
+    entry = {**pair("alice"), "username": "alice", "password": "s3cret"}
+
+    def look() -> bool:
+        there = cluster.look("secrets", name) or {"data": {".dockerconfigjson": encoded("{}")}}
+        text = base64.b64decode(there["data"][".dockerconfigjson"])
+        return bool(json.loads(text) == {"auths": {registry.host: entry}})
+
+    await eventually(look, "it is written anew")
+    found: list[bool] = []
 
     def ends(job: dict[str, Any]) -> None:
-        assert name in mounted(job)
-        there = cluster.look("secrets", name) or {}
-        found.append(base64.b64decode(there["data"][".dockerconfigjson"]).decode())
+        found.append(name in mounted(job) and look())
 
     cluster.ends = ends
     refusals.clear()
     await eventually(lambda: found)
-    entry = {**pair("alice"), "username": "alice", "password": "s3cret"}
-    assert json.loads(found[0]) == {"auths": {registry.host: entry}}
+    assert found == [True]
