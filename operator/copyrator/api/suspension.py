@@ -22,6 +22,8 @@ MAX_BEFORE: Final = 1024
 """Characters that are kept of the message of Ready as it was."""
 MAX_REASON: Final = 64
 """Characters of its reason."""
+MAX_PENDING: Final = 256
+"""Characters of what is deployed later: a tag, the part of a digest that is shown, some words."""
 PAUSES: Final = ("Suspended", "AutoupdateDisabled")
 """The reasons of Ready while an object is suspended; of a rule the first."""
 
@@ -76,12 +78,12 @@ def suspended_ready(kept: Suspension, reason: str, *, is_edited: bool) -> ReadyC
     """Ready while the object is suspended."""
     parts = ["suspended"]
     if kept.reason:
-        before = f"before: {kept.reason}"
+        before = f"before: {kept.reason[:MAX_REASON]}"
         parts.append(f"{before}: {kept.message[:MAX_BEFORE]}" if kept.message else before)
     elif not kept.ready:
         parts.append("never reconciled")
     parts += ["edited while suspended"] if is_edited else []
-    parts += [kept.pending] if kept.pending else []
+    parts += [kept.pending[:MAX_PENDING]] if kept.pending else []
     return ReadyCondition(Health.PAUSED, reason, "; ".join(parts), kept.status)
 
 

@@ -288,6 +288,15 @@ def test_no_shell_is_between_werf_and_variables_that_a_shell_changes(
     assert by_shell or command == ["werf", "bundle", "apply", AUTO_ROLLBACK]
 
 
+def test_an_uninstall_has_none_of_the_variables_that_a_shell_changes() -> None:
+    """Some end a shell, such as an OPTIND that is no number; PATH may be how werf is found."""
+    spec = replace(SPEC, env=dict.fromkeys((*OF_SHELLS, "PATH", "A"), "x"))
+    job = build_uninstall_job(spec, "uid-1", 4, 2)
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+
+    assert {one["name"] for one in env if one["value"] == "x"} == {"PATH", "A"}
+
+
 def test_no_secret_value_is_in_a_job() -> None:
     for made in DEPLOYS.values():
         assert "hunter2" not in yaml.safe_dump(build_deploy_job(made))

@@ -349,6 +349,16 @@ def test_a_record_that_others_wrote_is_bounded_and_never_fails(
     assert text == (message or "suspended; before: X: " + "m" * 1024)
 
 
+def test_each_part_of_a_record_that_others_wrote_is_bounded() -> None:
+    bundle = shop(DEPLOYED)
+    bundle.suspend("AutoupdateDisabled")
+    long = {"reason": "R" * 90000, "message": "m" * 90000, "pending": "p" * 90000}
+    bundle.status["suspension"] = {"ready": "True", "generation": 1} | long
+    found = bundle.write(ready_conditions.AUTOUPDATE_DISABLED)
+    parts = f"before: {'R' * 64}: {'m' * 1024}", "p" * 256
+    assert found[-1] == "; ".join(("suspended", *parts))
+
+
 def test_a_long_message_is_cut_so_that_what_follows_is_said() -> None:
     bundle = shop(replace(FAILED, message="x" * 4000))
     bundle.suspend("Suspended")

@@ -224,6 +224,26 @@ def test_the_status_says_what_ended_the_job(
     assert (ending.message, ending.missing) == (message, ())
 
 
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (
+            "Error: uninstall: decode: json: cannot unmarshal !!str `hunter2` into int\n",
+            "Error: uninstall: decode: json: cannot unmarshal !!str <see the pod's log>",
+        ),
+        (
+            'Error: release uninstall: executing "a" at <fail>: error calling fail: hunter2\n',
+            "error calling fail: <see the pod's log>",
+        ),
+    ],
+)
+def test_what_a_template_or_a_value_gave_is_left_out(log: str, message: str) -> None:
+    ending = ending_of_uninstall(FAILED, [pod(1, log)], log, WERF)
+
+    assert ending.message.endswith(message)
+    assert "hunter2" not in ending.message
+
+
 def test_a_deadline_that_passed_before_the_pod_started_is_no_finalizers_fault() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}
     container = {"name": "werf", "image": "werf:nope", "state": waiting}

@@ -315,7 +315,9 @@ def build_uninstall_job(
 ) -> dict[str, Any]:
     """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
     ours = pod.common(spec) | pod.release(spec) | {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)}
-    env = pod.variables(merge_variables(spec, ours))
+    found = merge_variables(spec, ours)
+    kept = {k: v for k, v in found.items() if k == "PATH" or not _IN_NO_SHELL.fullmatch(k)}
+    env = pod.variables(kept)
     pod_spec = pod.pod_spec(spec, ())
     command = ("sh", "-c", UNINSTALL_SCRIPT)
     pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]

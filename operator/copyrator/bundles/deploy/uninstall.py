@@ -35,6 +35,7 @@ from copyrator.bundles.deploy.outcome import (
     ending_of,
 )
 from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
@@ -274,7 +275,8 @@ def ending_of_uninstall(
         log_end: the end of the newest one's log.
         account: of the Job.
     """
-    ending = ending_of(job, pods)
+    ending, log_end = ending_of(job, pods), remove_template_text(find_error(log_end))
+    ending = replace(ending, message=remove_template_text(ending.message))
     is_werfs = ending.reason in (BundleReason.TIMED_OUT, BundleReason.DEPLOY_FAILED)
     if job.failed == "DeadlineExceeded" and is_werfs:
         text = f"it was ended by its deadline, {format_duration(UNINSTALL_DEADLINE)} for each"
