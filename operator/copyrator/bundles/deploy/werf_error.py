@@ -34,6 +34,8 @@ NO_ERROR: Final = (
     "Error: no resource changes planned, but still must install release",
 )
 """The last lines of a plan that has changes; the last two are werf 3's."""
+_DEATHS: Final = "panic: ", "fatal error: "
+"""Go's words before why a program died; the lines after it are of its source."""
 _NO_CAUSE: Final = re.compile(
     r"\s*$"
     r"|\s*Use --debug\b"
@@ -164,10 +166,11 @@ def has_error(log: str) -> bool:
 
 
 def find_error(log: str) -> str:
-    """The lines of werf's last ``Error: …``, with which its log ends; without one the last line.
+    """The lines of werf's last ``Error: …``, with which its log ends.
 
-    A termination message has only the end of a log: then they are the lines with causes, before
-    which the rest of an incomplete one may stand.
+    Without one: the line by which Go says why it died, else the last line. A termination
+    message has only the end of a log: then they are the lines with causes, before which the rest of
+    an incomplete one may stand.
     """
     lines = [_TIME.sub("", line.rstrip(), count=1) for line in strip_colours(log).split("\n")]
     lines = [line for line in lines if line.strip() not in NO_ERROR]
@@ -179,7 +182,9 @@ def find_error(log: str) -> str:
     elif items:
         start = 0 if items[0] == 1 else items[0]
     else:
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_MAX_BLOCK]
+        died = [line for line in lines if line.startswith(_DEATHS)]
+        ends = (line.strip() for line in (*died[:1], *reversed(lines)))
+        return next(filter(None, ends), "")[:_MAX_BLOCK]
     error = [line for line in lines[start:] if not _NO_CAUSE.match(line)]
     return "\n".join(error).strip()[:_MAX_BLOCK]
 
