@@ -199,36 +199,6 @@ def log_of(team: Team, job: str) -> str:
     return team.cluster.kubectl("-n", team.namespace, "logs", f"job/{job}")
 
 
-@long_form(
-    "tests/unit/cli/test_bundle_permissions.py"
-    "::test_why_says_what_an_uninstall_lacks_and_what_it_needs"
-)
-def test_what_why_prints_lets_an_uninstall_end(bare: Team) -> None:
-    """Of its objects werf 2 doesn't say which it may not delete."""
-    where = bare.namespace
-    kubectl = bare.cluster.kubectl
-    account = f"--serviceaccount={where}:werf"
-    kubectl("-n", where, "create", "rolebinding", "admin", "--clusterrole=admin", account)
-    digest = bare.publish("1.0.0", "first")
-    bare.bundle("shop")
-    bare.wait_deployed("shop", digest)
-    verbs = "--verb=get,list,watch,delete"
-    kubectl("-n", where, "create", "role", "objects", verbs, "--resource=configmaps")
-    kubectl("-n", where, "create", "rolebinding", "objects", "--role=objects", account)
-    kubectl("-n", where, "delete", "rolebinding", "admin")
-
-    bare.delete("bundles", "shop")
-
-    bare.wait_reason("shop", "UninstallFailed")
-    assert len(bare.status("shop")["attempted"]["missing"]) == 1
-    said = types(bare, "why", f"{where}/shop", "--kind", "bundle")
-    assert f"  get namespaces in {where}\n" in said
-    (role, bound) = grant(bare)
-    assert (role["kind"], bound["kind"]) == ("Role", "RoleBinding")
-    bare.wait_gone("bundles", "shop")
-    assert bare.release("shop") is None
-
-
 def only_read(team: Team, api: Api) -> dict[str, Any]:
     """Let the account read everything in its namespace; the account as a subject."""
     account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
