@@ -137,6 +137,14 @@ class Client:
         """
         return self._patch(self._path(body), change, "merge-patch+json")
 
+    def update(self, body: Object) -> None:
+        """Replace an object.
+
+        Raises:
+            RefusedError: the API server refuses.
+        """
+        self._request("PUT", self._path(body), json.dumps(body))
+
     def delete(self, body: Object) -> None:
         """Delete an object, if it is there.
 

@@ -48,7 +48,7 @@ def apply(deploy: Deploy) -> None:
     ):
         client = Client(deploy.namespace)
         release.make_namespace(deploy, client)
-        past = release.history(deploy.release, client)
+        past = release.history(deploy.release, client, newest=deploy.newest)
         _carry_out(deploy, helm, past, client)
 
 
@@ -62,7 +62,7 @@ def plan(deploy: Deploy) -> None:
     with told(deploy.version):
         with _pulled(deploy) as helm, doing("release plan install"):
             client = Client(deploy.namespace)
-            past = release.history(deploy.release, client)
+            past = release.history(deploy.release, client, newest=deploy.newest)
             planned = Planner(deploy, client).plan(helm, past)
             if deploy.graph:
                 graph.write(planned, deploy.graph)
@@ -84,7 +84,9 @@ def render(deploy: Deploy) -> None:
         past = None
         if deploy.validate:
             client = Client(deploy.namespace)
-            past = release.without_interrupted(release.history(deploy.release, client))
+            past = release.without_interrupted(
+                release.history(deploy.release, client, newest=deploy.newest)
+            )
         sys.stdout.flush()
         for name, text in rendering.render(deploy, helm, past):
             try:

@@ -87,13 +87,14 @@ class Release:
         )
 
 
-def history(name: str, client: Client) -> list[Release]:
-    """All stored revisions, the oldest first.
+def history(name: str, client: Client, *, newest: bool = False) -> list[Release]:
+    """All stored revisions, the oldest first; werf 3 has a layer more in an error.
 
     Raises:
         WerfError: Secrets of the namespace can't be read.
     """
     asked = f'build release history: query releases for release "{name}"'
+    asked += ": query releases" if newest else ""
     with doing(f"{asked}: query: failed to query with labels"):
         items = client.secrets(f"owner=helm,name={name}")
     found = [Release.of(_unpack(item["data"]["release"])) for item in items]

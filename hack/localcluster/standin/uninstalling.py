@@ -82,14 +82,13 @@ def dismiss(wanted: Dismiss) -> None:
         print(f"Delete {placed}")
         with release.locked(wanted.release, wanted.namespace):
             _lock(client)
-            past = release.history(wanted.release, client)
+            past = release.history(wanted.release, client, newest=True)
             if not past:
                 print(f"Skipped {placed} uninstall: no release found")
                 return
             deleted = _delete(wanted, manifests.parse(past[-1].manifest), client)
             for each in past:
-                stored = f"sh.helm.release.v1.{wanted.release}.v{each.revision}"
-                client.delete(_core("Secret", stored))
+                _forget(f"sh.helm.release.v1.{wanted.release}.v{each.revision}", client)
         print_operations("completed", [f"delete: {each}" for each in deleted])
         print(f"Uninstalled {placed}")
 
@@ -101,12 +100,29 @@ def _is_there(client: Client, namespace: str) -> bool:
 
 
 def _lock(client: Client) -> None:
-    """Have the ConfigMap that werf locks with; it needs the rights to get and to update it."""
+    """Have the ConfigMap that werf locks with; it needs the rights to get and to update it.
+
+    The real one tries again and again for 53 s.
+    """
     lock = _core("ConfigMap", release.LOCK)
-    with doing("lock release"):
-        if client.get(lock) is None:
+    cached = f'get resource: get resource "ConfigMap/{release.LOCK}" from client cache'
+    with doing("lock release: acquire release lock"):
+        with doing(f"unable to prepare kubernetes cm/{release.LOCK}: {cached}"):
+            found = client.get(lock)
+        if found is None:
             client.create(lock)
-        client.merge(lock, {"metadata": {"annotations": {"standin": "locked"}}})
+            found = client.get(lock) or lock
+        put = "unable to put store value by key lockgate.io/standin"
+        with doing(f"acquire lock: {put}: cannot update /v1, Resource=configmaps"):
+            client.update(found)
+
+
+def _forget(name: str, client: Client) -> None:
+    """Delete a revision's Secret; it is read and written before."""
+    with doing("delete release"):
+        if found := client.get(_core("Secret", name)):
+            client.update(found)
+            client.delete(found)
 
 
 def _delete(wanted: Dismiss, objects: list[Object], client: Client) -> list[str]:
@@ -126,8 +142,9 @@ def _delete(wanted: Dismiss, objects: list[Object], client: Client) -> list[str]
             name = min(left)
             of = f'release "{wanted.release}" (namespace: "{wanted.namespace}")'
             layers = "execute release delete plan: wait for operations completion"
-            done = f'execute operation: track resource absence: poll resource "{name}"'
-            cause = f"{layers}: {done}: context deadline exceeded"
+            polled = f'poll resource "{wanted.namespace}/{name}"'
+            done = f"execute operation: track resource absence: {polled}"
+            cause = f"{layers}: {done}: timed out waiting for the condition"
             raise failure(f"uninstall failed for {of}", [cause])
         time.sleep(_POLL)
     width = max(map(len, ["RESOURCE (→ABSENT)", *names]))

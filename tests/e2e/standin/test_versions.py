@@ -348,7 +348,8 @@ def test_a_dismiss_ends_by_its_timeout(werf: Werf, charts: Charts) -> None:
 
     name = f'release "demo" (namespace: "{werf.namespace}")'
     words = "execute release delete plan: wait for operations completion: execute operation: "
-    words += 'track resource absence: poll resource "ConfigMap/stuck": context deadline exceeded'
+    words += f'track resource absence: poll resource "{werf.namespace}/ConfigMap/stuck"'
+    words += ": timed out waiting for the condition"
     last = f"Error: release uninstall: uninstall failed for {name}: {words}"
     assert (code, last_lines(output)) == (1, last)
     assert judged(code, output).reason is BundleReason.DEPLOY_FAILED
@@ -366,10 +367,14 @@ def test_a_dismiss_ends_by_its_timeout(werf: Werf, charts: Charts) -> None:
             {"resources": ["pods"], "verbs": ["get"]},
             "check release namespace existence: get release",
         ),
-        ({"resources": ["namespaces"], "verbs": ["get"]}, "lock release: "),
+        ({"resources": ["namespaces"], "verbs": ["get"]}, "lock release: acquire release lock: "),
         (
-            {"resources": ["namespaces", "configmaps"], "verbs": ["get", "create", "patch"]},
-            'build release history: query releases for release "demo": query: failed to query with',
+            {"resources": ["namespaces", "configmaps"], "verbs": ["get"]},
+            "lock release: acquire release lock: acquire lock: unable to put store value",
+        ),
+        (
+            {"resources": ["namespaces", "configmaps"], "verbs": ["get", "update"]},
+            'build release history: query releases for release "demo": query releases: query: ',
         ),
     ],
 )
