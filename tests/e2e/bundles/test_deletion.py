@@ -56,7 +56,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up(
     until(lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
 
 
-FIRST_REFUSALS = ("cannot list secrets", "cannot get namespaces")
+FIRST_REFUSALS = [("list", "secrets"), ("get", "namespaces")]
 """Of an account without any right: what werf 2 asks for first, and what werf 3 does."""
 
 
@@ -85,12 +85,17 @@ def test_an_uninstall_without_rights_fails_until_they_are_granted(
 
     team.patch("bundles", "shop", spec={"serviceAccountName": None})
     until(
-        lambda: any(words in team.condition("shop")["message"] for words in FIRST_REFUSALS),
+        lambda: any(
+            f"cannot {verb} {resource}" in team.condition("shop")["message"]
+            for verb, resource in FIRST_REFUSALS
+        ),
         "werf may not, either",
     )
     assert team.condition("shop")["reason"] == "UninstallFailed"
-    missing = [{"verbs": ["list"], "resource": "secrets", "namespace": team.namespace}]
-    assert team.status("shop")["attempted"]["missing"] == missing
+    assert team.status("shop")["attempted"]["missing"] in [
+        [{"verbs": [verb], "resource": resource, "namespace": team.namespace}]
+        for verb, resource in FIRST_REFUSALS
+    ]
     assert team.release("shop") is not None
 
     api.create(rights, {**binding, "metadata": {"name": "werf"}})

@@ -124,7 +124,7 @@ def test_an_uninstall_is_said_as_recorded_and_so_is_another_one(shop: Werf, vers
 
 def in_order(text: str) -> list[str]:
     """What an uninstall says, without times; objects are named in another order each time."""
-    text = re.sub(r"\d+\.\d\d seconds", "", text)
+    text = re.sub(r" \(\d+\.\d\d seconds\)|\d+\.\d\d seconds", "", text)
     text = re.sub(r"(?<=→ABSENT\)) +|(?<=\w) +(?=ABSENT|STATE|INFO)", " ", text)
     text = re.sub(r"clusterroles/[\w-]+", "clusterroles/name", text)
     return sorted(line for line in re.split(r"\n|, ", text) if line)
