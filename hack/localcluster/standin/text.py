@@ -99,7 +99,7 @@ def _sensitive(body: Object, deploy: Deploy) -> tuple[str, ...] | None:
     is_secret = (body["apiVersion"], body["kind"]) == ("v1", "Secret")
     if told.get(_SENSITIVE, str(is_secret)).lower() != "true":
         return ()
-    return _OF_SECRETS if is_secret and deploy.newest else None
+    return _OF_SECRETS if deploy.newest else None
 
 
 def _lines(

@@ -87,6 +87,7 @@ def test_what_is_pulled_and_deployed_is_said_as_recorded(shop: Werf, version: st
     seconds = re.compile(r"\d+\.\d\d seconds")
     output = re.sub(r"┌ Progress status\n(│ .*\n)*└ Progress status\n\n", "", output)
     same = [sizes.sub("size", seconds.sub("", text)) for text in (output, wanted)]
+    same = [text.replace("Downloaded newer chart", "Chart is up to date") for text in same]
     assert same[0] == same[1]
     assert len(sizes.findall(output)) == 2, "pulled and exported"
     assert shop.report == {
@@ -157,6 +158,9 @@ def test_a_chart_hides_what_it_likes_from_the_plan_and_not_from_the_render(
 
     text = blocks(werf.plan().output)[f"Create {kind}/hiding"]
 
+    if hides == "all" and werf.version.startswith("3"):
+        assert len(re.findall(r"<hidden \d+ sensitive bytes", text)) == 2, "each value"
+        return
     assert (text == "│ <hidden sensitive changes>\n") == (hides == "all")
     assert ("seen: aW4gdGhlIG9wZW4=" in text) == (hides in ("path", ""))
     assert ("away: bm9ib2R5" in text) == (not hides)
