@@ -180,7 +180,7 @@ def test_an_object_that_does_not_fit_its_schema_is_refused_by_werf_3_in_the_plan
         port = '.spec.ports[port="http",protocol="TCP"].port'
         assert f"{port}: expected numeric (int or float), got string\n" in output
     assert without == 1
-    assert werf.report["failedOperations"] == ["create: Service/x"], "it was tried"
+    assert "create: Service/x" in werf.report["failedOperations"], "it was tried"
 
 
 @each_version
