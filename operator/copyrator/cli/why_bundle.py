@@ -257,6 +257,8 @@ def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iter
         f"Polls have failed for {rows.age(failed.since, now)} ({number} in a row), the last one "
         f"with {error.reason}: {said(error.message, 512)}"
     )
+    if spec.suspend:
+        return  # Ready is kept for as long as that
     yield (
         f"If none succeeds, Ready becomes False {rows.until(format_time(until), now)}"
         f"{'' if enough else ', or sooner with the third failure'}."
