@@ -390,7 +390,9 @@ def test_failed_polls_are_said_while_ready_is_kept(count, said):
 def test_of_a_suspended_bundle_that_stays_ready_no_time_is_said():
     body = polled(3)
     body["spec"]["suspend"] = True
-    lines = list(explain_bundle(body, Installation(settings=Settings()), NOW))
+    lines = list(
+        explain_bundle(body, Installation(settings=Settings(), namespace="copyrator"), NOW)
+    )
     assert [one[:26] for one in lines if "have failed" in one] == ["Polls have failed for 60s "]
     assert not [one for one in lines if "Ready becomes False" in one]
 
