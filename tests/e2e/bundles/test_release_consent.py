@@ -44,6 +44,7 @@ def let(author: Team, namespace: str, *verbs: str) -> None:
     name, home = author.namespace, f"{RBAC}/namespaces/{namespace}"
     rules = [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": list(verbs)},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},  # werf 3's dismiss
         {
             "apiGroups": ["", "coordination.k8s.io"],
             "resources": ["configmaps", "events", "pods", "pods/log", "leases"],
