@@ -140,11 +140,11 @@ def _summarize_target(
     owned = record is not None and record.owner == binding.compiled.rule.owner
     if (
         alone
-        and _reported_fight(context, key) is None
         and owned
         and record
         and not record.deleting
         and CopyRequest(binding, desired, namespace).is_right(record)
+        and _reported_fight(context, key) is None
     ):
         summary.kept += 1
         summary.ready += 1
@@ -211,8 +211,8 @@ def _count_target(
     mine = plan.winner is not None and plan.winner.binding is binding
     summary.kept += owned and mine
     problem = binding.at(namespace).problem
-    fight = _reported_fight(context, key)
-    if mine and problem is None and key not in context.problems and fight is not None:
+    may_fight = mine and problem is None and key not in context.problems
+    if may_fight and (fight := _reported_fight(context, key)) is not None:
         _count_contested(summary, key, plan, fight)
     elif mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
         summary.ready += 1

@@ -384,7 +384,7 @@ def _choose(scope: RequestScope, answer: Response, used: str | None) -> Challeng
     what = (
         "a token and names no token server"
         if challenges
-        else ("an authentication scheme other than Basic or Bearer")
+        else "an authentication scheme other than Basic or Bearer"
     )
     raise InvalidResponse(f"{scope.repository.host} requires {what}", status=answer.status)
 

@@ -31,8 +31,10 @@ DEPLOYED = ("True", "Deployed")
 UNREACHABLE = ("False", "RegistryUnreachable")
 
 
-async def stalls(_: web.Request) -> web.Response:
-    await asyncio.sleep(2)
+async def stalls(request: web.Request) -> web.Response:
+    """No answer as long as the client waits for one."""
+    while request.transport is not None and not request.transport.is_closing():
+        await asyncio.sleep(0.01)
     return web.Response()
 
 
@@ -118,6 +120,15 @@ async def deployed(cluster: BundleCluster, operator: Operator) -> None:
     await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
     await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
     await settled(operator)
+
+
+@pytest.fixture
+async def operator(cluster: BundleCluster, run: Run, bundle: Make) -> Operator:
+    """One that has deployed its Bundle."""
+    bundle()
+    found = await run()
+    await deployed(cluster, found)
+    return found
 
 
 def failed(cluster: BundleCluster) -> int:
@@ -232,11 +243,8 @@ async def test_failures_that_go_on_make_ready_false_after_some_time(
 
 
 async def test_different_errors_are_one_row_and_each_is_told_at_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     found, messages = [], set()
     for fault in (BAD_GATEWAY, cuts_off, answering(200, "<html>")):
         registry.fault = fault
@@ -258,11 +266,8 @@ async def test_different_errors_are_one_row_and_each_is_told_at_once(
 
 
 async def test_a_success_begins_the_count_anew(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     for _ in range(4):
         for fault in (BAD_GATEWAY, BAD_GATEWAY, None):
             registry.fault = fault
@@ -272,11 +277,8 @@ async def test_a_success_begins_the_count_anew(
 
 
 async def test_a_refusal_in_between_is_told_at_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     for fault, ready in (
         (BAD_GATEWAY, DEPLOYED),
         (answering(401), ("False", "AuthenticationFailed")),
@@ -386,11 +388,8 @@ async def test_after_hours_without_an_operator_the_registry_is_asked_first(
     ids=str,
 )
 async def test_a_record_that_others_wrote_fails_nothing_and_ends_with_a_success(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, forged: Any
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator, forged: Any
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     cluster.change("bundles", "shop", status={"failedPolls": forged})
     await settled(operator)
     assert cluster.reason() in ("Deployed", "RegistryUnreachable")
@@ -401,11 +400,8 @@ async def test_a_record_that_others_wrote_fails_nothing_and_ends_with_a_success(
 
 
 async def test_a_decision_without_a_new_poll_counts_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     registry.fault = BAD_GATEWAY
     await next_poll(operator)
 
@@ -535,11 +531,8 @@ async def test_with_an_older_crd_that_keeps_no_record_each_failure_is_told_at_on
 
 
 async def test_metrics_count_it_at_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster, operator)
     registry.fault = BAD_GATEWAY
     await next_poll(operator)
 

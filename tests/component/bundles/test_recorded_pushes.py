@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,15 @@ async def test_other_events_poll_nobody(
         bundle(f"b{number}", registry=host, repo=repository, version=push.tag or "1.0.0")
     for number in range(len(wanted)):
         await eventually(lambda name=f"b{number}": cluster.reason(name) == "Deployed")
+    everywhere.put("team/last", "1.0.0", "one")
+    bundle("last", registry=OTHER, repo="team/last", version="1.0.0")
+    await eventually(lambda: cluster.reason("last") == "Deployed")
     asked = len(everywhere.asked)
 
     for row in SILENT:
         assert await hooked.call(row) == "0 Bundles are polled now\n", row
 
-    await asyncio.sleep(0.2)  # for a poll, were there one
-    assert len(everywhere.asked) == asked
+    last = replace(POLLING[0], payload={"repository": "team/last"}, event_type=None)
+    assert await hooked.call(last) == "1 Bundle is polled now\n"
+    await eventually(lambda: len(everywhere.asked) > asked)
+    assert everywhere.asked[asked:] == [("HEAD", "/v2/team/last/manifests/1.0.0")]

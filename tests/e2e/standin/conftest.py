@@ -51,8 +51,9 @@ VERSION = (
 )
 """Of the werf that is run where a test doesn't ask for another one."""
 ONE = "WERF" in os.environ or PLAYED in os.environ
-VERSIONS = [each[1:] for each in (settings.VERSIONS if LONG else settings.VERSIONS[1:])]
-each_version = pytest.mark.parametrize("version", [VERSION] if ONE else VERSIONS, indirect=True)
+NEWEST = settings.VERSIONS if LONG else settings.VERSIONS[1:]
+VERSIONS = [VERSION] if ONE else [each[1:] for each in NEWEST]
+each_version = pytest.mark.parametrize("version", VERSIONS, indirect=True)
 """Run with the stand-in as each of them; in `make test` without the oldest."""
 only_werf_3 = pytest.mark.skipif(
     "WERF" in os.environ and not VERSION.startswith("3"), reason="werf 2 hasn't got it"

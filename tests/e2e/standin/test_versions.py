@@ -13,6 +13,7 @@ import yaml
 from tests.e2e.standin.conftest import (
     CHANGES_PLANNED,
     PLAYED,
+    VERSIONS,
     Charts,
     Werf,
     detail,
@@ -131,18 +132,28 @@ def measured(case: str, version: str) -> str:
 
 
 def compared(text: str, namespace: str) -> list[str]:
-    """An error with names in place of what is another each time; causes in any order."""
+    """An error with names in place of what is another each time; causes in any order.
+
+    The API server, too, lists a typed patch's errors in any order.
+    """
     text = text.replace(f'"{namespace}', '"app')
     text = re.sub(r'(chart at) "[^"]*"', r'\1 "CHART"', text)
     first, *causes = text.splitlines()
-    return [first, *(sorted(causes) if all(c.startswith("  * ") for c in causes) else causes)]
+    is_list = first.endswith(": errors:") or all(cause.startswith("  * ") for cause in causes)
+    return [first, *(sorted(causes) if is_list else causes)]
 
 
-@pytest.mark.parametrize("case", CASES)
-@each_version
+def refuses(version: str, case: str) -> bool:
+    """Whether a version refuses a chart; some only werf 3."""
+    return version == "3.2.0" or (case, "2.75.3") in MEASURED
+
+
+@pytest.mark.parametrize(
+    ("version", "case"),
+    [(version, case) for version in VERSIONS for case in CASES if refuses(version, case)],
+    indirect=["version"],
+)
 def test_an_error_is_the_measured_one(werf: Werf, charts: Charts, case: str, version: str) -> None:
-    if version != "3.2.0" and (case, "2.75.3") not in MEASURED:
-        pytest.skip("only werf 3 refuses it")
     if case in BEFORE:
         charts.push(**BEFORE[case])
         werf.apply()
