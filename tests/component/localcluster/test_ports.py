@@ -34,7 +34,7 @@ def test_ports_are_different_and_outside_the_ephemeral_range(owners: tuple[Path,
 def test_a_reserved_port_is_not_given_to_another_although_nobody_listens_yet(
     owners: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_RANGE", range(29000, 29002))
+    monkeypatch.setattr(ports, "_RANGE", range(31000, 31002))
     ports.reserve(owners[0], ["a", "b"])
 
     with pytest.raises(LocalClusterError, match=r"(?s)No free port.*status --all"):
@@ -44,7 +44,7 @@ def test_a_reserved_port_is_not_given_to_another_although_nobody_listens_yet(
 def test_released_ports_can_be_had_again(
     owners: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_RANGE", range(29010, 29012))
+    monkeypatch.setattr(ports, "_RANGE", range(31010, 31012))
     first = ports.reserve(owners[0], ["a", "b"])
 
     ports.release(owners[0])
@@ -55,7 +55,7 @@ def test_released_ports_can_be_had_again(
 def test_ports_of_a_removed_cluster_can_be_had_again(
     owners: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "_RANGE", range(29020, 29022))
+    monkeypatch.setattr(ports, "_RANGE", range(31020, 31022))
     ports.reserve(owners[0], ["a", "b"])
     owners[0].rmdir()
 

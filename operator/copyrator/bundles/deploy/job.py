@@ -283,7 +283,7 @@ case "${version#v}" in
   said="$TMPDIR/said" code="$TMPDIR/code"
   {
     werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
-      --wait --timeout "${WERF_TIMEOUT}s" 2>&1 && echo 0 >"$code" || echo "$?" >"$code"
+      --wait --timeout "${WERF_TIMEOUT:-600}s" 2>&1 && echo 0 >"$code" || echo "$?" >"$code"
   } | tee "$said" &
   wait "$!"
   read -r code <"$code"
