@@ -18,8 +18,7 @@ from typing import Final
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable, TagNotFound
-from copyrator.oci.exchange import digest_of
-from copyrator.oci.paging import next_page
+from copyrator.oci.exchange import digest_of, next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.referrers import BEYOND, Candidates, Listed, read_index
 from copyrator.oci.signature_manifest import (

@@ -8,20 +8,22 @@ distribution specification ("Listing Tags").
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Final
 
+import msgspec
+
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable
-from copyrator.oci.exchange import Response, Sink
-from copyrator.oci.paging import next_page
+from copyrator.oci.exchange import Response, Sink, next_page
 from copyrator.oci.reference import Repository
-from copyrator.oci.tag_scanner import NotATagListError, TagScanner
 from copyrator.settings.limits import (
+    TAG_CHARACTERS,
     TAG_LIST_BYTES,
     TAG_LIST_PAGES,
     TAG_LIST_SECONDS,
     TAG_LIST_TAGS,
-    TAG_LIST_VALUES,
 )
 from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
@@ -42,7 +44,7 @@ async def read_tags(
 ) -> None:
     """Pass all tags to `take`; `ask` requests a page into a sink, and raises if it can't.
 
-    Tags are decoded and passed on while holding a slot of `turns`.
+    Tags are decoded and passed on while holding a slot of `turns`, a thousand at a time.
 
     Raises:
         InvalidResponse: a page is invalid, leads to another host, or exceeds a limit.
@@ -51,89 +53,114 @@ async def read_tags(
     url: str | None = (first := repository.tags_url(TAGS_A_PAGE))
     started = clock()
     seen: set[str] = set()
-    size = count = 0
-    values = TAG_LIST_VALUES
+    pages = _Pages(repository, take, turns)
     before = b""
     while url is not None:
         seen.add(url)
-        page = _Page(repository, take, turns, room=TAG_LIST_TAGS - count, values=values)
         try:
-            answer = await ask(url, page.feed)
+            answer = await ask(url, pages.read)
         except RegistryError as error:
             if url != first or error.status not in _REFUSES_SIZE:
                 raise
             url = repository.tags_url(None)
             continue
-        page.close()
-        size += page.size
-        count += page.count
-        values = page.scanner.room
-        content = page.digest if page.count else b""
         url = next_page(answer, repository, "tags")
-        if content and content == before:
+        if pages.digest and pages.digest == before:
             raise _endless(repository, "returns the same page again")
         if url in seen or (
-            url is not None and (len(seen) >= TAG_LIST_PAGES or size > TAG_LIST_BYTES)
+            url is not None and (len(seen) >= TAG_LIST_PAGES or pages.size > TAG_LIST_BYTES)
         ):
             raise _endless(repository, "always has one more page")
         if clock() - started > TAG_LIST_SECONDS:
             raise RegistryUnreachable(
                 f"{repository.host}: the tag list takes more than {TAG_LIST_SECONDS:.0f} s"
             )
-        before = content or before
+        before = pages.digest or before
 
 
-class _Page:
-    """One page, parsed as it is received."""
+class _Pages:
+    """The pages of one list, of which one after the other is read.
 
-    def __init__(
-        self, repository: Repository, take: Take, turns: FairLimit, *, room: int, values: int
-    ) -> None:
-        self.count = 0
+    Attributes:
+        size: bytes of all.
+        digest: the last one's hash, to detect a repeated page; empty of one without tags.
+    """
+
+    def __init__(self, repository: Repository, take: Take, turns: FairLimit) -> None:
         self.size = 0
+        self.digest = b""
+        self._count = 0
         self._repository = repository
         self._take = take
         self._turns = turns
-        self._room = room
-        self.scanner = TagScanner(values)
-        self._hash = hashlib.sha256()
 
-    @property
-    def digest(self) -> bytes:
-        """The page's hash, to detect a repeated page."""
-        return self._hash.digest()
-
-    async def feed(self, piece: bytes) -> None:
-        """Parse a chunk and pass its tags on, with pauses."""
-        self.size += len(piece)
-        self._hash.update(piece)
-        async with self._turns.slot(self._repository.host):
-            time_slice = TimeSlice()
-            try:
-                for tags in self.scanner.feed(piece):
-                    self.count += len(tags)
-                    if self.count > self._room:
-                        raise InvalidResponse(
-                            f"{self._repository} has more than {TAG_LIST_TAGS} tags, too many to "
-                            "choose from: set spec.version to one tag, or delete tags"
-                        )
-                    if tags:
-                        await self._take(tags)
-                    await time_slice.pause()
-            except NotATagListError:
-                raise _no_list(self._repository) from None
-
-    def close(self) -> None:
-        """Check the page at the end of the answer; raises InvalidResponse if it is incomplete."""
-        try:
-            self.scanner.close()
-        except NotATagListError:
-            raise _no_list(self._repository) from None
-
-
-def _no_list(repository: Repository) -> InvalidResponse:
-    return InvalidResponse(f"{repository.host} responds with an invalid tag list")
+    async def read(self, page: bytearray) -> None:
+        """Pass a page's tags on, with pauses."""
+        self.size += len(page)
+        time_slice = TimeSlice()
+        batches = tags_of(page)
+        before = self._count
+        while True:
+            async with self._turns.slot(self._repository.host):
+                try:
+                    tags = next(batches, None)
+                except ValueError:
+                    text = f"{self._repository.host} responds with an invalid tag list"
+                    raise InvalidResponse(text) from None
+                if tags is None:
+                    break
+                self._count += len(tags)
+                if self._count > TAG_LIST_TAGS:
+                    raise InvalidResponse(
+                        f"{self._repository} has more than {TAG_LIST_TAGS} tags, too many to "
+                        "choose from: set spec.version to one tag, or delete tags"
+                    )
+                await self._take(tags)
+                await time_slice.pause()
+        self.digest = hashlib.sha256(page).digest() if self._count > before else b""
 
 
 def _endless(repository: Repository, how: str) -> InvalidResponse:
     return InvalidResponse(f"{repository.host} returns an endless tag list: it {how}")
+
+
+class _Page(msgspec.Struct):
+    tags: msgspec.Raw
+
+
+_pages = msgspec.json.Decoder(_Page)
+_strings = msgspec.json.Decoder(list[str])
+_KEY: Final = re.compile(rb'"tags"[ \t\n\r]*:')
+_BATCH: Final = re.compile(
+    rb'(?:[ \t\n\r,]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,%d}+' % TAGS_A_PAGE, re.DOTALL
+)
+"""Strings of an array whose commas are known to be in their places."""
+_BATCH_BYTES: Final = 64 * 1024
+_DIGEST: Final = re.compile(r"[a-z][a-z0-9+._-]{0,31}[:-][0-9a-fA-F]{64,256}(?:\.[a-z0-9-]{1,16})?")
+"""A digest as some registries list it among the tags: ``sha512:…``, ``sha512-….sig``."""
+
+
+def tags_of(page: bytes | bytearray) -> Iterator[list[str]]:
+    """The tags of a page in batches, each of which takes less than a millisecond.
+
+    All at once would be a string for each tag in memory: 100 MB from 8 MB of two-letter tags.
+
+    Raises:
+        ValueError: it isn't a complete tag list: anything but strings under "tags", "tags" twice or
+            not at all, or no JSON; the message doesn't quote it.
+    """
+    try:
+        array = memoryview(_pages.decode(page).tags)
+        at = 1
+        while batch := _BATCH.match(array, at, at + _BATCH_BYTES):
+            at = batch.end()
+            tags = _strings.decode(b"[" + bytes(batch[0]).lstrip(b" \t\n\r,") + b"]")
+            longer = {tag for tag in tags if len(tag) > TAG_CHARACTERS}
+            if not all(map(_DIGEST.fullmatch, longer)):
+                raise ValueError
+            yield [tag for tag in tags if tag not in longer] if longer else tags
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise ValueError("not a tag list") from None
+    is_read = bytes(array[:4]) == b"null" or bytes(array[at:]).strip(b" \t\n\r") == b"]"
+    if not is_read or len(list(islice(_KEY.finditer(page), 2))) > 1:
+        raise ValueError("not a tag list")

@@ -33,7 +33,6 @@ from copyrator.oci.errors import (
 from copyrator.oci.exchange import (
     Request,
     Response,
-    Sink,
     TlsVerification,
     is_same_origin,
     parse_url,
@@ -218,13 +217,15 @@ class RegistryTransport:
             total=timeout, sock_connect=connect, sock_read=timeout / 2
         )
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
-        """The timeouts of requests with a sink; `_exchange` and `_pour` apply the total timeout."""
+        """The timeouts of requests with a sink; `_exchange` and `_body` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._hosts = Hosts(rate)
         self._labels = Labels(metrics)
         self._kept = {True: KeptAlive(KEPT_ALIVE), False: KeptAlive(KEPT_ALIVE_OTHERS)}
         self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)
         self._large = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
+        self._large_pages = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
+        """Of those for a sink, which may take any time: others don't wait for it."""
         self._proxies = Proxies(os.environ)
         self._rules = AddressRules(allowed)
         self._contexts = Contexts()
@@ -317,10 +318,8 @@ class RegistryTransport:
                 body, text = b"", ""
                 if response.status >= 400:
                     text = await self._said(response, request)
-                elif request.sink is not None and response.status == 200:
-                    await self._pour(response, request, request.sink, where)
                 else:
-                    body = await self._bounded(response, request.max_body, where)
+                    body = await self._body(response, request, where)
                 return Response(
                     status=response.status,
                     headers=response.headers,
@@ -362,24 +361,6 @@ class RegistryTransport:
             )
         return self._sessions[proxied]
 
-    async def _pour(
-        self, response: aiohttp.ClientResponse, request: Request, sink: Sink, where: str
-    ) -> None:
-        """Pass a body to the sink; only waiting for the network counts towards the timeout."""
-        _refuse_encoding(response, where)
-        left, size = self._seconds, 0
-        while True:
-            began = time.monotonic()
-            async with asyncio.timeout(left):
-                piece = await response.content.readany()
-            left -= time.monotonic() - began
-            if not piece:
-                return
-            size += len(piece)
-            if size > request.max_body:
-                raise _too_long(where, request.max_body)
-            await sink(piece)
-
     async def _said(self, response: aiohttp.ClientResponse, request: Request) -> str:
         """The own code and message of an error; none where its body is long, slow or cut off."""
         body = bytearray()
@@ -396,21 +377,33 @@ class RegistryTransport:
         sent = (request.headers or {}).get("Authorization", "").rpartition(" ")[2]
         return said(bytes(body), (sent, *request.secrets))
 
-    async def _bounded(self, response: aiohttp.ClientResponse, limit: int, where: str) -> bytes:
-        if not limit:
+    async def _body(self, response: aiohttp.ClientResponse, request: Request, where: str) -> bytes:
+        """The body; empty if the sink takes it."""
+        if not request.max_body:
             return b""
         _refuse_encoding(response, where)
-        body = bytearray()
+        sink = request.sink if response.status == 200 else None
+        body, left = bytearray(), self._seconds
         async with AsyncExitStack() as stack:
             is_large = False
-            async for piece in response.content.iter_chunked(REGISTRY_SMALL_ANSWER):
-                if len(body) + len(piece) > limit:
-                    raise _too_long(where, limit)
+            while True:
+                began = time.monotonic()
+                async with asyncio.timeout(left):
+                    piece = await response.content.read(REGISTRY_SMALL_ANSWER)
+                left -= time.monotonic() - began
+                if not piece:
+                    break
+                if len(body) + len(piece) > request.max_body:
+                    raise _too_long(where, request.max_body)
                 if not is_large and len(body) + len(piece) > REGISTRY_SMALL_ANSWER:
                     is_large = True
-                    await stack.enter_async_context(self._large.slot(where))
+                    slots = self._large_pages if sink else self._large
+                    await stack.enter_async_context(slots.slot(where))
                 body += piece
-        return bytes(body)
+            if sink is None:
+                return bytes(body)
+            await sink(body)
+        return b""
 
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:

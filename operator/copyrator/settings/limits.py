@@ -449,7 +449,8 @@ REGISTRY_REQUESTS_PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
 
 REGISTRY_LARGE_ANSWERS: Final = 4
-"""Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB."""
+"""Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB; and
+as many pages of tag lists: 32 MiB."""
 
 REGISTRY_SMALL_ANSWER: Final = 64 * 1024
 """Bytes of a response that are held without waiting: manifests and tokens have a few KB."""
@@ -477,8 +478,7 @@ MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a manifest; the OCI specification lets registries refuse longer ones."""
 
 TAG_PAGE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of one page of a tag list: registries without paging send everything at once. A page is
-parsed in chunks and never held as a whole."""
+"""Bytes of one page of a tag list: registries without paging send everything at once."""
 
 TAG_LIST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all pages of a tag list."""
@@ -487,10 +487,6 @@ TAG_LIST_TAGS: Final = 400_000
 """Tags of a list: many times what large repositories have; choosing from so many takes seconds of
 processor time."""
 
-TAG_LIST_VALUES: Final = 500_000
-"""Values and brackets in a list other than well-formed tags: some seconds of processor time.
-Registries that describe each manifest in it (Google's) have eight a manifest."""
-
 TAG_LIST_PAGES: Final = 1000
 """Pages of a tag list."""
 
@@ -498,7 +494,7 @@ TAG_LIST_SECONDS: Final = 600.0
 """Seconds for all pages of a tag list; a single one has the client's timeout."""
 
 TAG_LISTS_AT_ONCE: Final = 1
-"""Tag lists of which tags are decoded at a time, fair between hosts: all others' chunks wait, as
+"""Tag lists of which tags are decoded at a time, fair between hosts: all others' pages wait, as
 bytes, so that an iteration of the event loop has one such step."""
 
 TAG_CHARACTERS: Final = 128

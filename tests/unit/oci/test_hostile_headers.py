@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 
 from copyrator.oci.auth import parse_challenges
-from copyrator.oci.paging import next_target
+from copyrator.oci.exchange import next_target
 from copyrator.oci.transport import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 
