@@ -37,9 +37,9 @@ class TlsVerification:
 class Request:
     """One request. ``max_body`` in bytes; a longer answer is an InvalidResponse.
 
-    With a ``sink`` the body of a 200 goes there and isn't part of the Response; the sink's time, and
-    that which a large body waits for others, don't count towards the timeout. ``named``: the host
-    is named by a Bundle. ``see_other``: a 303 is followed; otherwise it is the answer.
+    With a ``sink`` the body of a 200 goes there and isn't part of the Response; only waiting for
+    the network counts towards the timeout. ``named``: the host is named by a Bundle. ``see_other``:
+    a 303 is followed; otherwise it is the answer.
     """
 
     method: str

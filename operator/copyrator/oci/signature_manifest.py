@@ -1,17 +1,21 @@
-"""Manifests of signatures: what they sign, in which format, and the layers that hold it.
+"""Lists and manifests of signatures: what may be one, what it signs, its format and layers.
 
-Sources: cosign's bundle specification and its pkg/oci/remote; the Notary Project's signature
-specification 1.1; the OCI image specification 1.1.
+Sources: the OCI distribution specification 1.1 ("Listing Referrers", "Referrers Tag Schema");
+cosign's bundle specification and its pkg/oci/remote; the Notary Project's signature specification
+1.1; the OCI image specification 1.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from copyrator.oci.skipped import type_named
+from copyrator.oci.reference import DIGEST
+from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES
 from copyrator.signatures.model import SignatureFormat
 
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -142,3 +146,131 @@ def _decoded(body: bytes) -> _SignatureManifest:
         return _manifests.decode(body)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise UnusableError("its manifest isn't a valid image manifest") from None
+
+
+SENTENCES: Final = 10
+_REASON: Final = 200
+"""Characters."""
+_OTHER: Final = "not read for other reasons"
+_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+/:;=_#-]{0,99}")
+
+
+class Skipped:
+    """Collects reasons, each with the first signature that it applies to."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, tuple[str, bool]] = {}
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence that isn't about a single signature."""
+        self._by_reason.setdefault(self._bounded(sentence), ("", False))
+
+    def add(self, reason: str, *digests: str) -> None:
+        """Add the reason why these signatures weren't read."""
+        reason = self._bounded(reason)
+        for name in digests:
+            digest = name if DIGEST.fullmatch(name) else "one without a sha256 digest"
+            first, _ = found = self._by_reason.get(reason, (digest, False))
+            self._by_reason[reason] = (first, True) if digest != first else found
+
+    def sentences(self) -> tuple[str, ...]:
+        """At most SENTENCES sentences without a full stop."""
+        return tuple(
+            f"{first}{' and others' if more else ''}: {reason}" if first else reason
+            for reason, (first, more) in self._by_reason.items()
+        )
+
+    def _bounded(self, reason: str) -> str:
+        reason = reason if len(reason) <= _REASON else reason[:_REASON] + "…"
+        has_room = reason in self._by_reason or len(self._by_reason) < SENTENCES - 1
+        return reason if has_room else _OTHER
+
+
+def type_named(text: str) -> str:
+    """A media type or URI from a registry for a message; another text is replaced."""
+    return text if _TYPE.fullmatch(text) else "another type"
+
+
+class _Annotations(msgspec.Struct, gc=False):
+    created: str = msgspec.field(name="org.opencontainers.image.created", default="")
+    predicate: str = msgspec.field(name="dev.sigstore.bundle.predicateType", default="")
+
+
+class Listed(msgspec.Struct, rename="camel", gc=False):
+    """An entry of a list of referrers; only its digest is required."""
+
+    digest: str
+    size: int = 0
+    artifact_type: str | None = None
+    annotations: _Annotations | None = None
+
+    @property
+    def predicate(self) -> str:
+        """The predicate type by cosign's annotation; empty without one."""
+        return self.annotations.predicate if self.annotations else ""
+
+    @property
+    def rank(self) -> tuple[bool, str]:
+        """The sort key: entries that are annotated as signatures first, of those the newest."""
+        created = self.annotations.created if self.annotations else ""
+        return self.artifact_type in KNOWN, created
+
+
+class _Index(msgspec.Struct):
+    manifests: list[Listed] | None
+    """None: ``null``, as Go writes an empty list."""
+
+
+_indexes = msgspec.json.Decoder(_Index)
+_POSSIBLE: Final = KNOWN | UNCLEAR
+_OBJECTS: Final = REFERRERS_BYTES // 40
+"""JSON objects of a page at most: an entry with annotations has two, and at least 100 bytes."""
+BEYOND: Final = f"not read, since at most {SIGNATURES} signatures of a digest are"
+
+
+def read_index(body: bytes) -> list[Listed]:
+    """The entries of a page, or of the fallback tag's index.
+
+    Raises:
+        ValueError: it isn't an index.
+    """
+    if body.count(b"{") > _OBJECTS:
+        raise ValueError("not an image index")
+    try:
+        return _indexes.decode(body).manifests or []
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise ValueError("not an image index") from None
+
+
+class Candidates:
+    """The entries that are read of all that are listed."""
+
+    def __init__(self, skipped: Skipped) -> None:
+        self._skipped = skipped
+        self._chosen: dict[str, Listed] = {}
+
+    def __iter__(self) -> Iterator[Listed]:
+        """In the order in which they were added."""
+        return iter(self._chosen.values())
+
+    def add(self, entries: Sequence[Listed]) -> None:
+        """Add entries; where there are too many, keep those with the best rank."""
+        named = [one for one in entries if DIGEST.fullmatch(one.digest)]
+        if len(named) < len(entries):
+            self._skipped.note("referrers whose digest isn't sha256 aren't read")
+        for one in named:
+            if (kind := one.artifact_type) not in _POSSIBLE and (reason := unsupported(kind)):
+                self._skipped.add(reason, one.digest)
+        possible = [one for one in named if one.artifact_type in _POSSIBLE]
+        others = [one for one in possible if is_attestation(one.predicate)]
+        self._skipped.add(ATTESTATION, *(one.digest for one in others))
+        self._keep([one for one in possible if not is_attestation(one.predicate)])
+
+    def _keep(self, entries: Iterable[Listed]) -> None:
+        known = self._chosen | {one.digest: one for one in entries}
+        if len(known) > SIGNATURES:
+            best = heapq.nlargest(SIGNATURES, known.values(), key=lambda one: one.rank)
+            kept = {one.digest for one in best}
+            self._skipped.add(BEYOND, *(digest for digest in known if digest not in kept))
+            known = {digest: one for digest, one in known.items() if digest in kept}
+        self._chosen = known

@@ -20,15 +20,18 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable, TagNotFound
 from copyrator.oci.exchange import digest_of, next_page
 from copyrator.oci.reference import DIGEST, Repository
-from copyrator.oci.referrers import BEYOND, Candidates, Listed, read_index
 from copyrator.oci.signature_manifest import (
+    BEYOND,
+    Candidates,
     Layer,
+    Listed,
+    Skipped,
     UnusableError,
+    read_index,
     read_payloads,
     read_stored,
     require_payload,
 )
-from copyrator.oci.skipped import Skipped
 from copyrator.settings.limits import (
     REFERRERS_BYTES,
     REFERRERS_PAGES,

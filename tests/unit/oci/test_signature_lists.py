@@ -36,10 +36,16 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
-from copyrator.oci.referrers import Candidates, read_index
-from copyrator.oci.signature_manifest import UnusableError, read_payloads, read_stored
+from copyrator.oci.signature_manifest import (
+    SENTENCES,
+    Candidates,
+    Skipped,
+    UnusableError,
+    read_index,
+    read_payloads,
+    read_stored,
+)
 from copyrator.oci.signatures import _AT_ONCE, SignatureFinder
-from copyrator.oci.skipped import SENTENCES, Skipped
 from copyrator.settings.limits import (
     REFERRERS_BYTES,
     SIGNATURE_MANIFEST_BYTES,
