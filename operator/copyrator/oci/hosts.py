@@ -240,9 +240,19 @@ DEFAULT_RATE: Final = Rate()
 
 
 class Host:
-    """The limits of one host: requests at a time, a rate, and a pause after a 429 or 503."""
+    """What is known of one host: limits, a pause, and whether it has metrics or a connection."""
 
-    __slots__ = ("_due", "_rate", "blocked_by", "blocked_until", "slots", "users")
+    __slots__ = (
+        "_due",
+        "_rate",
+        "blocked_by",
+        "blocked_until",
+        "has_series",
+        "is_named",
+        "kept_until",
+        "slots",
+        "users",
+    )
 
     def __init__(self, rate: Rate) -> None:
         self.slots = asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
@@ -251,6 +261,12 @@ class Host:
         """The status that caused the pause: 429 or 503."""
         self.users = 0
         """Requests that wait or are in flight."""
+        self.has_series = False
+        """Whether it has a label value of its own in metrics."""
+        self.kept_until = 0.0
+        """When its last idle connection is closed."""
+        self.is_named = False
+        """Whether it was named by a Bundle when that was kept."""
         self._rate = rate
         self._due = 0.0
 
@@ -262,17 +278,22 @@ class Host:
         if self._due > now:
             await asyncio.sleep(self._due - now)
 
+    def is_used(self, now: float) -> bool:
+        """Whether it has requests, metrics or a connection."""
+        return bool(self.users) or self.has_series or self.kept_until > now
+
     def is_idle(self, now: float) -> bool:
-        """Whether it has no requests, no pause and its full burst, so that it can be dropped."""
+        """Whether it isn't used, and has no pause and its full burst, so that it can be dropped."""
         rate = self._rate
         idle = self._due <= now - rate.burst / rate.per_second + 1 / rate.per_second
-        return not self.users and idle and self.blocked_until <= now
+        return not self.is_used(now) and idle and self.blocked_until <= now
 
 
 class Hosts:
-    """The hosts with recent requests, or with a pause."""
+    """The hosts that are used, had recent requests or have a pause, by ``host[:port]``."""
 
-    def __init__(self, rate: Rate = DEFAULT_RATE) -> None:
+    def __init__(self, metrics: Metrics, rate: Rate = DEFAULT_RATE) -> None:
+        self._metrics = metrics
         self._rate = rate
         self._hosts: OrderedDict[str, Host] = OrderedDict()
 
@@ -291,55 +312,42 @@ class Hosts:
             self._hosts.move_to_end(name)
             self._forget(time.monotonic())
 
+    def label_of(self, name: str, *, named: bool) -> str:
+        """Its label's value in metrics: its own if a Bundle names it, up to a limit of hosts."""
+        host = self._hosts[name]
+        if named and not host.has_series:
+            others = sum(one.has_series for one in self._hosts.values())
+            host.has_series = others < REGISTRY_HOST_LABELS
+        return name if host.has_series else OTHER
+
+    def may_keep(self, name: str, *, named: bool) -> bool:
+        """Whether the connection of this request may be kept: those of a limited number are."""
+        host, now = self._hosts[name], time.monotonic()
+        if host.kept_until <= now:
+            kept = (one for one in self._hosts.values() if one.kept_until > now)
+            others = sum(one.is_named == named for one in kept)
+            if others >= (KEPT_ALIVE if named else KEPT_ALIVE_OTHERS):
+                return False
+            host.is_named = named
+        host.kept_until = now + KEEP_ALIVE
+        return True
+
+    def drop_series(self, kept: Collection[str]) -> None:
+        """Drop the metrics of all hosts but these."""
+        for name, host in self._hosts.items():
+            if host.has_series and name not in kept:
+                host.has_series = False
+                self._metrics.registry_requests.remove_by_labels({"host": name})
+                self._metrics.registry_request_seconds.remove_by_labels({"host": name})
+
     def _forget(self, now: float) -> None:
         """Check the two least recently used hosts, so that more can be dropped than are added."""
         for _ in range(2):
             name, oldest = next(iter(self._hosts.items()))
-            over = len(self._hosts) > REGISTRY_HOSTS and not oldest.users
+            over = len(self._hosts) > REGISTRY_HOSTS and not oldest.is_used(now)
             if over or oldest.is_idle(now):
                 del self._hosts[name]
             else:
                 self._hosts.move_to_end(name)
             if not self._hosts:
                 return
-
-
-class Labels:
-    """The hosts with their own label values in metrics: those that Bundles name, up to a limit."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._named: set[str] = set()
-
-    def of(self, host: str, *, named: bool) -> str:
-        """The label's value for a request to `host`; `named`: a Bundle names it."""
-        if named and len(self._named) < REGISTRY_HOST_LABELS:
-            self._named.add(host)
-        return host if host in self._named else OTHER
-
-    def keep(self, hosts: Collection[str]) -> None:
-        """Drop the series of all hosts but these."""
-        for host in self._named.difference(hosts):
-            self._named.discard(host)
-            self._metrics.registry_requests.remove_by_labels({"host": host})
-            self._metrics.registry_request_seconds.remove_by_labels({"host": host})
-
-
-class KeptAlive:
-    """The hosts whose connections are kept open after a request: at most `most` at a time."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._used: OrderedDict[str, float] = OrderedDict()
-
-    def use(self, host: str) -> bool:
-        """Whether the connection of this request to `host` may be kept."""
-        now = time.monotonic()
-        if host not in self._used and len(self._used) >= self._most:
-            oldest, last = next(iter(self._used.items()))
-            if last > now - KEEP_ALIVE:
-                return False
-            del self._used[oldest]
-        self._used[host] = now
-        self._used.move_to_end(host)
-        return True

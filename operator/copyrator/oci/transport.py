@@ -41,13 +41,9 @@ from copyrator.oci.exchange import (
 from copyrator.oci.hosts import (
     DEFAULT_RATE,
     KEEP_ALIVE,
-    KEPT_ALIVE,
-    KEPT_ALIVE_OTHERS,
     AddressRules,
     CheckedResolver,
     Hosts,
-    KeptAlive,
-    Labels,
     Network,
     Rate,
     check_url,
@@ -219,9 +215,7 @@ class RegistryTransport:
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
         """The timeouts of requests with a sink; `_exchange` and `_body` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
-        self._hosts = Hosts(rate)
-        self._labels = Labels(metrics)
-        self._kept = {True: KeptAlive(KEPT_ALIVE), False: KeptAlive(KEPT_ALIVE_OTHERS)}
+        self._hosts = Hosts(metrics, rate)
         self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)
         self._large = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
         self._large_pages = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
@@ -240,7 +234,7 @@ class RegistryTransport:
 
     def keep_hosts(self, hosts: Collection[str]) -> None:
         """Drop the metrics of hosts (``host[:port]`` as in a URL) that no Bundle names any more."""
-        self._labels.keep(hosts)
+        self._hosts.drop_series(hosts)
 
     async def send(self, request: Request) -> Response:
         """Send a request and follow redirects, without credentials to another host.
@@ -272,7 +266,7 @@ class RegistryTransport:
                 if left > 0:
                     raise paused(name, host.blocked_by, left)
                 async with self._requests.slot(name):
-                    answer = await self._counted(request, url)
+                    answer = await self._counted(request, url, name)
             asks = answer.status in (403, 503) and "Retry-After" in answer.headers
             if answer.status == 429 or asks:
                 wait = retry_after(answer.headers)
@@ -285,20 +279,19 @@ class RegistryTransport:
             )
         return answer
 
-    async def _counted(self, request: Request, url: URL) -> Response:
-        label = self._labels.of(_place(url), named=request.named)
+    async def _counted(self, request: Request, url: URL, name: str) -> Response:
+        label = self._hosts.label_of(name, named=request.named)
         started = time.monotonic()
         code = 0
         try:
-            answer = await self._exchange(request, url)
+            answer = await self._exchange(request, url, name)
             code = answer.status
         finally:
             self._metrics.registry_requests.labels(label, request.method, str(code)).inc()
             self._metrics.registry_request_seconds.labels(label).observe(time.monotonic() - started)
         return answer
 
-    async def _exchange(self, request: Request, url: URL) -> Response:
-        where = _place(url)
+    async def _exchange(self, request: Request, url: URL, where: str) -> Response:
         try:
             proxy = self._proxies.proxy_for(request.url)
             check_url(self._rules, url, proxied=proxy is not None)
@@ -333,7 +326,7 @@ class RegistryTransport:
 
     def _headers(self, request: Request, where: str) -> dict[str, str]:
         headers = dict(request.headers or {})
-        if not self._kept[request.named].use(where):
+        if not self._hosts.may_keep(where, named=request.named):
             headers["Connection"] = "close"
         return headers
 

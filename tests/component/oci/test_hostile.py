@@ -22,7 +22,7 @@ from copyrator.oci import tokens
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
-from copyrator.oci.hosts import Hosts, Labels, Rate
+from copyrator.oci.hosts import KEEP_ALIVE, KEPT_ALIVE, KEPT_ALIVE_OTHERS, Hosts, Rate
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import (
     REGISTRY_HOST_LABELS,
@@ -275,7 +275,7 @@ async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
 
 
 def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
-    hosts = Hosts()
+    hosts = Hosts(Metrics())
     with hosts.use("busy") as busy:
         busy.blocked_until = time.monotonic() + 3600
 
@@ -289,7 +289,7 @@ def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
 
 
 def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
-    hosts = Hosts()
+    hosts = Hosts(Metrics())
     for i in range(REGISTRY_HOSTS + 100):
         with hosts.use(f"r{i}") as host:
             host.blocked_until = time.monotonic() + 3600
@@ -298,12 +298,41 @@ def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
 
 
 def test_few_hosts_have_metrics_of_their_own() -> None:
-    labels = Labels(Metrics())
+    hosts = Hosts(Metrics())
 
-    own = {labels.of(f"r{i}.example.com", named=True) for i in range(1000)}
+    def label(host: str, *, named: bool = True) -> str:
+        with hosts.use(host):
+            return hosts.label_of(host, named=named)
+
+    own = {label(f"r{i}.example.com") for i in range(1000)}
 
     assert len(own) == REGISTRY_HOST_LABELS + 1
-    assert labels.of("r0.example.com", named=False) == "r0.example.com"
+    assert label("r0.example.com", named=False) == "r0.example.com"
+    hosts.drop_series({"r0.example.com"})
+    assert label("r1.example.com", named=False) == "other"
+    assert label("r999.example.com") == "r999.example.com"
+    assert label("r0.example.com", named=False) == "r0.example.com"
+
+
+def test_few_hosts_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that Bundles name have a limit of their own; redirects' targets don't use it up."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    hosts = Hosts(Metrics())
+
+    def kept(kind: str, *, named: bool) -> set[int]:
+        found = set()
+        for i in range(1000):
+            with hosts.use(f"{kind}{i}"):
+                if hosts.may_keep(f"{kind}{i}", named=named):
+                    found.add(i)
+        return found
+
+    assert kept("target", named=False) == set(range(KEPT_ALIVE_OTHERS))
+    assert kept("registry", named=True) == set(range(KEPT_ALIVE))
+    assert kept("registry", named=False) == set(range(KEPT_ALIVE))
+    now += KEEP_ALIVE + 1
+    assert kept("other", named=False) == set(range(KEPT_ALIVE_OTHERS))
 
 
 async def test_a_registry_on_loopback_is_not_asked(registry: FakeRegistry) -> None:
