@@ -47,18 +47,94 @@ class TimeSlice:
 T = TypeVar("T")
 
 
+Group = str | None
+"""A tenant's namespace, a host or a peer; None for the operator and trusted rules."""
+
+
+class RoundRobin(Generic[T]):
+    """Items of groups: one of each group in turn, those of a group in their order.
+
+    Each operation is O(1), amortized.
+
+    Args:
+        is_current: whether an item still counts; others are skipped.
+
+    Attributes:
+        items: by group; none is empty.
+    """
+
+    def __init__(self, is_current: Callable[[T], bool] = lambda _: True) -> None:
+        self.items: dict[Group, deque[T]] = {}
+        self._is_current = is_current
+        self._turns: dict[Group, None] = {}
+        """Groups with items that aren't blocked, the next one first."""
+        self._blocked: set[Group] = set()
+
+    def put(self, group: Group, item: T) -> None:
+        """Append an item to its group; a new group is the last in turn."""
+        items = self.items.get(group)
+        if items is None:
+            items = self.items[group] = deque()
+        items.append(item)
+        if group not in self._blocked:
+            self._turns.setdefault(group)
+
+    def head(self) -> tuple[Group, T] | None:
+        """The next item and its group."""
+        while self._turns:
+            group = next(iter(self._turns))
+            items = self.items[group]
+            while items and not self._is_current(items[0]):
+                items.popleft()
+            if items:
+                return group, items[0]
+            del self._turns[group], self.items[group]
+        return None
+
+    def take(self) -> tuple[Group, T] | None:
+        """Remove and return the next item; its group has the last turn then."""
+        found = self.head()
+        if found is not None:
+            group = found[0]
+            self.items[group].popleft()
+            del self._turns[group]
+            if self.items[group]:
+                self._turns[group] = None
+            else:
+                del self.items[group]
+        return found
+
+    def remove(self, group: Group, item: T) -> None:
+        """Remove an item, if it is there."""
+        items = self.items.get(group)
+        if items is not None and item in items:
+            items.remove(item)
+            if not items:
+                del self.items[group]
+                self._turns.pop(group, None)
+
+    def block(self, group: Group) -> None:
+        """Return none of a group's items until `unblock`."""
+        self._blocked.add(group)
+        self._turns.pop(group, None)
+
+    def unblock(self, group: Group) -> None:
+        """Return the group's items again, after the groups that wait now."""
+        self._blocked.discard(group)
+        if group in self.items:
+            self._turns.setdefault(group)
+
+
 class FairQueue(Generic[T]):
     """Holds at most `size` items of all namespaces. For one event loop and one consumer."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._total = 0
-        self._lines: dict[str, deque[T]] = {}
-        """By namespace, in the order in which they are served; none is empty."""
+        self._waiting: RoundRobin[T] = RoundRobin()
         self._filled = asyncio.Event()
         self._done = asyncio.Event()
         self._done.set()
-        self._taken = False
 
     def __len__(self) -> int:
         return self._total
@@ -70,13 +146,14 @@ class FairQueue(Generic[T]):
         namespace would have fewer afterwards than another has.
         """
         given_up = None
+        items = self._waiting.items
         if self._total >= self._size:
-            fullest = max(self._lines, key=lambda name: len(self._lines[name]))
-            if len(self._lines.get(namespace, ())) + 1 >= len(self._lines[fullest]):
+            fullest = max(items.values(), key=len)
+            if len(items.get(namespace, ())) + 1 >= len(fullest):
                 return item
-            given_up = self._lines[fullest].pop()  # it has at least one more
+            given_up = fullest.pop()  # it has at least one more
             self._total -= 1
-        self._lines.setdefault(namespace, deque()).append(item)
+        self._waiting.put(namespace, item)
         self._total += 1
         self._filled.set()
         self._done.clear()
@@ -84,27 +161,20 @@ class FairQueue(Generic[T]):
 
     async def get(self) -> T:
         """Wait for an item, and take the first of the next namespace; `done` must follow."""
-        while not self._lines:
+        while (found := self._waiting.take()) is None:
             self._filled.clear()
             await self._filled.wait()
-        namespace = next(iter(self._lines))
-        line = self._lines.pop(namespace)
-        item = line.popleft()
-        if line:
-            self._lines[namespace] = line  # after all others
         self._total -= 1
-        self._taken = True
-        return item
+        return found[1]
 
     def done(self) -> None:
         """The item that was taken is processed."""
-        self._taken = False
-        if not self._lines:
+        if not self._total:
             self._done.set()
 
     async def join(self) -> None:
         """Return when all items are processed."""
-        while self._lines or self._taken:
+        while not self._done.is_set():  # one may have been added since the last was done
             await self._done.wait()
 
 
@@ -181,38 +251,42 @@ class FairLimit:
         self._together = together
         self._held: Counter[str] = Counter()
         self._total = 0
-        self._waiting: dict[str, Waiters] = {}
-        self._turns: dict[str, None] = {}
-        """Those that wait and are below their limit, the next one first."""
+        self._waiting: RoundRobin[asyncio.Future[None]] = RoundRobin(lambda turn: not turn.done())
+        """Those that are at their limit are blocked."""
 
     def __len__(self) -> int:
-        return len(self._held.keys() | self._waiting.keys())
+        return len(self._held.keys() | self._waiting.items.keys())
 
     @property
     def in_flight(self) -> int:
         """Slots that are held."""
         return self._total
 
-    def try_acquire(self, namespace: str | None) -> bool:
+    def try_acquire(self, namespace: Group) -> bool:
         """Take a slot if one is free and none waits for it; `release` must follow."""
         if namespace is None:
             return True
-        if self._total >= self._together or not self._may_have(namespace):
+        if self._total >= self._together or self._held[namespace] >= self._each:
             return False
         self._take(namespace)
         return True
 
-    async def acquire(self, namespace: str | None) -> None:
+    async def acquire(self, namespace: Group) -> None:
         """Wait for a slot; `release` must follow."""
         if namespace is None or self.try_acquire(namespace):
             return
-        waiters = self._waiting.setdefault(namespace, Waiters())
-        turn = waiters.join()
-        if self._may_have(namespace):
-            self._turns.setdefault(namespace)
-        await waiters.wait(turn, lambda: self.release(namespace))
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(namespace, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(namespace)  # it got a slot, and doesn't run any more
+            else:
+                self._waiting.remove(namespace, turn)
+            raise
 
-    def release(self, namespace: str | None) -> None:
+    def release(self, namespace: Group) -> None:
         """Release a slot."""
         if namespace is None:
             return
@@ -220,12 +294,14 @@ class FairLimit:
         if not self._held[namespace]:
             del self._held[namespace]
         self._total -= 1
-        if namespace in self._waiting:
-            self._turns.setdefault(namespace)
-        self._serve()
+        self._waiting.unblock(namespace)
+        found = self._waiting.take()
+        if found is not None and found[0] is not None:
+            self._take(found[0])
+            found[1].set_result(None)
 
     @asynccontextmanager
-    async def slot(self, namespace: str | None) -> AsyncIterator[None]:
+    async def slot(self, namespace: Group) -> AsyncIterator[None]:
         """Hold a slot inside."""
         await self.acquire(namespace)
         try:
@@ -233,21 +309,8 @@ class FairLimit:
         finally:
             self.release(namespace)
 
-    def _may_have(self, namespace: str) -> bool:
-        return self._held[namespace] < self._each
-
     def _take(self, namespace: str) -> None:
         self._held[namespace] += 1
         self._total += 1
-
-    def _serve(self) -> None:
-        while self._turns and self._total < self._together:
-            namespace = next(iter(self._turns))
-            del self._turns[namespace]
-            waiting = self._waiting[namespace]
-            if waiting.call():
-                self._take(namespace)
-            if not waiting:
-                del self._waiting[namespace]
-            elif self._may_have(namespace):
-                self._turns[namespace] = None
+        if self._held[namespace] >= self._each:
+            self._waiting.block(namespace)

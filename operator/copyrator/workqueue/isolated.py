@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
 
 from copyrator.settings.limits import ISOLATED_CPU_SECONDS, ISOLATED_MEMORY
+from copyrator.workqueue.fairness import FairLimit
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,8 +52,7 @@ class Isolated:
         self._cpu_seconds = cpu_seconds
         self._memory = memory
         self._child: asyncio.subprocess.Process | None = None
-        self._turn = asyncio.Lock()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = FairLimit(each=1, together=1)
         self._idle: asyncio.TimerHandle | None = None
 
     async def call(
@@ -63,15 +62,14 @@ class Isolated:
 
         Args:
             function: a module's own function; arguments and result are pickled.
-            group: the owner of the call (a namespace). Each group has one call in the queue.
+            group: the owner of the call (a namespace).
             args: positional arguments.
             kwargs: keyword arguments.
 
         Raises:
             IsolatedError: it took too long or too much memory, or raised.
         """
-        own_turn = self._turns.setdefault(group, asyncio.Lock())
-        async with own_turn, self._turn:
+        async with self._turns.slot(group):
             if self._idle is not None:
                 self._idle.cancel()
             try:

@@ -99,8 +99,7 @@ class Registries:
         return "sha256:" + "0" * 64
 
 
-async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None:
-    oci, answered = Registries(), list[BundleKey]()
+def poller(oci: Registries, answered: list[BundleKey]) -> RegistryPoller:
     context = SimpleNamespace(
         oci=oci,
         monotonic=lambda: 0.0,
@@ -109,7 +108,24 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
         timing=BundleTiming(),
         memories=Memories(lambda: 0.0),
     )
-    polls = RegistryPoller(cast("Context", context), answered.append, Isolated())
+    return RegistryPoller(cast("Context", context), answered.append, Isolated())
+
+
+async def test_two_namespaces_with_the_same_query_send_it_once_also_when_both_have_a_slot() -> None:
+    oci, answered = Registries(), list[BundleKey]()
+    polls, query = poller(oci, answered), TagQuery(Repository("quick", "app"), "1.0.0")
+    for namespace in ("one", "two"):
+        polls.ask(BundleKey(namespace, "shop"), query, 0.0)
+
+    await eventually(lambda: len(answered) == 2)
+
+    assert len(oci.asked) == 1
+    await polls.close()
+
+
+async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None:
+    oci, answered = Registries(), list[BundleKey]()
+    polls = poller(oci, answered)
     for number in range(1000):
         query = TagQuery(Repository(f"host{number}", "app"), "1.0.0")
         assert polls.ask(BundleKey(CROWD, f"crowd{number}"), query, 0.0) is None

@@ -1,4 +1,4 @@
-"""Turns between namespaces: in the queue, at the limits, and for who works for no tenant."""
+"""Turns between namespaces in the queue, and who works for no tenant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.workqueue.fairness import FairLimit, working_for
+from copyrator.workqueue.fairness import working_for
 from copyrator.workqueue.limits import AdaptiveLimit
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
@@ -159,50 +159,6 @@ def test_whatever_happens_no_key_is_lost_and_no_limit_is_passed(
     now += 1000
     assert queue.poll() is None
     assert (len(queue), queue.working) == (0, 0)
-
-
-async def test_a_fair_limit_serves_tenants_in_turn_and_nobody_else_waits() -> None:
-    limit = FairLimit(each=2, together=3)
-    order: list[str] = []
-    gates: dict[str, asyncio.Event] = {}
-
-    async def one(name: str) -> None:
-        gates[name] = asyncio.Event()
-        async with limit.slot(group(name)):
-            order.append(name)
-            await gates[name].wait()
-
-    names = [*(f"many-{number}" for number in range(10)), "few-0", "few-1", "own-0"]
-    tasks = {name: asyncio.create_task(one(name)) for name in names}
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert sorted(order) == ["few-0", "many-0", "many-1", "own-0"]
-    assert limit.in_flight == 3
-    gates["many-0"].set()
-    await tasks["many-0"]
-    await asyncio.sleep(0)
-    assert order[-1] == "few-1"  # though eight of the other came before it
-    tasks["many-2"].cancel()
-    gates["many-1"].set()
-    await asyncio.gather(tasks["many-1"], tasks["many-2"], return_exceptions=True)
-    await asyncio.sleep(0)
-    assert order[-1] == "many-3"  # who gave up holds nobody up
-    for name in names:
-        gates[name].set()
-    await asyncio.gather(*tasks.values(), return_exceptions=True)
-    assert limit.in_flight == 0
-
-
-async def test_a_place_that_was_given_to_who_is_cancelled_goes_to_the_next() -> None:
-    limit = FairLimit(each=1, together=1)
-    await limit.acquire("a")
-    second = asyncio.create_task(limit.acquire("b"))
-    third = asyncio.create_task(limit.acquire("c"))
-    await asyncio.sleep(0)
-    limit.release("a")  # it is the second's …
-    second.cancel()  # … which doesn't run any more
-    await asyncio.wait_for(third, 60)
-    assert limit.in_flight == 1
 
 
 def test_a_write_for_no_tenant_passes_the_tenants_that_wait() -> None:

@@ -125,37 +125,6 @@ def _one_layer(manifest: bytes) -> _Layer | ChartFacts:
     return layer if why is None else ChartFacts(unreadable=why)
 
 
-class PollLimiter:
-    """Permits for requests in flight: of a namespace to one host, and of a namespace to all."""
-
-    def __init__(self) -> None:
-        self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
-        self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
-
-    def try_acquire(self, tenant_and_host: tuple[str, str]) -> bool:
-        """Take a permit if one is free; `release` has to follow."""
-        if not self._hosts.try_acquire(" ".join(tenant_and_host)):
-            return False
-        if self._all.try_acquire(tenant_and_host[0]):
-            return True
-        self._hosts.release(" ".join(tenant_and_host))
-        return False
-
-    async def acquire(self, tenant_and_host: tuple[str, str]) -> None:
-        """Wait for a permit; `release` has to follow."""
-        await self._hosts.acquire(" ".join(tenant_and_host))
-        try:
-            await self._all.acquire(tenant_and_host[0])
-        except asyncio.CancelledError:
-            self._hosts.release(" ".join(tenant_and_host))
-            raise
-
-    def release(self, tenant_and_host: tuple[str, str]) -> None:
-        """Return a permit."""
-        self._all.release(tenant_and_host[0])
-        self._hosts.release(" ".join(tenant_and_host))
-
-
 BATCH: Final = 100
 """Tags that are processed before other tasks may run: about 10 ms with the slowest filter."""
 
@@ -232,7 +201,7 @@ class _Pending:
     asked_at: float
     waiting: set[BundleKey] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
-    """The namespaces that wait for a permit; the first permit is used."""
+    """The namespaces that wait for a slot; the first slot is used."""
     sent: bool = False
 
 
@@ -261,7 +230,8 @@ class RegistryPoller:
         self._pending: dict[Query, _Pending] = {}
         self._criteria: dict[TagListQuery, dict[Criteria, float]] = {}
         """The criteria for each list, and the monotonic seconds of their last use."""
-        self._permits = PollLimiter()
+        self._host_slots = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
+        self._slots = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
         context.memories.on_drop(lambda key, _: self._leave(key))
@@ -340,11 +310,7 @@ class RegistryPoller:
         if pending.sent or namespace in pending.namespaces:
             return
         pending.namespaces.add(namespace)
-        tenant_and_host = (namespace, query.repository.registry)
-        has_permit = pending.sent = self._permits.try_acquire(tenant_and_host)
-        task = asyncio.create_task(
-            self._ask(query, pending, tenant_and_host, has_permit=has_permit)
-        )
+        task = asyncio.create_task(self._ask(query, pending, namespace))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -353,24 +319,14 @@ class RegistryPoller:
         await cancel_all(self._tasks)
         await self._isolated.close()
 
-    async def _ask(
-        self,
-        query: Query,
-        pending: _Pending,
-        tenant_and_host: tuple[str, str],
-        *,
-        has_permit: bool,
-    ) -> None:
-        """Send a request when the namespace has a permit, unless another namespace has sent it."""
-        if not has_permit:
-            await self._permits.acquire(tenant_and_host)
-        try:
-            if has_permit or not pending.sent:
+    async def _ask(self, query: Query, pending: _Pending, namespace: str) -> None:
+        """Send a request when the namespace has a slot, unless another namespace has sent it."""
+        host = f"{namespace} {query.repository.registry}"
+        async with self._host_slots.slot(host), self._slots.slot(namespace):
+            if not pending.sent:
                 pending.sent = True
                 pending.asked_at = self._monotonic()
-                await self._send(query, pending, tenant_and_host[0])
-        finally:
-            self._permits.release(tenant_and_host)
+                await self._send(query, pending, namespace)
 
     async def _send(self, query: Query, pending: _Pending, namespace: str) -> None:
         try:
