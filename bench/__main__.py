@@ -15,7 +15,6 @@ import click
 from rich.console import Console
 
 from bench import copying, failures, fleet, growth, hostile, pages, plans, polling, report
-from bench.choices import checks, clients, kopf_way, lease, oras_pusher
 from bench.process import BenchError
 from bench.rig import REST, Rig, verbs
 from bench.scenario import REGISTRY, Result, Scenario, chosen
@@ -24,21 +23,7 @@ from localcluster import Cluster, LocalClusterError
 from localcluster.cluster import discard
 from localcluster.paths import state_root
 
-MODULES = (
-    copying,
-    fleet,
-    polling,
-    growth,
-    hostile,
-    failures,
-    plans,
-    pages,
-    kopf_way,
-    clients,
-    oras_pusher,
-    lease,
-    checks,
-)
+MODULES = (copying, fleet, polling, growth, hostile, failures, plans, pages)
 """Imported for the scenarios that they define."""
 
 

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.choices import sides
 from bench.scenario import REGISTRY, Figure, Goal, Result
 from demo.chart import ROOT
 
@@ -58,9 +57,6 @@ def _figure(body: dict[str, Any]) -> Figure:
 
 def table(results: Sequence[Result]) -> str:
     """A Markdown table: what, goal, median, spread, whether the goal is met."""
-    if sided := [sides.table(result) for result in results if sides.is_sided(result)]:
-        results = [result for result in results if not sides.is_sided(result)]
-        return "\n\n".join([*([table(results)] if results else []), *sided])
     two = len({result.tree for result in results}) > 1
     rows = ["| scenario | figure | goal | median | spread | |", "|---|---|---|---|---|---|"]
     for result in results:

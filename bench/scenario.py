@@ -34,7 +34,6 @@ class Scenario:
         runs: how many are made; the first one more is for warming up where `warm_up`.
         goals: by the name of the figure.
         set_up: prepares, yields what makes one run, and tidies up.
-        group: a name for several scenarios, which are measured only where it is asked for.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Scenario:
     goals: Mapping[str, Goal]
     set_up: Callable[[Rig, int], AbstractContextManager[Run]]
     warm_up: bool = True
-    group: str = ""
 
 
 @dataclass(slots=True)
@@ -98,20 +96,15 @@ REGISTRY: dict[str, Scenario] = {}
 
 
 def chosen(names: Iterable[str]) -> list[Scenario]:
-    """The scenarios of these names and groups; without any name all that are in no group.
+    """The scenarios of these names; without any name all.
 
     Raises:
         KeyError: there is none of a name; the names are in its first argument.
     """
     wanted = list(names)
-    known = {*REGISTRY, *(one.group for one in REGISTRY.values() if one.group)}
-    if unknown := sorted(set(wanted) - known):
+    if unknown := sorted(set(wanted) - set(REGISTRY)):
         raise KeyError(", ".join(unknown))
-    if not wanted:
-        return [one for one in REGISTRY.values() if not one.group]
-    return [
-        one for name in wanted for one in REGISTRY.values() if name in (one.name, one.group or None)
-    ]
+    return [REGISTRY[name] for name in wanted or REGISTRY]
 
 
 def scenario(
@@ -122,13 +115,12 @@ def scenario(
     runs: int,
     goals: Mapping[str, Goal],
     warm_up: bool = True,
-    group: str = "",
 ) -> Callable[[SetUp], SetUp]:
     """Make a generator function that yields a run a scenario."""
 
     def register(set_up: SetUp) -> SetUp:
         managed = contextmanager(set_up)
-        REGISTRY[name] = Scenario(name, title, size, runs, goals, managed, warm_up, group)
+        REGISTRY[name] = Scenario(name, title, size, runs, goals, managed, warm_up)
         return set_up
 
     return register

@@ -1,7 +1,5 @@
 """Makes the project's virtual environment where it is missing and prints its path.
 
-With the path of another lock file as its argument it makes the environment of that one.
-
 Standard library only, for any Python from 3.11 on. The environment holds the locked dependencies,
 never the project itself, so that clones with the same lock share it: it lives in the user's cache
 under the hash of the lock, the interpreter and the machine. An interrupted build leaves no stamp
@@ -111,4 +109,4 @@ def tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*map(Path, sys.argv[1:2])))
+    raise SystemExit(main())
