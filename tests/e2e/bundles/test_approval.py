@@ -122,23 +122,6 @@ def is_begun(team: Team) -> bool:
 
 
 @long_form(
-    "tests/component/bundles/test_approval.py::test_a_mind_can_be_changed_until_the_deploy_begins"
-)
-def test_a_rejected_plan_is_not_deployed_and_the_next_version_is_planned(shop: Team) -> None:
-    team = shop
-    found = plan(team)
-    team.annotate("shop", **{"rejected-plan": found["id"], "approved-by": "ben"})
-    until(
-        lambda: team.condition("shop", "UpdatePending").get("reason") == "PlanRejected",
-        lambda: json.dumps(team.status("shop")),
-    )
-    assert "by ben" in team.condition("shop", "UpdatePending")["message"]
-    team.publish("1.2.0", "third", template=CHART)
-    wait_planned(team, "1.2.0")
-    assert len(team.jobs("shop")) == 1
-
-
-@long_form(
     "tests/component/bundles/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
 )
 def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:

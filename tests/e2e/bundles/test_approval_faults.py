@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import NOWHERE, TEMPLATE, Team
+from tests.e2e.bundles.conftest import TEMPLATE, Team
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, secrets, wait_planned
 from tests.e2e.operator_process import until
 from tests.long import LONG, long_form
@@ -102,43 +102,3 @@ def test_a_replaced_secret_of_ours_ends_the_deploy_before_anything_is_applied(te
     if "decision" not in again:
         approve(team, again, "cleo")
     team.wait_deployed("shop", digest)
-
-
-@long_form(
-    "tests/component/bundles/test_plan_faults.py::test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts"
-)
-def test_a_plan_that_can_not_be_scheduled_says_why_and_is_made_anew_when_it_is_deleted(
-    team: Team,
-) -> None:
-    """And its Bundle, created again, needs a new approval."""
-    team.publish("1.0.0", "first")
-    team.bundle("shop", approval=ALWAYS, retry=SOON, job=NOWHERE, interval="1h")
-    found = wait_plan(team, outcome="Running")
-    until(
-        lambda: "the pod can't be scheduled" in plan(team).get("message", ""),
-        lambda: json.dumps(team.status("shop")),
-    )
-    assert team.condition("shop", "UpdatePending")["reason"] == "Planning"
-    team.delete("jobs", found["job"], propagationPolicy="Background")
-    until(
-        lambda: "was deleted before its plan was read" in plan(team).get("message", ""),
-        lambda: json.dumps(team.status("shop")),
-    )
-    until(lambda: plan(team)["number"] == 2, "it is made anew")
-    team.patch("bundles", "shop", spec={"job": None})
-    first = wait_planned(team, "1.0.0")
-
-    team.delete("bundles", "shop")
-    team.wait_gone("bundles", "shop")
-    until(lambda: secrets(team) == [], "its Secrets go with it")
-    old = {
-        "operator.werf.dev/approved-plan": first["id"],
-        "operator.werf.dev/approved-by": "ann",
-    }
-    team.bundle("shop", approval=ALWAYS, metadata={"annotations": old})
-    found = wait_planned(team, "1.0.0")
-    assert found["counts"] == first["counts"]
-    assert found["revision"] == first["revision"]
-    assert found["id"] != first["id"]
-    team.wait_reason("shop", "AwaitingApproval")
-    assert team.jobs("shop") == []

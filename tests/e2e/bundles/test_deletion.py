@@ -9,8 +9,6 @@ from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-NOWHERE = {"nodeSelector": {"no": "where"}}
-
 
 @long_form("tests/component/bundles/test_deletion.py::test_lets_go_without_uninstalling")
 def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Operator) -> None:
@@ -25,20 +23,6 @@ def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Opera
     assert team.release("shop") is not None
     assert team.jobs("shop", "uninstall") == []
     assert f"Release {team.namespace}/shop" in operator.log.read_text()
-
-
-@long_form("tests/component/bundles/test_deletion.py::test_waits_for_a_deploy_that_runs")
-def test_a_deletion_during_a_deploy_waits_for_it_and_uninstalls(team: Team) -> None:
-    team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h")
-    job = team.first_job()
-
-    team.delete("bundles", "shop")
-
-    team.wait_gone("bundles", "shop")
-    assert team.release("shop") is None
-    found = team.get("jobs", job)
-    assert found is None or found["status"].get("succeeded") == 1  # it wasn't killed
 
 
 def test_a_namespace_that_is_deleted_is_not_held_up(
@@ -103,37 +87,3 @@ def test_an_uninstall_without_rights_fails_until_they_are_granted(
     assert team.release("shop") is None
     text = f"bundle/{team.namespace}/shop: its release is uninstalled"
     assert operator.log.read_text().count(text) == 1
-
-
-@long_form(
-    "tests/component/bundles/test_deletion.py"
-    "::test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall"
-)
-def test_a_bundle_whose_deploys_never_started_goes_at_once(team: Team) -> None:
-    team.publish("1.0.0", "first")
-    team.bundle("shop", job=NOWHERE)
-    team.wait_reason("shop", "JobUnschedulable")
-
-    team.delete("bundles", "shop")
-
-    team.wait_gone("bundles", "shop")
-    assert team.jobs("shop", "uninstall") == []
-
-
-@long_form(
-    "tests/component/bundles/test_deletion.py"
-    "::test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec"
-)
-def test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-    team.patch("bundles", "shop", spec={"job": NOWHERE})
-
-    team.delete("bundles", "shop")
-    condition = team.wait_reason("shop", "UninstallFailed")
-    assert "can't be scheduled" in condition["message"]
-    team.patch("bundles", "shop", spec={"job": None})
-
-    team.wait_gone("bundles", "shop")
-    assert team.release("shop") is None

@@ -114,18 +114,6 @@ def test_force_update_deploys_once_more_and_is_reset(shop: Shop) -> None:
     stays(3, lambda: shop.jobs == 1, "a force deploys once")
 
 
-@long_form("tests/component/bundles/test_deploys.py::test_each_new_value_of_a_request_deploys_once")
-def test_requested_at_deploys_once_for_each_value(shop: Shop) -> None:
-    shop.poll("1h")
-
-    shop.team.annotate("shop", requestedAt="2030-01-01")
-
-    until(lambda: shop.team.status("shop").get("lastHandledRequest") == "2030-01-01")
-    until(lambda: shop.jobs == 1, "it is deployed")
-    shop.team.wait_deployed("shop", shop.digest)
-    stays(3, lambda: shop.jobs == 1, "one value deploys once")
-
-
 @long_form(
     "tests/e2e/faults/test_two_replicas.py"
     "::test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight"
@@ -266,20 +254,3 @@ def test_what_is_wrong_is_said_in_one_condition_and_what_never_deployed_goes_at_
     for name in WRONG:
         team.wait_gone("bundles", name)
         assert team.jobs(name, "uninstall") == [], name
-
-
-@long_form(
-    "tests/component/bundles/test_missing_accounts.py::test_all_bundles_of_an_account_deploy_when_it_has_come"
-)
-def test_missing_values_and_a_missing_service_account_are_waited_for(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.delete("serviceaccounts", "werf")
-    team.bundle("shop", values="late", interval="1h")
-    team.wait_reason("shop", "ValuesMissing")
-
-    team.create("configmaps", "late", data={"a.yaml": "greeting: hello"})
-    team.wait_reason("shop", "ServiceAccountMissing")
-    team.create("serviceaccounts", "werf")
-
-    team.wait_deployed("shop", digest)
-    assert team.release("shop")["greeting"] == "hello"

@@ -1,13 +1,12 @@
 """What can happen to deploys and Bundles in a cluster where people and nodes do as they like."""
 
 import base64
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Operator, Team, stays
+from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Operator, Team
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
 from tests.long import long_form
@@ -16,15 +15,6 @@ from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-PICKY = """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ .Release.Name }}-app
-data:
-  text: TEXT
-  greeting: {{ required "a greeting is needed" .Values.greeting | quote }}
-"""
 HALF_GOOD = f"""\
 {TEMPLATE}---
 apiVersion: v1
@@ -49,9 +39,6 @@ spec:
       containers: [{{name: main, image: x, command: [sleep, "1000"]}}]
 """
 """Changes the ConfigMap, and then waits for ever."""
-HELD = {"copyrator.test/held": "false"}
-
-
 # --- a Job that doesn't get on ---
 
 
@@ -120,21 +107,6 @@ def test_a_job_that_is_deleted_evicted_or_ended_is_made_anew_and_counts_as_no_fa
     assert not status["attempted"].get("failures")
 
 
-@long_form(
-    "tests/component/bundles/test_deploys.py::test_a_newer_digest_is_taken_when_the_running_deploy_has_ended"
-)
-def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(team: Team) -> None:
-    first = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.first_job()
-
-    second = team.publish("1.0.0", "second")
-
-    status = team.wait_deployed("shop", second)
-    outcomes = [(entry["digest"], entry["outcome"]) for entry in status["history"]]
-    assert outcomes == [(second, "Succeeded"), (first, "Succeeded")]
-
-
 # --- a release that fails ---
 
 
@@ -169,22 +141,6 @@ def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so_and_a_failed_rol
     assert "Service" in status["lastError"]["logTail"]
 
 
-@long_form("tests/unit/bundles/test_state.py::test_decides")
-def test_a_quarantined_version_is_freed_by_a_request_and_by_values(team: Team) -> None:
-    digest = team.publish("1.0.0", "first", template=PICKY)
-    team.create("configmaps", "values", data={"a.yaml": "color: red"})
-    team.bundle("shop", values="values", interval="1h", retry={"limit": 0})
-    team.wait_reason("shop", "Quarantined")
-
-    team.annotate("shop", requestedAt="again")
-    until(lambda: len(team.status("shop")["history"]) == 2, "it was tried again")
-    team.wait_reason("shop", "Quarantined")
-
-    team.patch("configmaps", "values", data={"a.yaml": "greeting: hello"})
-    team.wait_deployed("shop", digest)
-    assert team.release("shop")["greeting"] == "hello"
-
-
 # --- values ---
 
 
@@ -205,41 +161,6 @@ def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> No
 
     team.delete("configmaps", "last")
     until(lambda: team.release("shop")["greeting"] == "secret-word", "it went")
-
-
-@long_form(
-    "tests/component/bundles/test_blocked.py::test_values_that_vanish_before_the_pod_starts_are_missed_until_they_are_back"
-)
-def test_values_that_vanish_before_the_pod_starts_are_waited_for(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.create("configmaps", "values", data={"a.yaml": "greeting: hello"})
-    team.bundle("shop", values="values", interval="1h", job={"nodeSelector": HELD})
-    team.wait_reason("shop", "JobUnschedulable")
-
-    team.delete("configmaps", "values")
-    with node_labels(team.api, HELD):
-        pods = team.path("pods")
-        until(lambda: team.api.get(pods)["items"][0]["spec"].get("nodeName"))
-        team.patch("bundles", "shop", metadata={"labels": {"look": "now"}})
-        condition = team.wait_reason("shop", "ValuesMissing")
-        assert f"ConfigMap {team.namespace}/values" in condition["message"]
-        team.create("configmaps", "values", data={"a.yaml": "greeting: salut"})
-
-        team.wait_deployed("shop", digest)
-    assert team.release("shop")["greeting"] == "salut"
-
-
-@contextlib.contextmanager
-def node_labels(api: Api, labels: dict[str, str]) -> Iterator[None]:
-    """Labels on all nodes, for as long as it is entered."""
-    paths = [
-        f"/api/v1/nodes/{node['metadata']['name']}" for node in api.get("/api/v1/nodes")["items"]
-    ]
-    for path in paths:
-        api.patch(path, {"metadata": {"labels": labels}})
-    yield
-    for path in paths:
-        api.patch(path, {"metadata": {"labels": dict.fromkeys(labels)}})
 
 
 # --- pauses ---
@@ -294,26 +215,6 @@ def test_a_changed_project_namespace_stalls_a_live_bundle(shop: Team) -> None:
 
 
 # --- pauses ---
-
-
-@long_form(
-    "tests/component/bundles/test_unresolved_tags.py"
-    "::test_a_request_waits_while_the_bundle_is_suspended"
-)
-def test_a_force_waits_while_the_bundle_is_suspended(shop: Team) -> None:
-    before = len(shop.jobs("shop"))
-    shop.patch("bundles", "shop", spec={"suspend": True})
-    shop.wait_reason("shop", "Suspended")
-
-    second = shop.publish("1.0.0", "second")
-    shop.annotate("shop", requestedAt="now")
-
-    until(lambda: shop.status("shop")["available"]["digest"] == second, "it's shown")
-    stays(2, lambda: len(shop.jobs("shop")) == before, "nothing is deployed")
-    assert "lastHandledRequest" not in shop.status("shop")
-    shop.patch("bundles", "shop", spec={"suspend": False})
-    shop.wait_deployed("shop", second)
-    assert shop.status("shop")["lastHandledRequest"] == "now"
 
 
 # --- restarts ---

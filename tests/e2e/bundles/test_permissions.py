@@ -5,7 +5,6 @@ The Jobs run with the accounts' own tokens, so that what is granted is what werf
 
 import contextlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team, stays
+from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team
 from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
 from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
@@ -31,15 +30,6 @@ RELEASE = 20
 """Reviews of what every release needs."""
 ROUNDS = 5
 """A plan that can't read the release, or a kind of its objects, names only that."""
-POLICY = """\
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata:
-  name: {{ .Release.Name }}-app
-spec:
-  podSelector: {}
-"""
 PRIORITY = """\
 ---
 apiVersion: scheduling.k8s.io/v1
@@ -48,7 +38,6 @@ metadata:
   name: {{ .Release.Namespace }}
 value: 1
 """
-OBJECTS = TEMPLATE + SERVICE + POLICY
 
 
 @pytest.fixture
@@ -209,47 +198,6 @@ def only_read(team: Team, api: Api) -> dict[str, Any]:
     binding = {"metadata": {"name": "reads"}, "roleRef": reference, "subjects": [account]}
     api.create(f"{base}/rolebindings", binding)
     return account
-
-
-@long_form(
-    "tests/component/bundles/test_permission_reviews.py::test_each_permission_is_asked_about_once_for_a_plan"
-)
-def test_what_a_plan_that_could_be_made_lacks_is_asked_once_shown_and_granted(
-    bare: Team, operator: Operator, api: Api
-) -> None:
-    """The account may read everything, so the first plan says it all."""
-    account, begin = only_read(bare, api), bare.cluster.audit_offset()
-    digest = bare.publish("1.0.0", "first", template=OBJECTS)
-    bare.bundle("shop", approval=ALWAYS)
-    wait_planned(bare, "1.0.0")
-    bare.wait_reason("shop", "AwaitingApproval")
-    found = reviewed(bare)
-    where = bare.namespace
-    writes = ["create", "update", "patch", "delete"]
-    assert found["missing"] == [
-        {"verbs": writes, "resource": "configmaps", "namespace": where},
-        {"verbs": ["create", "update", "delete"], "resource": "secrets", "namespace": where},
-        {"verbs": writes, "resource": "services", "namespace": where},
-        {"verbs": writes, "resource": "networkpolicies.networking.k8s.io", "namespace": where},
-    ]
-    assert found["missingPermissions"] == 15
-    of_release_and_objects = RELEASE + 1 + 2 * 7  # one more verb on ConfigMaps
-    asked = lambda: Counter(  # noqa: E731
-        event.resource for event in bare.cluster.audit_events(begin) if event.user == operator.user
-    )["subjectaccessreviews"]
-    assert asked() == of_release_and_objects
-    stays(5, lambda: asked() == of_release_and_objects, "a plan that waits costs no review")
-
-    shown = types(bare, "describe", "bundle", f"{where}/shop")
-    assert f"Permissions:   missing: create, update, patch, delete configmaps in {where}" in shown
-    said = types(bare, "why", f"{where}/shop", "--kind", "bundle")
-    assert f"create, update, delete secrets in {where}" in said
-    assert f"copyrator why {where}/shop --kind bundle --roles | kubectl apply -f -" in said
-    (role, bound) = grant(bare)
-    assert (role["kind"], bound["kind"]) == ("Role", "RoleBinding")
-    assert bound["subjects"] == [account]
-    approve(bare, plan(bare))
-    bare.wait_deployed("shop", digest)
 
 
 @long_form(
