@@ -20,7 +20,6 @@ from tests.long import long_form
 
 from copyrator.cli import cli
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -198,40 +197,6 @@ def only_read(team: Team, api: Api) -> dict[str, Any]:
     binding = {"metadata": {"name": "reads"}, "roleRef": reference, "subjects": [account]}
     api.create(f"{base}/rolebindings", binding)
     return account
-
-
-@long_form(
-    "tests/component/bundles/test_permissions.py"
-    "::test_a_release_whose_namespace_is_missing_needs_to_create_it"
-)
-def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> None:
-    there = f"{bare.namespace}-new"
-    # Its consent: it isn't there to have an annotation.
-    account = {"kind": "ServiceAccount", "name": "werf", "namespace": bare.namespace}
-    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]
-    metadata = {"name": there}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": there}
-    api.create(f"{RBAC}/clusterroles", {"metadata": metadata, "rules": rules})
-    binding = {"metadata": metadata, "roleRef": role, "subjects": [account]}
-    api.create(f"{RBAC}/clusterrolebindings", binding)
-    digest = bare.publish("1.0.0", "first")
-    bare.bundle(
-        "shop", approval=ALWAYS, retry=ONCE, project_namespace=there, deletionPolicy="Orphan"
-    )
-    try:
-        reviewed(bare)
-        first = grant(bare)
-        assert [one["kind"] for one in first] == ["Namespace", "Role", "RoleBinding"]
-        assert first[1]["metadata"]["namespace"] == there
-        replan(bare)
-        grant_until_planned(bare)
-        approve(bare, wait_planned(bare, "1.0.0"))
-        bare.wait_deployed("shop", digest)
-        assert api.get(f"/api/v1/namespaces/{there}/configmaps/shop-app")["data"]["text"] == "first"
-    finally:
-        for path in (f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles", "/api/v1/namespaces"):
-            with contextlib.suppress(ApiStatusError):
-                api.delete(f"{path}/{there}")
 
 
 @long_form(

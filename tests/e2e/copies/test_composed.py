@@ -151,21 +151,6 @@ def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
         until(lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
 
 
-def test_new_healed_and_edited_copies_converge(operator, user, infra, targets, word, namespace):
-    user.rule(operator.namespace, word, registries(word, infra))
-    user.wait_ready(operator.namespace, word)
-    whole = ["hub.io", "one.io", "two.io"]
-    user.delete("secrets", targets[0], word)
-    user.patch("secrets", targets[1], word, data=config(evil_io="x"))
-    late = namespace(f"{word}-late")
-    for target in (targets[0], targets[1], late):
-        until(lambda at=target: hosts(user, at, word) == whole, f"right in {target}")
-    user.wait_ready(operator.namespace, word)
-    user.delete("copyrators", operator.namespace, word)
-    for target in (*targets, late):
-        user.wait_gone("secrets", target, word)
-
-
 def test_the_status_says_whose_credentials_are_not_used(operator, user, infra, targets, word):
     user.create(
         "secrets",

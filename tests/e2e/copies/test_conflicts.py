@@ -98,43 +98,6 @@ def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, use
     assert reasons() == expected
 
 
-def test_the_loser_takes_over_when_the_owner_goes_without_a_moment_without_the_object(
-    operator, user, namespace, word
-):
-    one, two, target = namespace("one"), namespace("two"), namespace(f"{word}-t")
-    for source in (one, two):
-        user.create("configmaps", source, word, data={"from": source})
-    user.rule(operator.namespace, f"{word}-1", copying(one, word, target))
-    user.wait_data("configmaps", target, word, {"from": one})
-    user.rule(operator.namespace, f"{word}-2", copying(two, word, target))
-    user.wait_reason(operator.namespace, f"{word}-2", "PartialFailure")
-    status = user.get("copyrators", operator.namespace, f"{word}-2")["status"]
-    assert status["failures"][0]["reason"] == "Conflict"
-    assert f"{operator.namespace}/{word}-1" in status["failures"][0]["message"]
-    uid = user.get("configmaps", target, word)["metadata"]["uid"]
-    user.delete("copyrators", operator.namespace, f"{word}-1")
-    user.wait_data("configmaps", target, word, {"from": two})
-    user.wait_ready(operator.namespace, f"{word}-2")
-    assert user.get("configmaps", target, word)["metadata"]["uid"] == uid
-
-
-def test_overwrite_takes_an_unmanaged_object_over_and_keeps_what_others_put_on_it(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    theirs = {"labels": {"theirs": "yes"}, "annotations": {"note": "theirs"}}
-    user.create("configmaps", target, word, metadata=theirs, data={"old": "gone"})
-    before = user.get("configmaps", target, word)["metadata"]
-    user.create("configmaps", source, word, data={"key": "ours"})
-    user.rule(operator.namespace, word, copying(source, word, target, onConflict="Overwrite"))
-    user.wait_data("configmaps", target, word, {"key": "ours"})
-    user.wait_ready(operator.namespace, word)
-    after = user.get("configmaps", target, word)["metadata"]
-    assert after["uid"] == before["uid"]
-    assert after["labels"] == {"theirs": "yes", names.LABEL_MANAGED_BY: names.MANAGED_BY}
-    assert after["annotations"]["note"] == "theirs"
-
-
 def test_a_conflict_that_the_user_resolves_converges(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("configmaps", target, word, data={"key": "theirs"})
@@ -143,22 +106,6 @@ def test_a_conflict_that_the_user_resolves_converges(operator, user, namespace, 
     user.wait_reason(operator.namespace, word, "PartialFailure")
     user.delete("configmaps", target, word)
     user.wait_data("configmaps", target, word, {"key": "ours"})
-    user.wait_ready(operator.namespace, word)
-
-
-def test_of_two_sources_of_one_name_the_first_listed_namespace_wins(
-    operator, user, namespace, word
-):
-    one, two, target = namespace("one"), namespace("two"), namespace(f"{word}-t")
-    for source in (two, one):
-        user.create("configmaps", source, word, data={"from": source})
-    several = {"kind": "ConfigMap", "namespaces": [one, two], "name": word}
-    spec = {"source": several, "targets": {"namespaces": [f"{word}-*"]}}
-    user.rule(operator.namespace, word, spec)
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    assert user.data("configmaps", target, word) == {"from": one}
-    user.delete("configmaps", one, word)
-    user.wait_data("configmaps", target, word, {"from": two})
     user.wait_ready(operator.namespace, word)
 
 

@@ -9,8 +9,6 @@ FRUGALITY = "tests/e2e/copies/test_frugality.py"
 VIEWS = "tests/component/copies/test_incomplete_views.py"
 MASS = 200 if LONG else 30
 """Sources that are changed at once, each with five copies."""
-COPIES = 24
-"""More than the deletions that are never suspicious."""
 
 
 def copying(source, word, **more):
@@ -80,18 +78,6 @@ def test_a_mass_change_is_superseded_by_the_rules_deletion(operator, user, names
     assert writes.count("delete") == MASS * len(targets)
     first = writes.index("delete")
     assert writes[first:].count("update") <= 64, "what was in flight, nothing else"
-
-
-def test_a_deleted_source_takes_a_great_many_copies_along(operator, user, namespace, word):
-    source = namespace("source")
-    targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
-    user.create("configmaps", source, word, data={"key": "value"})
-    user.rule(operator.namespace, word, copying(source, word))
-    user.wait_ready(operator.namespace, word)
-    user.delete("configmaps", source, word)
-    user.wait_reason(operator.namespace, word, "SourceNotFound")
-    for target in targets:
-        user.wait_gone("configmaps", target, word)
 
 
 @pytest.mark.refused("list limitranges")

@@ -106,24 +106,6 @@ def test_a_fight_takes_few_writes_and_the_rule_says_with_whom(wide, api, user, n
         until(lambda: warned(api, target), "the namespace's owners have a Warning")
 
 
-def test_a_copy_that_is_edited_once_is_put_right_by_one_write_within_a_second(
-    wide, user, namespace, word
-):
-    source, target = namespace(f"{word}-s"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "1"})
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [target]},
-    }
-    user.rule(wide.namespace, word, spec)
-    user.wait_ready(wide.namespace, word)
-    since = wide.cluster.audit_offset()
-    user.patch("configmaps", target, word, data={"key": "2"})
-    user.wait_data("configmaps", target, word, {"key": "1"}, 1)
-    assert writes(wide, since, target, "configmaps") == ["update"]
-    user.wait_ready(wide.namespace, word)
-
-
 def type_why(operator, namespace, name):
     variables = {
         **os.environ,

@@ -85,65 +85,6 @@ def test_a_source_by_name_goes_to_the_namespaces_that_the_globs_mean(
     assert user.get("configmaps", outside, word) is None
 
 
-def test_targets_are_chosen_by_globs_exclude_and_selector_together(operator, user, namespace, word):
-    source = namespace("source")
-    yes = namespace(f"{word}-yes", labels={"tier": "front"})
-    excluded = namespace(f"{word}-no", labels={"tier": "front"})
-    other = namespace(f"{word}-other", labels={"tier": "back"})
-    user.create("configmaps", source, word, data={"key": "value"})
-    targets = {
-        "namespaces": [f"{word}-*"],
-        "exclude": [f"{word}-no-*"],
-        "selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}]},
-    }
-    good_rule(user, operator, word, source, targets=targets)
-    user.wait_data("configmaps", yes, word, {"key": "value"})
-    user.wait_ready(operator.namespace, word)
-    assert user.get("configmaps", excluded, word) is None
-    assert user.get("configmaps", other, word) is None
-    # A namespace that is relabelled enters, and leaves.
-    user.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"tier": "front"}}})
-    user.wait_data("configmaps", other, word, {"key": "value"})
-    user.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"tier": "back"}}})
-    user.wait_gone("configmaps", other, word)
-
-
-def test_a_change_of_the_source_reaches_every_copy_with_one_write_each(
-    operator, user, namespace, word
-):
-    source = namespace("source")
-    targets = [namespace(f"{word}-{number}") for number in range(5)]
-    user.create("secrets", source, word, data=encoded(password="old", gone="x"))
-    good_rule(user, operator, word, source, kind="Secret")
-    for target in targets:
-        user.wait_data("secrets", target, word, encoded(password="old", gone="x"))
-    user.wait_ready(operator.namespace, word)
-    since = operator.cluster.audit_offset()
-    user.patch("secrets", source, word, data={**encoded(password="new"), "gone": None})
-    for target in targets:
-        user.wait_data("secrets", target, word, encoded(password="new"))
-    writes = [e for e in operator.writes(since) if e.namespace in targets]
-    assert sorted((e.verb, e.namespace) for e in writes) == [
-        ("update", target) for target in sorted(targets)
-    ]
-    reads = [
-        e
-        for e in operator.cluster.audit_events(since)
-        if e.user == operator.user and e.namespace in targets and e.verb == "get"
-    ]
-    assert reads == []
-
-
-def test_a_new_namespace_gets_its_copy(operator, user, namespace, word):
-    source = namespace("source")
-    user.create("configmaps", source, word, data={"key": "value"})
-    good_rule(user, operator, word, source)
-    user.wait_ready(operator.namespace, word)
-    target = namespace(f"{word}-new")
-    user.wait_data("configmaps", target, word, {"key": "value"})
-    until(lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
-
-
 def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("secrets", source, word, data=encoded(password="right"))
@@ -215,23 +156,6 @@ def test_copies_go_with_their_rule_but_nothing_else_does(operator, user, namespa
     assert user.get("configmaps", target, word) is None
     assert user.data("configmaps", target, f"{word}-theirs") == {"key": "theirs"}
     assert user.data("configmaps", source, word) == {"key": "value"}
-
-
-def test_an_unmanaged_object_of_the_copys_name_is_neither_overwritten_nor_deleted(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", target, word, data={"key": "theirs"})
-    user.create("configmaps", source, word, data={"key": "ours"})
-    good_rule(user, operator, word, source)
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    status = user.get("copyrators", operator.namespace, word)["status"]
-    assert status["copies"]["conflicts"] == 1
-    assert status["failures"][0]["namespace"] == target
-    assert status["failures"][0]["reason"] == "Conflict"
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word)
-    assert user.data("configmaps", target, word) == {"key": "theirs"}
 
 
 def test_an_invalid_rule_says_what_is_wrong_and_leaves_copies_as_they_are(

@@ -214,15 +214,3 @@ def test_overwrite_and_recreate_together_replace_an_immutable_unmanaged_object(
     user.rule(operator.namespace, word, copying(source, word, onConflict="Overwrite"))
     check_fail_then_recreate(operator, user, "configmaps", target, word, before)
     assert user.data("configmaps", target, word) == {"key": "ours"}
-
-
-def test_recreating_keeps_away_from_an_object_that_a_user_put_there_meanwhile(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-1")
-    user.create("configmaps", source, word, data={"key": "ours"})
-    user.create("configmaps", target, word, immutable=True, data={"key": "theirs"})
-    user.rule(operator.namespace, word, copying(source, word, onImmutable="Recreate"))
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    assert failures(user, operator.namespace, word)[0]["reason"] == "Conflict"
-    assert user.data("configmaps", target, word) == {"key": "theirs"}

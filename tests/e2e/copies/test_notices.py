@@ -4,7 +4,6 @@ from tests.e2e.copies.conftest import wait_quiet
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
-from copyrator.copies.policy.notices import EACH
 
 APP = {"app": "yes"}
 
@@ -44,25 +43,3 @@ def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(
     assert {one["namespace"] for one in failures} >= {accepts}
     user.delete("copyrators", tenant, word)
     user.wait_gone("copyrators", tenant, word)
-
-
-def test_many_trusted_rules_dont_flood_a_namespace(serving_tenants, user, namespace, word):
-    place, rules = namespace(word), [f"{word}-{number}" for number in range(EACH + 3)]
-    for name in rules:
-        user.create("configmaps", serving_tenants.namespace, name, data={"key": "ours"})
-        user.create("configmaps", place, name, data={"key": "theirs"})
-        source = {"kind": "ConfigMap", "name": name}
-        user.rule(
-            serving_tenants.namespace, name, {"source": source, "targets": {"namespaces": [place]}}
-        )
-    for name in rules:
-        user.wait_reason(serving_tenants.namespace, name, "PartialFailure")
-    until(lambda: len(told(user, place)) >= EACH, f"{EACH} Events")
-    wait_quiet(serving_tenants, place)
-    events = told(user, place)
-    assert len(events) == EACH
-    assert len({one["involvedObject"]["name"] for one in events}) == EACH
-    for name in rules:
-        user.delete("copyrators", serving_tenants.namespace, name)
-    for name in rules:
-        user.wait_gone("copyrators", serving_tenants.namespace, name)

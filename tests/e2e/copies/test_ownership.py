@@ -89,25 +89,3 @@ def test_a_forged_copy_is_a_conflict_and_neither_waited_for_nor_deleted(
     assert found["data"] == {"key": "forged too"}
     assert "deletionTimestamp" not in found["metadata"]
     user.patch("configmaps", target, word, metadata={"finalizers": None})
-
-
-def test_a_source_that_allows_200_kb_of_globs_is_copied_like_any_other(
-    operator, user, namespace, word
-):
-    source = namespace("source")
-    targets = [namespace(f"{word}-{number}") for number in range(20)]
-    plain = ",".join(f"{'x' * 40}-{number}" for number in range(4_000))
-    wild = ",".join(("*a*b" * 6)[:20] + str(number) for number in range(998))
-    annotations = {names.ANN_ALLOW_TO: f"{plain},{wild},{word}-*"}
-    user.create(
-        "configmaps", source, word, metadata={"annotations": annotations}, data={"key": "value"}
-    )
-    user.rule(operator.namespace, word, copying(source, word))
-    for target in targets:
-        user.wait_data("configmaps", target, word, {"key": "value"})
-    user.wait_ready(operator.namespace, word)
-    annotations[names.ANN_ALLOW_TO] += ",one-more-*,and-another-*"
-    user.patch("configmaps", source, word, metadata={"annotations": annotations})
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    failures = user.get("copyrators", operator.namespace, word)["status"]["failures"]
-    assert [(one["reason"], one["namespace"]) for one in failures] == [("NotAccepted", source)]

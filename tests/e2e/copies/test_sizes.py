@@ -158,26 +158,6 @@ def test_a_selector_may_match_a_great_many_sources(operator, user, namespace, wo
     assert user.names("configmaps", target) == []
 
 
-def test_a_rule_over_its_limit_writes_nothing_until_the_limit_is_raised(
-    operator, user, namespace, word
-):
-    source = namespace("source")
-    targets = [namespace(f"{word}-t") for _ in range(4)]
-    user.create("configmaps", source, word, data={"key": "value"})
-    rule_for(user, operator, word, "ConfigMap", source, limit=3)
-    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert condition["message"].startswith("spec.limit: the rule requires 4 copies, more than 3")
-    assert [user.get("configmaps", place, word) for place in targets] == [None] * 4
-    user.patch("copyrators", operator.namespace, word, spec={"limit": 4})
-    assert user.wait_ready(operator.namespace, word)["copies"]["ready"] == 4
-    user.patch("copyrators", operator.namespace, word, spec={"limit": 3})
-    user.wait_reason(operator.namespace, word, "InvalidSpec")
-    for place in targets:
-        assert user.data("configmaps", place, word) == {"key": "value"}
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word)
-
-
 SENSELESS = [
     ("selector", {"ruleType": "secret", "selector": 5}),
     ("selector", {"ruleType": "secret", "selector": "app"}),

@@ -1,11 +1,7 @@
 """What a rule copies: by name or selector, from one or several namespaces, at what price."""
 
-from collections import Counter
-
 from tests.e2e.copies.conftest import encoded
 from tests.e2e.operator_process import until
-
-from copyrator.copies.named_sources import ALONE
 
 
 def selecting(word, *namespaces, **selector):
@@ -88,36 +84,6 @@ def test_rules_that_select_alike_share_a_watch_and_the_rest_costs_nothing(
 
 def requests_of(operator, since):
     return [e for e in operator.cluster.audit_events(since) if e.user == operator.user]
-
-
-def test_many_named_sources_of_one_namespace_share_a_watch_and_only_changes_are_read(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    many = [f"{word}-{number:02}" for number in range(ALONE + 6)]
-    since = operator.cluster.audit_offset()
-    for name in many:
-        user.create("secrets", source, name, data=encoded(of=name))
-        spec = {
-            "source": {"kind": "Secret", "namespace": source, "name": name},
-            "targets": {"namespaces": [f"{word}-*"]},
-        }
-        user.rule(operator.namespace, name, spec)
-    for name in many:
-        user.wait_data("secrets", target, name, encoded(of=name))
-        user.wait_ready(operator.namespace, name)
-    asked = [e for e in requests_of(operator, since) if e.namespace == source]
-    assert Counter(e.verb for e in asked) == {"list": 1, "watch": ALONE + 1, "get": len(many)}
-    assert sorted(e.name for e in asked if e.verb == "get") == many
-    user.create("secrets", source, "nobodys", data=encoded(of="nobody"))
-    changed = operator.cluster.audit_offset()
-    user.patch("secrets", source, many[-1], data=encoded(of="newer"))
-    user.wait_data("secrets", target, many[-1], encoded(of="newer"))
-    reads = [e for e in requests_of(operator, changed) if e.verb == "get"]
-    assert [e.name for e in reads if e.namespace == source] == [many[-1]]
-    user.delete("secrets", source, many[-1])
-    user.wait_gone("secrets", target, many[-1])
-    assert user.data("secrets", target, many[-2]) == encoded(of=many[-2])
 
 
 def test_what_is_never_copied_is_left_out_and_the_rule_says_why(operator, user, namespace, word):

@@ -92,17 +92,3 @@ def test_globs_are_anchored_and_every_kind_of_selector_counts_at_once(
     user.rule(operator.namespace, word, spec)
     user.wait_data("configmaps", yes, word, {"key": "value"})
     assert user.wait_ready(operator.namespace, word)["copies"]["desired"] == 1
-
-
-def test_shrunken_targets_lose_their_copies_and_only_those(operator, user, namespace, word):
-    source, keep, lose = namespace("source"), namespace(f"{word}-keep"), namespace(f"{word}-lose")
-    user.create("configmaps", source, word, data={"key": "value"})
-    user.create("configmaps", lose, f"{word}-theirs", data={"key": "theirs"})
-    user.rule(operator.namespace, word, copying(source, word))
-    for target in (keep, lose):
-        user.wait_data("configmaps", target, word, {"key": "value"})
-    user.patch("copyrators", operator.namespace, word, spec={"targets": {"namespaces": [keep]}})
-    user.wait_gone("configmaps", lose, word)
-    user.wait_ready(operator.namespace, word)
-    assert user.data("configmaps", keep, word) == {"key": "value"}
-    assert user.data("configmaps", lose, f"{word}-theirs") == {"key": "theirs"}

@@ -53,23 +53,6 @@ def test_name_keys_labels_and_annotations_are_transformed(operator, user, namesp
     user.wait_gone("configmaps", target, f"{word}-shared")
 
 
-def test_keys_that_collide_are_an_error_until_they_do_not(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("secrets", source, word, data=encoded(a="1"))
-    spec = copying(source, word, {"keys": {"rename": {"a": "b"}}}, "Secret")
-    user.rule(operator.namespace, word, spec)
-    user.wait_data("secrets", target, word, encoded(b="1"))
-    user.patch("secrets", source, word, data=encoded(b="2"))
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    (failure,) = user.get("copyrators", operator.namespace, word)["status"]["failures"]
-    assert failure["reason"] == "TemplateError"
-    assert "'a'" in failure["message"]
-    assert "'b'" in failure["message"]
-    assert user.data("secrets", target, word) == encoded(b="1")
-    user.patch("secrets", source, word, data={"b": None})
-    user.wait_ready(operator.namespace, word)
-
-
 STRIPPED_LABELS = {
     "app.kubernetes.io/managed-by": "Helm",
     "app.kubernetes.io/instance": "argo-tracks-by-this",

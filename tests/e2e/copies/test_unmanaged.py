@@ -9,54 +9,6 @@ RBAC = "rbac.authorization.k8s.io/v1"
 EVERY = "{{ namespace.name }}"
 
 
-def asked_about(operator, since, namespace, name):
-    """Verbs of the operator's requests for one object, but for lists and watches, in order."""
-    return [
-        event.verb
-        for event in operator.cluster.audit_events(since)
-        if event.user == operator.user
-        and event.namespace == namespace
-        and event.resource == "configmaps"
-        and (event.name == name or event.verb == "create")
-        and event.verb not in ("list", "watch")
-    ]
-
-
-def watches(operator, since, namespace):
-    """Watches of single objects in a namespace."""
-    return [
-        event
-        for event in operator.cluster.audit_events(since)
-        if event.user == operator.user
-        and event.verb == "watch"
-        and f"/namespaces/{namespace}/" in event.uri
-        and "fieldSelector=metadata.name" in event.uri
-    ]
-
-
-def test_a_deleted_object_is_noticed_by_its_watch_and_not_by_a_look(
-    operator, user, namespace, word
-):
-    """Whoever looks reads; the copy is made without a read, so the watch has told."""
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", target, word, data={"key": "theirs"})
-    user.create("configmaps", source, word, data={"key": "ours"})
-    begin = operator.cluster.audit_offset()
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [target]},
-    }
-    user.rule(operator.namespace, word, spec)
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    until(lambda: watches(operator, begin, target), "the object is watched")
-    assert asked_about(operator, begin, target, word) == ["create", "get", "get"]
-    since = operator.cluster.audit_offset()
-    user.delete("configmaps", target, word)
-    user.wait_data("configmaps", target, word, {"key": "ours"})
-    user.wait_ready(operator.namespace, word)
-    assert asked_about(operator, since, target, word) == ["create"]
-
-
 def template(api_version, kind, name, **payload):
     metadata = {"name": name, "labels": {"made-by": "template"}}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **payload}
