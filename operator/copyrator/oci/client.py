@@ -61,8 +61,6 @@ _NOTHING_THERE: Final = frozenset(
 )
 """Statuses with which registries, and proxies with lists of paths, respond to a request for what
 they don't support or don't have, also where the repository may be read. 401 without a challenge."""
-_KIND: Final = re.compile(r"/(tags|manifests|blobs|referrers)/[^/]+\Z")
-"""What a URL requests, for which a registry may require another scope."""
 _LENGTH: Final = re.compile(r"[1-9][0-9]{0,6}")
 """Of a manifest, as HEAD has it: less than 10 MB."""
 
@@ -175,12 +173,11 @@ class RegistryClient:
             answer = await self._manifest(repository, reference, credential, max_body)
             checked(repository, reference, digest_of(answer.body))
             return answer.body
-        url = repository.manifest_url(reference)
-        found = await self._look_up(url, repository, credential, _ANY_MANIFEST, max_body)
+        request = _get(repository.manifest_url(reference), _ANY_MANIFEST, max_body)
+        scope = RequestScope(repository, credential, "manifests")
+        found = await self._look_up(named(reference), scope, request)
         if found is None:
             raise TagNotFound(f"{repository} has no {named(reference).removeprefix('the ')}")
-        if found.status != 200:
-            raise unexpected(found, repository, named(reference))
         return found.body
 
     async def blob(
@@ -191,16 +188,9 @@ class RegistryClient:
         Raises:
             NotFound: no such blob, or no such repository.
         """
-        answer = await self._ask(
-            "GET",
-            repository.blob_url(digest),
-            repository,
-            credential,
-            accept="*/*",
-            max_body=max_body,
-        )
-        if answer.status != 200:
-            raise unexpected(answer, repository, f"the blob {digest}")
+        request = _get(repository.blob_url(digest), "*/*", max_body)
+        scope = RequestScope(repository, credential, "blobs")
+        answer = await self._ask_for(f"the blob {digest}", scope, request)
         checked(repository, digest, digest_of(answer.body))
         return answer.body
 
@@ -212,12 +202,10 @@ class RegistryClient:
         A 303 isn't followed: ghcr.io redirects clients to a web page of another host with
         separate rate limits. Other registries respond to any path with 200 and a web page.
         """
-        answer = await self._look_up(url, repository, credential, INDEX_TYPE, REFERRERS_BYTES)
-        if answer is None or (answer.status == 200 and media_type(answer) != INDEX_TYPE):
-            return None
-        if answer.status != 200:
-            raise unexpected(answer, repository, "the list of referrers")
-        return answer
+        scope = RequestScope(repository, credential, "referrers")
+        request = _get(url, INDEX_TYPE, REFERRERS_BYTES)
+        answer = await self._look_up("the list of referrers", scope, request)
+        return answer if answer is not None and media_type(answer) == INDEX_TYPE else None
 
     async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
         """Pass all tags of the repository to ``take``, in parts, so that memory is bounded.
@@ -225,20 +213,11 @@ class RegistryClient:
         A caller must not act on the tags before this has returned: a broken page raises, and an
         incomplete list is invalid.
         """
+        scope = RequestScope(repository, credential, "tags")
 
         async def page(url: str, sink: Sink) -> Response:
-            answer = await self._ask(
-                "GET",
-                url,
-                repository,
-                credential,
-                accept="application/json",
-                max_body=TAG_PAGE_BYTES,
-                sink=sink,
-            )
-            if answer.status != 200:
-                raise unexpected(answer, repository, "the tag list")
-            return answer
+            request = replace(_get(url, "application/json", TAG_PAGE_BYTES), sink=sink)
+            return await self._ask_for("the tag list", scope, request)
 
         await read_tags(page, repository, take, self._decoding, self._clock)
 
@@ -250,9 +229,9 @@ class RegistryClient:
         Proxies, firewalls and some registries refuse HEAD, or answer it wrongly, with any status.
         It isn't repeated as a GET in a pause, or where no answer was received in time.
         """
-        url = repository.manifest_url(reference)
+        request = replace(_get(repository.manifest_url(reference), _ANY_MANIFEST, 0), method="HEAD")
         try:
-            answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
+            answer = await self._ask(RequestScope(repository, credential, "manifests"), request)
         except RegistryError as error:
             if error.status is None:
                 raise
@@ -262,71 +241,44 @@ class RegistryClient:
     async def _manifest(
         self, repository: Repository, reference: str, credential: Credential | None, max_body: int
     ) -> Response:
-        answer = await self._ask(
-            "GET",
-            repository.manifest_url(reference),
-            repository,
-            credential,
-            accept=_ANY_MANIFEST,
-            max_body=max_body,
-        )
-        if answer.status != 200:
-            raise unexpected(answer, repository, named(reference))
-        return answer
+        request = _get(repository.manifest_url(reference), _ANY_MANIFEST, max_body)
+        scope = RequestScope(repository, credential, "manifests")
+        return await self._ask_for(named(reference), scope, request)
 
-    async def _look_up(
-        self,
-        url: str,
-        repository: Repository,
-        credential: Credential | None,
-        accept: str,
-        max_body: int,
-    ) -> Response | None:
+    async def _look_up(self, what: str, scope: RequestScope, request: Request) -> Response | None:
         """GET of what may not be there, in a repository that can be read; None: it isn't there."""
         try:
-            answer = await self._ask(
-                "GET", url, repository, credential, accept=accept, max_body=max_body, optional=True
-            )
+            answer = await self._ask(scope, request, optional=True)
         except RegistryUnreachable as error:
             if error.status not in _NOTHING_THERE:
                 raise
             return None
-        return None if answer.status in _NOTHING_THERE else answer
+        return None if answer.status in _NOTHING_THERE else _require(answer, scope, what)
+
+    async def _ask_for(self, what: str, scope: RequestScope, request: Request) -> Response:
+        return _require(await self._ask(scope, request), scope, what)
 
     async def _ask(
-        self,
-        method: str,
-        url: str,
-        repository: Repository,
-        credential: Credential | None,
-        *,
-        accept: str,
-        max_body: int = 0,
-        sink: Sink | None = None,
-        optional: bool = False,
+        self, scope: RequestScope, request: Request, *, optional: bool = False
     ) -> Response:
         """Send the request; where its token is refused, repeat it once with a new one.
 
         ``optional``: what is requested may not be there, so 303, 403, and 401 without a challenge
         are answers.
         """
-        trust = TlsVerification(repository.verify, repository.ca)
-        request = Request(
-            method,
-            url,
-            trust,
-            max_body=max_body,
-            sink=sink,
+        repository, credential, _ = scope
+        request = replace(
+            request,
+            trust=TlsVerification(repository.verify, repository.ca),
             named=True,
             see_other=not optional,
             secrets=credential.secrets if credential else (),
         )
 
         async def send(header: str | None) -> Response:
-            return await self._transport.send(replace(request, headers=_headers(accept, header)))
+            headers = {**request.headers, "Authorization": header} if header else request.headers
+            return await self._transport.send(replace(request, headers=headers))
 
-        found = _KIND.search(url.partition("?")[0])
-        scope = RequestScope(repository, credential, found[1] if found else "")
         header = await self._tokens.header(scope)
         answer = await send(header)
         hidden = () if optional else (404,)
@@ -368,11 +320,15 @@ def _is_refusal(answer: Response, repository: Repository, *others: int) -> bool:
     return is_same_origin(URL(answer.url), URL(repository.origin))
 
 
-def _headers(accept: str, authorization: str | None) -> dict[str, str]:
-    headers = {"Accept": accept}
-    if authorization:
-        headers["Authorization"] = authorization
-    return headers
+def _require(answer: Response, scope: RequestScope, what: str) -> Response:
+    """The answer with status 200; others are errors."""
+    if answer.status != 200:
+        raise unexpected(answer, scope.repository, what)
+    return answer
+
+
+def _get(url: str, accept: str, max_body: int) -> Request:
+    return Request("GET", url, headers={"Accept": accept}, max_body=max_body)
 
 
 def _manifest(answer: Response, repository: Repository, reference: str) -> dict[str, Any]:

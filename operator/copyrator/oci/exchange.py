@@ -45,7 +45,7 @@ class Request:
     method: str
     url: str
     trust: TlsVerification = TlsVerification()
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] | None = None
     max_body: int = 0
     sink: Sink | None = None

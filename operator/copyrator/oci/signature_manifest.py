@@ -18,7 +18,7 @@ from copyrator.oci.reference import DIGEST
 from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES
 from copyrator.signatures.model import SignatureFormat
 
-BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _BUNDLES: Final = "application/vnd.dev.sigstore.bundle"
 _NOTATION: Final = "application/vnd.cncf.notary.signature"
 _JWS: Final = "application/jose+json"
@@ -26,16 +26,16 @@ _PAYLOAD: Final = "application/vnd.dev.cosign.simplesigning.v1+json"
 _COSIGN_REFERRER: Final = "application/vnd.dev.cosign.artifact.sig.v1+json"
 _EMPTY: Final = "application/vnd.oci.empty.v1+json"
 
-KNOWN: Final = frozenset({BUNDLE_TYPE, _NOTATION})
+_KNOWN: Final = frozenset({_BUNDLE_TYPE, _NOTATION})
 """Types of manifests of signatures that can be read."""
-UNCLEAR: Final = frozenset({None, "", _EMPTY})
+_POSSIBLE: Final = _KNOWN | {None, "", _EMPTY}
 """Types of list entries that may be signatures: go-containerregistry lists cosign's with the type
 of their config, which is empty."""
 
 _SIGN: Final = "https://sigstore.dev/cosign/sign/v1"
 _PREDICATE: Final = "dev.sigstore.bundle.predicateType"
 """Annotation by cosign: the type of the statement in a bundle."""
-ATTESTATION: Final = "an attestation, not a signature"
+_ATTESTATION: Final = "an attestation, not a signature"
 
 
 class UnusableError(ValueError):
@@ -79,17 +79,17 @@ class Stored(msgspec.Struct):
 _manifests = msgspec.json.Decoder(_SignatureManifest)
 
 
-def is_attestation(predicate: str) -> bool:
+def _is_attestation(predicate: str) -> bool:
     """Whether a bundle that is annotated with this type of predicate is no signature."""
     return predicate not in ("", _SIGN)
 
 
-def unsupported(artifact_type: str | None) -> str | None:
+def _unsupported(artifact_type: str | None) -> str | None:
     """Why a type of signatures isn't supported; None: it is, or isn't a type of signatures."""
-    if not artifact_type or artifact_type in KNOWN:
+    if not artifact_type or artifact_type in _KNOWN:
         return None
     if artifact_type.startswith(_BUNDLES):
-        return f"{type_named(artifact_type)} isn't supported, only version 0.3 of bundles"
+        return f"{_type_named(artifact_type)} isn't supported, only version 0.3 of bundles"
     if artifact_type == _COSIGN_REFERRER:
         return "cosign's experimental format for referrers isn't supported"
     return None
@@ -103,9 +103,9 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
     """
     manifest = _decoded(body)
     kind = manifest.artifact_type or (manifest.config.media_type if manifest.config else "")
-    if reason := unsupported(kind):
+    if reason := _unsupported(kind):
         raise UnusableError(reason)
-    if kind not in KNOWN:
+    if kind not in _KNOWN:
         return None
     if manifest.subject is None or manifest.subject.digest != subject:
         raise UnusableError("it is listed for this digest, but refers to another one")
@@ -113,10 +113,10 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
         raise UnusableError("its manifest doesn't have exactly one layer")
     annotations = manifest.annotations or {}
     layer = manifest.layers[0]
-    if kind == BUNDLE_TYPE:
-        if is_attestation(annotations.get(_PREDICATE, "")):
-            raise UnusableError(ATTESTATION)
-        _require(layer, BUNDLE_TYPE, "version 0.3 of bundles")
+    if kind == _BUNDLE_TYPE:
+        if _is_attestation(annotations.get(_PREDICATE, "")):
+            raise UnusableError(_ATTESTATION)
+        _require(layer, _BUNDLE_TYPE, "version 0.3 of bundles")
         return Stored(SignatureFormat.SIGSTORE_BUNDLE, layer, annotations)
     _require(layer, _JWS, "JWS envelopes")
     return Stored(SignatureFormat.NOTATION, layer, annotations)
@@ -138,7 +138,7 @@ def require_payload(layer: Layer) -> None:
 
 def _require(layer: Layer, media_type: str, what: str) -> None:
     if layer.media_type != media_type:
-        raise UnusableError(f"{type_named(layer.media_type)} isn't supported, only {what}")
+        raise UnusableError(f"{_type_named(layer.media_type)} isn't supported, only {what}")
 
 
 def _decoded(body: bytes) -> _SignatureManifest:
@@ -186,14 +186,14 @@ class Skipped:
         return reason if has_room else _OTHER
 
 
-def type_named(text: str) -> str:
+def _type_named(text: str) -> str:
     """A media type or URI from a registry for a message; another text is replaced."""
     return text if _TYPE.fullmatch(text) else "another type"
 
 
 class _Annotations(msgspec.Struct, gc=False):
     created: str = msgspec.field(name="org.opencontainers.image.created", default="")
-    predicate: str = msgspec.field(name="dev.sigstore.bundle.predicateType", default="")
+    predicate: str = msgspec.field(name=_PREDICATE, default="")
 
 
 class Listed(msgspec.Struct, rename="camel", gc=False):
@@ -213,7 +213,7 @@ class Listed(msgspec.Struct, rename="camel", gc=False):
     def rank(self) -> tuple[bool, str]:
         """The sort key: entries that are annotated as signatures first, of those the newest."""
         created = self.annotations.created if self.annotations else ""
-        return self.artifact_type in KNOWN, created
+        return self.artifact_type in _KNOWN, created
 
 
 class _Index(msgspec.Struct):
@@ -222,7 +222,6 @@ class _Index(msgspec.Struct):
 
 
 _indexes = msgspec.json.Decoder(_Index)
-_POSSIBLE: Final = KNOWN | UNCLEAR
 _OBJECTS: Final = REFERRERS_BYTES // 40
 """JSON objects of a page at most: an entry with annotations has two, and at least 100 bytes."""
 BEYOND: Final = f"not read, since at most {SIGNATURES} signatures of a digest are"
@@ -259,12 +258,12 @@ class Candidates:
         if len(named) < len(entries):
             self._skipped.note("referrers whose digest isn't sha256 aren't read")
         for one in named:
-            if (kind := one.artifact_type) not in _POSSIBLE and (reason := unsupported(kind)):
+            if reason := _unsupported(one.artifact_type):
                 self._skipped.add(reason, one.digest)
         possible = [one for one in named if one.artifact_type in _POSSIBLE]
-        others = [one for one in possible if is_attestation(one.predicate)]
-        self._skipped.add(ATTESTATION, *(one.digest for one in others))
-        self._keep([one for one in possible if not is_attestation(one.predicate)])
+        others = [one for one in possible if _is_attestation(one.predicate)]
+        self._skipped.add(_ATTESTATION, *(one.digest for one in others))
+        self._keep([one for one in possible if not _is_attestation(one.predicate)])
 
     def _keep(self, entries: Iterable[Listed]) -> None:
         known = self._chosen | {one.digest: one for one in entries}

@@ -325,7 +325,7 @@ class RegistryTransport:
             raise failure(error, where) from None
 
     def _headers(self, request: Request, where: str) -> dict[str, str]:
-        headers = dict(request.headers or {})
+        headers = dict(request.headers)
         if not self._hosts.may_keep(where, named=request.named):
             headers["Connection"] = "close"
         return headers
@@ -367,7 +367,7 @@ class RegistryTransport:
                         return ""
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return ""
-        sent = (request.headers or {}).get("Authorization", "").rpartition(" ")[2]
+        sent = request.headers.get("Authorization", "").rpartition(" ")[2]
         return said(bytes(body), (sent, *request.secrets))
 
     async def _body(self, response: aiohttp.ClientResponse, request: Request, where: str) -> bytes:
@@ -440,7 +440,7 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
         raise InvalidResponse(f"{origin.host} redirects from https to {target.scheme}")
     if request.form is not None:
         raise InvalidResponse(f"{origin.host} redirects a token request")
-    headers = dict(request.headers or {})
+    headers = dict(request.headers)
     trust = request.trust
     same = is_same_origin(target, origin)
     if not same:
