@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.test_approval import ALWAYS, plan
-from tests.e2e.bundles.test_gates import said
 from tests.e2e.operator_process import until
 from tests.long import LONG
+
+from copyrator.cli import cli
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -82,3 +84,11 @@ def events(team: Team) -> list[str]:
     """The messages of the Events of the Bundle."""
     items = team.api.get(team.path("events"))["items"]
     return [one["message"] for one in items if one["involvedObject"]["kind"] == "Bundle"]
+
+
+def said(team: Team, *command: str) -> str:
+    """What the command prints."""
+    environment = {"KUBECONFIG": str(team.cluster.admin_kubeconfig), "COLUMNS": "300"}
+    result = CliRunner().invoke(cli, [*command, "-n", team.namespace], env=environment)
+    assert result.exit_code == 0, result.output
+    return result.output
