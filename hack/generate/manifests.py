@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from copyrator.cli.install import IMAGE_MARK, MANIFESTS, NAMESPACE_MARK
+from copyrator.cli.offline.install import IMAGE_MARK, MANIFESTS, NAMESPACE_MARK
 from demo.chart import CHART
 from localcluster.build import Programs
 

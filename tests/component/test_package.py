@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(
     info = f"copyrator-{__version__}.dist-info/"
     assert "copyrator/py.typed" in names
     assert "copyrator/crds/copyrators.flant.com.yaml" in names
-    assert "copyrator/cli/install.yaml" in names
+    assert "copyrator/cli/offline/install.yaml" in names
     assert info + "licenses/LICENSE" in names
     assert {name.split("/")[0] for name in names} == {"copyrator", info.rstrip("/")}
 

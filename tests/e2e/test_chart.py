@@ -15,7 +15,7 @@ from tests.long import LONG
 
 import copyrator
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, Default, read_policy
-from copyrator.cli.run import run
+from copyrator.cli.core.run import run
 from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_POLICY_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme

@@ -12,7 +12,7 @@ from tests.e2e import stalls
 from tests.e2e.documents import DOCUMENTS, blocks, commands, links
 from tests.e2e.operator_process import HANG
 
-from copyrator.cli.run import run
+from copyrator.cli.core.run import run
 from demo.chart import ROOT, Rendered, render
 from demo.process import OperatorProcess
 from localcluster import Cluster

@@ -16,40 +16,52 @@ import click
 from copyrator import __version__
 
 _COMMANDS = {
-    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "approve:approve"),
-    "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
-    "confirm-delete": ("Confirm the deletions of an edited rule.", "confirm:confirm_delete"),
-    "create": ("Create a rule or Bundle from flags, or print it.", "create:create"),
-    "describe": ("Show details of a rule, Bundle or copy, with Events.", "describe:describe"),
-    "doctor": ("Check the installation: CRDs, Lease, permissions, registries.", "doctor:doctor"),
-    "events": ("List the Events of rules and Bundles.", "events:events"),
-    "freeze": ("Stop deploys in a namespace, or in all.", "freeze:freeze"),
-    "get": ("List rules, bundles or copies.", "get:get"),
-    "history": ("Show the last deploys of a Bundle.", "history:history"),
-    "hold": ("Hold a Bundle: what it runs isn't promoted.", "hold:hold"),
-    "install": ("Print the manifests, to install without Helm.", "install:install"),
-    "logs": ("Print the log of a Bundle's last Job.", "logs:logs"),
-    "migrate": ("Print rules that replace other tools' annotations.", "migrate:migrate"),
-    "plan": ("Show what a rule or a Bundle's next deploy would change.", "plan:plan"),
-    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "reconcile:reconcile"),
-    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "approve:reject"),
-    "report": ("Write rules and Bundles to one HTML file.", "report:report"),
-    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "reconcile:reseal"),
-    "resolve": ("Show the tag that a version resolves to, and why.", "resolve:resolve"),
-    "resume": ("Resume a suspended rule or Bundle.", "act:resume"),
-    "rollout": ("Resume or finish the rollout of a rule.", "rollout:rollout"),
-    "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
-    "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
-    "thaw": ("End a freeze: deploys that wait begin.", "freeze:thaw"),
-    "top": ("Show problems in the terminal, live.", "top:top"),
-    "tree": ("Show the objects of a rule or Bundle as a tree.", "tree:tree"),
+    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve:approve"),
+    "completion": (
+        "Print a completion script for a shell or kubectl.",
+        "core.completion:completion",
+    ),
+    "confirm-delete": ("Confirm the deletions of an edited rule.", "rules.confirm:confirm_delete"),
+    "create": ("Create a rule or Bundle from flags, or print it.", "offline.create:create"),
+    "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe:describe"),
+    "doctor": (
+        "Check the installation: CRDs, Lease, permissions, registries.",
+        "doctor.command:doctor",
+    ),
+    "events": ("List the Events of rules and Bundles.", "get.events:events"),
+    "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze:freeze"),
+    "get": ("List rules, bundles or copies.", "get.get:get"),
+    "history": ("Show the last deploys of a Bundle.", "get.history:history"),
+    "hold": ("Hold a Bundle: what it runs isn't promoted.", "bundles.hold:hold"),
+    "install": ("Print the manifests, to install without Helm.", "offline.install:install"),
+    "logs": ("Print the log of a Bundle's last Job.", "bundles.logs:logs"),
+    "migrate": ("Print rules that replace other tools' annotations.", "migrate.command:migrate"),
+    "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan:plan"),
+    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile:reconcile"),
+    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve:reject"),
+    "report": ("Write rules and Bundles to one HTML file.", "get.report:report"),
+    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile:reseal"),
+    "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve:resolve"),
+    "resume": ("Resume a suspended rule or Bundle.", "core.reconcile:resume"),
+    "rollout": ("Resume or finish the rollout of a rule.", "rules.rollout:rollout"),
+    "run": ("Run the operator until SIGTERM or SIGINT.", "core.run:run"),
+    "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
+    "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
+    "top": ("Show problems in the terminal, live.", "get.top:top"),
+    "tree": ("Show the objects of a rule or Bundle as a tree.", "get.tree:tree"),
     "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
-    "unhold": ("End the hold of a Bundle.", "hold:unhold"),
-    "uninstall": ("Remove the operator's finalizers before uninstalling.", "uninstall:uninstall"),
-    "validate": ("Validate manifests offline, with line numbers.", "validate:validate"),
-    "verify": ("Verify that a version in a registry is signed.", "verify:verify"),
-    "version": ("Print the versions of this program and the operator.", "version:version"),
-    "why": ("Explain why an object exists or a version is deployed.", "why:why"),
+    "unhold": ("End the hold of a Bundle.", "bundles.hold:unhold"),
+    "uninstall": (
+        "Remove the operator's finalizers before uninstalling.",
+        "core.uninstall:uninstall",
+    ),
+    "validate": ("Validate manifests offline, with line numbers.", "offline.validate:validate"),
+    "verify": ("Verify that a version in a registry is signed.", "bundles.verify:verify"),
+    "version": (
+        "Print the versions of this program and the operator.",
+        "core.installation:version",
+    ),
+    "why": ("Explain why an object exists or a version is deployed.", "get.why:why"),
 }
 """Command to its short help and `module:function` below this package."""
 
@@ -60,7 +72,7 @@ class _LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without a command: parse the originals' arguments."""
         if not ctx.resilient_parsing and (not args or args[0].startswith("-")):
-            from copyrator.cli.originals import with_command  # noqa: PLC0415 - rarely needed
+            from copyrator.cli.core.run import with_command  # noqa: PLC0415 - rarely needed
 
             args = with_command(ctx, args)
         return super().parse_args(ctx, args)
@@ -100,7 +112,7 @@ class _LazyGroup(click.Group):
         except Exception as error:
             if ctx.invoked_subcommand == "run":
                 raise
-            from copyrator.cli.faults import fault_of  # noqa: PLC0415 - not for `run`
+            from copyrator.cli.core.faults import fault_of  # noqa: PLC0415 - not for `run`
 
             raise fault_of(error) from None
 

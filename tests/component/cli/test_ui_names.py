@@ -18,13 +18,12 @@ from tests.long import LONG
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.faults import Fault
-from copyrator.cli.overview import overview
-from copyrator.cli.seen import SeenCopies
-from copyrator.cli.top import rendered
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.get.top import rendered
+from copyrator.cli.get.why import Explanation
 from copyrator.cli.ui import server
 from copyrator.cli.ui.pages import Pages, segment
-from copyrator.cli.why import Explanation
+from copyrator.cli.view.overview import SeenCopies, overview
 
 __all__ = ["opened", "page"]
 

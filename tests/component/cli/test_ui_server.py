@@ -16,13 +16,12 @@ from aiohttp import web
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli import decisions
-from copyrator.cli.cluster import Target
-from copyrator.cli.overview import overview
-from copyrator.cli.seen import SeenCopies
+from copyrator.cli.bundles import approve
+from copyrator.cli.core.cluster import Target
 from copyrator.cli.ui import actions, command
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
+from copyrator.cli.view.overview import SeenCopies, overview
 from copyrator.kube import errors
 
 HTML = "<script>alert(1)</script>"
@@ -199,7 +198,7 @@ async def test_an_approval_is_of_the_plan_that_the_page_showed(opened, monkeypat
         assert (what, namespace, name) == ("bundles", "infra", "waits")
         return bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
 
-    monkeypatch.setattr(decisions, "decide", decide)
+    monkeypatch.setattr(approve, "decide", decide)
     monkeypatch.setattr(actions, "one", one)
     path = "/do/approve/bundles/infra/waits"
     _, text, _ = await opened.get(path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.seen import SeenCopies, Snapshot
+from copyrator.cli.view.overview import SeenCopies, Snapshot
 
 
 def seen(

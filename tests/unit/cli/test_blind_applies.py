@@ -8,8 +8,8 @@ import pytest
 from tests.unit.cli.test_bundle_permissions import NOW, spec_of
 
 from copyrator.api.bundle_status import parse_status
-from copyrator.cli.blind_applies import with_refusals_of
-from copyrator.cli.bundle_permissions import manifest, roles_of, summary, why_lines
+from copyrator.cli.bundles.permissions import manifest, roles_of, summary, why_lines
+from copyrator.cli.bundles.plan_log import with_refusals_of
 
 Body = dict[str, Any]
 

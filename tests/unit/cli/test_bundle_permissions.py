@@ -13,7 +13,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.bundles.plan.rights import VERBS
-from copyrator.cli.bundle_permissions import manifest, roles_of, summary, why_lines
+from copyrator.cli.bundles.permissions import manifest, roles_of, summary, why_lines
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from copyrator.cli import _COMMANDS, cli
-from copyrator.cli.install import MANIFESTS
+from copyrator.cli.offline.install import MANIFESTS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from copyrator.cli.describe import bundle_lines
-from copyrator.cli.installation import Installation
-from copyrator.cli.why_bundle import explain_bundle
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.get.describe import bundle_lines
+from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.settings.config import Settings
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from copyrator.cli.describe import rule_lines
+from copyrator.cli.get.describe import rule_lines
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

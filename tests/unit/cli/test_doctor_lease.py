@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from copyrator.api.times import format_micro_time
-from copyrator.cli import doctor
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor import command
 from copyrator.settings.config import Settings
 
 INSTALLATION = Installation(settings=Settings(), namespace="op")
@@ -25,9 +25,9 @@ class Released:
 
 
 def checked(looks: float, *, ready: bool, **more: float) -> tuple[bool | None, str]:
-    async def check() -> doctor.Check:
+    async def check() -> command.Check:
         server = cast("Any", Released(looks))
-        lease = doctor.check_lease(server, INSTALLATION, ready=ready, **more)
+        lease = command.check_lease(server, INSTALLATION, ready=ready, **more)
         (found,) = [one async for one in lease]
         return found
 

@@ -6,9 +6,9 @@ import pytest
 from tests.unit.cli.objects_seen import bundle
 
 from copyrator.api.times import format_time
-from copyrator.cli.doctor import summary
-from copyrator.cli.doctor_objects import is_overlooked, object_faults, waiting
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.command import summary
+from copyrator.cli.doctor.objects import is_overlooked, object_faults, waiting
 from copyrator.settings.config import Settings
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

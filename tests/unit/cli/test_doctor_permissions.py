@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_permissions import (
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.permissions import (
     consent_reviews,
     missing_permissions,
     permission_reviews,
 )
-from copyrator.cli.installation import Installation
 from copyrator.kube import errors
 from copyrator.kube.client.pages import Page
 from copyrator.settings.config import Settings

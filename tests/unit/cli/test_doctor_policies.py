@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_policies import approval_policy, plans_are_asked
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.objects import approval_policy, plans_are_asked
 from copyrator.kube import errors
 from copyrator.kube.client.client import Page
 from copyrator.kube.client.pages import Items

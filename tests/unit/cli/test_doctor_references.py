@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.references import polled_references
 from copyrator.kube.client.client import Page
 from copyrator.kube.client.pages import Items
 from copyrator.settings import limits

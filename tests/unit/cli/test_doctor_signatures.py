@@ -9,8 +9,8 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from copyrator.cli.doctor_signatures import signatures
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.objects import signatures
 from copyrator.kube import errors
 from copyrator.kube.client.client import Page
 from copyrator.kube.client.pages import Items

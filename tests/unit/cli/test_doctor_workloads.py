@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_check import Check
-from copyrator.cli.doctor_workloads import workloads
-from copyrator.cli.installation import Installation
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.check import Check
+from copyrator.cli.doctor.permissions import workloads
 from copyrator.kube import errors
 from copyrator.kube.client.pages import Page
 from copyrator.kube.resources import Resource

@@ -9,9 +9,9 @@ from hypothesis import given
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.bundles.deploy.identity import spec_hash
-from copyrator.cli import rows
-from copyrator.cli.drift_state import describe_lines, why_lines
-from copyrator.cli.output import printable
+from copyrator.cli.core.output import printable
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import describe_drift, explain_drift
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -53,7 +53,7 @@ def bundle(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str
 def lines(body: dict[str, Any]) -> tuple[list[str], list[str]]:
     spec = parse_bundle(body, BundleDefaults())
     assert isinstance(spec, BundleSpec)
-    return list(describe_lines(body, spec, NOW)), list(why_lines(body, spec, NOW))
+    return list(describe_drift(body, spec, NOW)), list(explain_drift(body, spec, NOW))
 
 
 def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from copyrator.api.freeze import MAX_REASON
 from copyrator.cli import cli
-from copyrator.cli.freeze import _Until
+from copyrator.cli.bundles.freeze import _Until
 
 
 def test_an_end_is_a_duration_from_now_or_a_time() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from copyrator.cli import rows
-from copyrator.cli.doctor_check import Check
-from copyrator.cli.freeze_state import check, freezes_for
-from copyrator.cli.installation import Installation
-from copyrator.cli.why_bundle import explain_bundle
+from copyrator.cli.bundles.freeze import check, freezes_for
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.check import Check
+from copyrator.cli.view import rows
+from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, Resource

@@ -1,8 +1,8 @@
 """Failures that are the same share a line."""
 
-from copyrator.cli import grouping
-from copyrator.cli.grouping import Sample
-from copyrator.cli.plan_rows import PlanRow, RowAction, merged
+from copyrator.cli.rules.plan_rows import PlanRow, RowAction, merged
+from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.rule import Sample
 
 
 def sample(namespace, name="devs", message="no"):
@@ -11,14 +11,14 @@ def sample(namespace, name="devs", message="no"):
 
 def test_the_same_failure_in_many_namespaces_is_one_line():
     samples = [sample(f"team-{letter}") for letter in "cbadefg"]
-    assert list(grouping.lines([*samples, sample("other", message="quota")])) == [
+    assert list(rule_view.failure_lines([*samples, sample("other", message="quota")])) == [
         "7 namespaces (team-a, team-b, …): Forbidden: no",
         "other/devs: Forbidden: quota",
     ]
 
 
 def test_a_few_are_listed_and_a_name_that_isnt_known_is_left_out():
-    assert list(grouping.lines([sample("a"), sample("b", name="")])) == [
+    assert list(rule_view.failure_lines([sample("a"), sample("b", name="")])) == [
         "a/devs: Forbidden: no",
         "b: Forbidden: no",
     ]
@@ -42,7 +42,7 @@ def test_messages_that_name_their_own_namespace_are_the_same_failure():
         for letter in "abcd"
     ]
     shared = "the namespace has no label team"
-    (line,) = grouping.lines(samples)
+    (line,) = rule_view.failure_lines(samples)
     assert line == f"4 namespaces (team-a, team-b, …): Forbidden: {shared}"
     faults = [
         PlanRow(RowAction.BLOCKED, "Secret", one.namespace, "a", one.reason, one.message)
@@ -50,6 +50,6 @@ def test_messages_that_name_their_own_namespace_are_the_same_failure():
     ]
     (row,) = merged(faults)
     assert (row.namespace, row.message) == ("4 namespaces (team-a, team-b, …)", shared)
-    assert list(grouping.lines(samples[:1])) == [
+    assert list(rule_view.failure_lines(samples[:1])) == [
         "team-a/devs: Forbidden: namespace team-a has no label team"
     ]

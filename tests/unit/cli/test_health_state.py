@@ -7,9 +7,9 @@ from hypothesis import given
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.cli import rows
-from copyrator.cli.health_state import describe_lines, why_lines
-from copyrator.cli.output import printable
+from copyrator.cli.core.output import printable
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import describe_health, explain_health
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ def lines(*conditions: Any, mode: str = "Watch") -> list[str]:
     body = bundle(*conditions, mode=mode)
     spec = parse_bundle(body, BundleDefaults())
     assert isinstance(spec, BundleSpec)
-    return [*describe_lines(body, spec, NOW), *why_lines(body, spec)]
+    return [*describe_health(body, spec, NOW), *explain_health(body, spec)]
 
 
 def bundle(*conditions: Any, mode: str = "Watch") -> dict[str, Any]:

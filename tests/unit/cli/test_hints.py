@@ -8,7 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from copyrator.cli import cli, hints
+from copyrator.cli import cli
+from copyrator.cli.core import hints
 
 SOURCE = Path(hints.__file__).parent
 NO_HINTS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.cli.history import last_failure
+from copyrator.cli.get.history import last_failure
 
 BODY = {"status": {"attempted": {"job": "shop-2", "message": "create: Pod/bad failed: no\x1b[2J"}}}
 

@@ -1,7 +1,7 @@
 """Copies by rule and namespace, as they come and go."""
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.seen import SeenCopies
+from copyrator.cli.view.overview import SeenCopies
 
 A, B = ObjectName("team-a", "creds"), ObjectName("team-b", "creds")
 

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.cli.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.matrix import COLUMNS, ROWS, View, matrix
-from copyrator.cli.seen import SeenCopies
+from copyrator.cli.view.matrix import COLUMNS, ROWS, View, matrix
+from copyrator.cli.view.overview import SeenCopies
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 PLACES = [f"team-{number:04}" for number in range(250)]

@@ -4,8 +4,8 @@ import pytest
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.cli.migrate_merge import migrations
-from copyrator.cli.migrate_tools import cluster_secret, requests
+from copyrator.cli.migrate.command import migrations
+from copyrator.cli.migrate.tools import cluster_secret, requests
 
 KNOWN = ("default", "kube-system", "prod-1", "prod-2", "team-a", "team-b")
 KR = "replicator.v1.mittwald.de/"

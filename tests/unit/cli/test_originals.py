@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from copyrator.cli import cli
-from copyrator.cli.originals import run_arguments
+from copyrator.cli.core.run import run_arguments
 from copyrator.settings import options
 
 IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}

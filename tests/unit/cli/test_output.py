@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from rich.text import Text
 
-from copyrator.cli import rows
-from copyrator.cli.events import event_columns
-from copyrator.cli.faults import Fault
-from copyrator.cli.output import Column, Table, prose, reference
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.output import Column, Table, prose, reference
+from copyrator.cli.get.events import event_columns
+from copyrator.cli.view import rows
 
 MESSAGE = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0"
 ROW = {"name": "registry-creds", "message": MESSAGE}

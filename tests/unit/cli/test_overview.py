@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.cli.objects_seen import bundle, rule, seen
 
-from copyrator.cli.overview import CERTIFICATES, State, overview
+from copyrator.cli.view.overview import CERTIFICATES, State, overview
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

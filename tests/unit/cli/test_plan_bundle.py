@@ -7,8 +7,8 @@ import pytest
 from rich.text import Text
 
 from copyrator.bundles.plan.operations import Operation, OperationType
-from copyrator.cli.plan_bundle import Shown, document, show
-from copyrator.cli.plan_log import PlanLog
+from copyrator.cli.bundles.plan import Shown, document, show
+from copyrator.cli.bundles.plan_log import PlanLog
 
 LONG = "x" * 150
 OPERATIONS = (

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from copyrator.api.plan_status import PlanStatus, PreviewPlan
 from copyrator.bundles.plan.operations import Operation, OperationType
-from copyrator.cli.plan_bundle import Shown, document, show
-from copyrator.cli.plan_first import first_lines
-from copyrator.cli.plan_log import PlanLog
-from copyrator.cli.plan_preview import describe_lines as preview_lines
-from copyrator.cli.plan_state import describe_lines, why_lines
+from copyrator.cli.bundles.plan import Shown, document, first_lines, show
+from copyrator.cli.bundles.plan import describe_lines as preview_lines
+from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.view.bundle import describe_plan, explain_plan
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -157,7 +156,7 @@ def test_programs_get_it_too():
 )
 def test_describe_and_why_say_it_before_the_operations(plan, said):
     body = bundle(plan=PLAN | plan, preview=PLAN | plan)
-    described, why = list(describe_lines(body, NOW)), list(why_lines(body, NOW))
+    described, why = list(describe_plan(body, NOW)), list(explain_plan(body, NOW))
     assert described[1] == f"  Contents:      {said}"
     assert why[1] == f"  Contents: {said}."
     assert list(preview_lines(body, NOW))[1] == f"  Contents:      {said}"
@@ -166,15 +165,15 @@ def test_describe_and_why_say_it_before_the_operations(plan, said):
 def test_describe_and_why_name_what_changed():
     body = bundle(plan=PLAN | {"changed": [*CHANGED, "spec.env.BAR", "spec.env.BAZ"]})
     said = f"{'; '.join(CHANGED)}; spec.env.BAR; and 1 more"
-    assert f"  Changed:       {said}" in list(describe_lines(body, NOW))
-    assert f"  Changed besides the chart: {said}." in list(why_lines(body, NOW))
+    assert f"  Changed:       {said}" in list(describe_plan(body, NOW))
+    assert f"  Changed besides the chart: {said}." in list(explain_plan(body, NOW))
     body = bundle(plan=PLAN | {"changeUnknown": "what changed isn't known: x"})
-    assert "  Changed:       what changed isn't known: x" in list(describe_lines(body, NOW))
+    assert "  Changed:       what changed isn't known: x" in list(describe_plan(body, NOW))
 
 
 def test_a_plan_from_before_says_nothing_of_contents():
     body = bundle(plan=PLAN, preview=PLAN)
-    lines = [*describe_lines(body, NOW), *why_lines(body, NOW), *preview_lines(body, NOW)]
+    lines = [*describe_plan(body, NOW), *explain_plan(body, NOW), *preview_lines(body, NOW)]
     assert "ontents" not in "".join(lines)
 
 
@@ -199,5 +198,5 @@ FORGED = st.fixed_dictionaries(
 def test_a_forged_status_moves_no_cursor(plan):
     lines = list(first_lines(PlanStatus.parse(plan), PlanLog(SECRETS)))
     body = bundle(plan=PLAN | plan, preview=PLAN | plan)
-    lines += [*describe_lines(body, NOW), *why_lines(body, NOW), *preview_lines(body, NOW)]
+    lines += [*describe_plan(body, NOW), *explain_plan(body, NOW), *preview_lines(body, NOW)]
     assert all(line.isprintable() for line in lines)

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.cli.plan_fold import fold
+from copyrator.cli.bundles.plan import fold
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts" / "werf-output"
 ALWAYS = re.compile(

@@ -9,8 +9,8 @@ import pytest
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.plan.operations import Plan, effects, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
-from copyrator.cli.plan_bundle import Shown, columns, document
-from copyrator.cli.plan_log import (
+from copyrator.cli.bundles.plan import Shown, columns, document
+from copyrator.cli.bundles.plan_log import (
     PlanLog,
     _UnreadableError,
     agreed,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from copyrator.cli.plan_rows import Keys, PlanRow, RowAction, action_of, diff, summary
+from copyrator.cli.rules.plan_rows import Keys, PlanRow, RowAction, action_of, diff, summary
 
 
 def secret(data, **metadata):

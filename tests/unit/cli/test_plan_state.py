@@ -8,23 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.plan_status import PlanDecision
-from copyrator.cli.decisions import check_open, outcome
-from copyrator.cli.faults import Fault
-from copyrator.cli.output import printable
-from copyrator.cli.plan_bundle import unfinished
-from copyrator.cli.plan_state import (
+from copyrator.cli.bundles.approve import check_open, outcome
+from copyrator.cli.bundles.plan import unfinished
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.output import printable
+from copyrator.cli.view.bundle import (
     MOST,
     awaits_decision,
-    describe_lines,
+    describe_plan,
+    explain_plan,
     head,
     is_due,
     operation_counts,
     plan_of,
     said,
     state_of,
-    why_lines,
 )
-from copyrator.cli.rows import bundle_trouble
+from copyrator.cli.view.rows import bundle_trouble
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_operations_are_counted_by_type():
 def test_describe_and_why_say_how_to_decide():
     body = bundle(PLAN | {"newer": "1.3.0"}, attempted={"plan": "b" * 32, "approvedBy": "ann"})
     newer = "1.3.0 waits for the decision; copyrator plan bundle apps/shop --refresh plans it now"
-    assert list(describe_lines(body, NOW)) == [
+    assert list(describe_plan(body, NOW)) == [
         f"Last approval: approved by ann, plan {'b' * 32}",
         f"Plan:          {'a' * 32}",
         "  State:         waits for a decision; expires in 24h",
@@ -114,14 +114,14 @@ def test_describe_and_why_say_how_to_decide():
         "  To see it: copyrator plan bundle apps/shop",
         "  To decide: copyrator approve bundle apps/shop or copyrator reject bundle apps/shop",
     ]
-    assert list(why_lines(body, NOW)) == [
+    assert list(explain_plan(body, NOW)) == [
         "The plan of 1.2.0: waits for a decision; expires in 24h.",
         f"  {'a' * 32}: 4 operations: 3 create, 1 delete; 1 risky.",
         "  1.3.0 is newer and waits for the decision about this plan.",
         "  To see it: copyrator plan bundle apps/shop",
         "  To decide: copyrator approve bundle apps/shop or copyrator reject bundle apps/shop",
     ]
-    assert list(describe_lines(bundle(None), NOW)) == list(why_lines(bundle(None), NOW)) == []
+    assert list(describe_plan(bundle(None), NOW)) == list(explain_plan(bundle(None), NOW)) == []
 
 
 def test_get_shows_a_plan_that_waits_while_the_deployed_version_is_ready():
@@ -181,7 +181,7 @@ FORGED = st.dictionaries(
 @given(FORGED, JSON, JSON)
 def test_a_forged_status_ends_no_command_and_moves_no_cursor(plan, conditions, attempted):
     body = bundle(plan, conditions=conditions, attempted=attempted)
-    lines = [*head(body, NOW), *describe_lines(body, NOW), *why_lines(body, NOW)]
+    lines = [*head(body, NOW), *describe_plan(body, NOW), *explain_plan(body, NOW)]
     lines += [unfinished(body, NOW), bundle_trouble(body), outcome(body, "a" * 32)]
     assert all(line.isprintable() for line in lines[:-3])
     assert sum(map(len, lines)) < 20_000

@@ -11,9 +11,9 @@ import pytest
 from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate, Waiting
-from copyrator.cli.faults import Fault
-from copyrator.cli.installation import Installation
-from copyrator.cli.resolve_gates import BundleGates, _read
+from copyrator.cli.bundles.resolve import BundleGates, _read
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import Installation
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
 from copyrator.settings.config import Settings

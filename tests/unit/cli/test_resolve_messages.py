@@ -10,10 +10,9 @@ from copyrator.api.bundle_status import Rejected
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.gates.signature import NOTHING_ASKED
 from copyrator.bundles.version.candidates import Choice, Rejection, Selection, explain
-from copyrator.cli.faults import Fault
-from copyrator.cli.registry_options import credential_of, in_options
-from copyrator.cli.resolve import ResolvedTag, _explain, _range
-from copyrator.cli.trust_options import SignatureJudge
+from copyrator.cli.bundles.registry import SignatureJudge, credential_of, in_options
+from copyrator.cli.bundles.resolve import ResolvedTag, _explain, _range
+from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import Credential
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository

@@ -7,7 +7,14 @@ import pytest
 
 from copyrator.api.rollout import Consumer, Restart, Rollout, RolloutState, Stopped
 from copyrator.api.selectors import LabelSelector
-from copyrator.cli.rollout_state import described, in_steps, progress, state_lines, state_of, waits
+from copyrator.cli.view.rule import (
+    describe_rollout,
+    in_steps,
+    rollout_lines,
+    rollout_progress,
+    rollout_state,
+    waits_for_rollout,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUNNING = RolloutState("a" * 32, step=2, next_at=NOW + timedelta(seconds=90))
@@ -37,7 +44,7 @@ ROLLOUT = Rollout(("1", "10%", "100%"))
     ],
 )
 def test_the_spec_in_a_line(rollout, text):
-    assert described(rollout) == text
+    assert describe_rollout(rollout) == text
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_the_spec_in_a_line(rollout, text):
     ],
 )
 def test_the_step(state, lines):
-    assert list(state_lines({"rollout": state.to_dict(3)}, NOW)) == lines
+    assert list(rollout_lines({"rollout": state.to_dict(3)}, NOW)) == lines
 
 
 @pytest.mark.parametrize(
@@ -62,13 +69,13 @@ def test_the_step(state, lines):
     ],
 )
 def test_the_progress_in_a_table(state, text):
-    assert progress({"status": {"rollout": state.to_dict(3)}}) == text
-    assert progress({}) == progress({"status": {"rollout": "junk"}}) == "-"
+    assert rollout_progress({"status": {"rollout": state.to_dict(3)}}) == text
+    assert rollout_progress({}) == rollout_progress({"status": {"rollout": "junk"}}) == "-"
 
 
 def test_what_isnt_ours_is_no_rollout():
-    assert state_of(None) is None
-    assert state_of({"rollout": {"content": "x", "step": 1}}) is None
+    assert rollout_state(None) is None
+    assert rollout_state({"rollout": {"content": "x", "step": 1}}) is None
 
 
 def test_a_plan_names_the_namespaces_of_each_step():
@@ -79,7 +86,7 @@ def test_a_plan_names_the_namespaces_of_each_step():
 
 
 def test_why_a_copy_isnt_changed_yet():
-    assert waits("home/r", RUNNING) == (
+    assert waits_for_rollout("home/r", RUNNING) == (
         "It doesn't have the new content: the rule home/r changes its copies in steps, and the "
         "step of this copy hasn't begun (step 2, the next one is due at 2026-01-01T12:01:30Z)."
     )
@@ -87,6 +94,6 @@ def test_why_a_copy_isnt_changed_yet():
 
 def test_a_stopped_rollout_has_no_next_step_that_is_due():
     stopped = replace(STOPPED, next_at=NOW)
-    assert waits("home/r", stopped).endswith(
+    assert waits_for_rollout("home/r", stopped).endswith(
         "(step 2); the rollout is stopped by Deployment team-a/web."
     )

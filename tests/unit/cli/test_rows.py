@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copyrator.api.times import format_time
-from copyrator.cli import rows, rule_rows
-from copyrator.cli.describe import rule_lines
+from copyrator.cli.get.describe import rule_lines
+from copyrator.cli.view import rows
+from copyrator.cli.view import rule as rule_view
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -61,7 +62,7 @@ def cells(columns, body):
 
 def test_a_rule_that_no_operator_has_seen_says_so_instead_of_looking_well():
     body = {"metadata": {"name": "r", "namespace": "n"}, "spec": {}}
-    found = cells(rule_rows.rule_columns(NOW), body)
+    found = cells(rule_view.rule_columns(NOW), body)
     assert found["READY"] == "-"
     assert "copyrator doctor" in found["MESSAGE"]
 
@@ -72,14 +73,14 @@ def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
         "metadata": {"name": "r", "namespace": "n"},
         "status": {"conditions": [condition], "copies": {"ready": 2, "desired": 3}},
     }
-    found = cells(rule_rows.rule_columns(NOW), body)
+    found = cells(rule_view.rule_columns(NOW), body)
     assert (found["REASON"], found["COPIES"], found["MESSAGE"]) == (
         "PartialFailure",
         "2/3",
         "quota",
     )
     condition["status"] = "True"
-    assert cells(rule_rows.rule_columns(NOW), body)["MESSAGE"] == ""
+    assert cells(rule_view.rule_columns(NOW), body)["MESSAGE"] == ""
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_the_first_end_of_a_certificate(left, shown):
 
     found = [one(days=50), one(**left)]
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {"certificates": found}}
-    assert cells(rule_rows.rule_columns(NOW), body)["CERTIFICATE"] == shown
+    assert cells(rule_view.rule_columns(NOW), body)["CERTIFICATE"] == shown
     told = [line for line in rule_lines(body, NOW) if line.startswith("Certificate:")]
     assert told[0].split()[1:4] == ["a.io", "(infra/tls,", "key"]
     assert told[0].endswith(f"({shown})")
@@ -109,7 +110,7 @@ def test_the_first_end_of_a_certificate(left, shown):
 
 def test_a_rule_without_certificates_shows_a_dash():
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {}}
-    assert cells(rule_rows.rule_columns(NOW), body)["CERTIFICATE"] == "-"
+    assert cells(rule_view.rule_columns(NOW), body)["CERTIFICATE"] == "-"
 
 
 def test_a_rule_without_targets_is_ready_and_says_which_it_has():

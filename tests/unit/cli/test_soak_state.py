@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from copyrator.cli.soak_state import describe_lines, why_lines
+from copyrator.cli.view.bundle import describe_soak, explain_soak
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "a" * 64
@@ -30,12 +30,12 @@ def body(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
 
 
 def test_nothing_is_said_where_nobody_is_promoted_from_it() -> None:
-    assert list(describe_lines(body(), NOW)) == []
-    assert list(why_lines(body(), NOW)) == []
+    assert list(describe_soak(body(), NOW)) == []
+    assert list(explain_soak(body(), NOW)) == []
 
 
 def test_each_version_is_described_the_newest_first() -> None:
-    lines = list(describe_lines(body(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"}), NOW))
+    lines = list(describe_soak(body(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"}), NOW))
     assert lines == [
         "Promoted to:   prod*",
         "Held:          x; copyrator unhold bundle staging/shop",
@@ -49,14 +49,14 @@ def test_each_version_is_described_the_newest_first() -> None:
 
 
 def test_why_says_it_of_what_is_deployed() -> None:
-    assert list(why_lines(body(ENDED, {**OPEN, "longest": "5h"}), NOW)) == [
+    assert list(explain_soak(body(ENDED, {**OPEN, "longest": "5h"}), NOW)) == [
         (
             "For Bundles that are promoted from this one, it has been deployed since "
             "2026-01-02T09:00:00Z, for 3h; 5h before."
         )
     ]
     broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}
-    lines = list(why_lines(body(broken, hold="x"), NOW))
+    lines = list(explain_soak(body(broken, hold="x"), NOW))
     assert lines[0].endswith(
         "it doesn't count since 2026-01-02T10:00:00Z (it was held: \\x1b[31mx)."
     )

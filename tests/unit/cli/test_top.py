@@ -3,7 +3,7 @@
 from rich.console import Console
 from tests.unit.cli.objects_seen import rule, seen
 
-from copyrator.cli.top import rendered
+from copyrator.cli.get.top import rendered
 
 
 def shown(*bodies, width=80):

@@ -1,6 +1,6 @@
 """Trees of a rule and a Bundle."""
 
-from copyrator.cli.tree import bundle_tree, rule_tree
+from copyrator.cli.get.tree import bundle_tree, rule_tree
 
 READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "Synced"}]}
 

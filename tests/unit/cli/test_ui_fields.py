@@ -5,9 +5,9 @@ from typing import Any
 
 from tests.unit.cli.objects_seen import rule, seen
 
-from copyrator.cli.describe import condition_lines
-from copyrator.cli.overview import overview
+from copyrator.cli.get.describe import condition_lines
 from copyrator.cli.ui.pages import Pages, fields
+from copyrator.cli.view.overview import overview
 
 AT = "2026-01-05T00:00:00Z"
 

@@ -18,10 +18,10 @@ from tests.unit.signatures.making_keyless import Sigstore
 from tests.unit.signatures.notary import make_ca
 
 from copyrator.cli import cli
-from copyrator.cli.faults import Fault
-from copyrator.cli.resolve import _first_passing
-from copyrator.cli.trust_options import SignatureJudge, asked_by
-from copyrator.cli.verify import Verified, lines, parse_reference
+from copyrator.cli.bundles.registry import SignatureJudge, asked_by
+from copyrator.cli.bundles.resolve import _first_passing
+from copyrator.cli.bundles.verify import Verified, lines, parse_reference
+from copyrator.cli.core.faults import Fault
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryUnreachable, TagNotFound
 from copyrator.oci.reference import Repository

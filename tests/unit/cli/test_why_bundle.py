@@ -5,11 +5,11 @@ from itertools import takewhile
 
 import pytest
 
-from copyrator.cli import rows
-from copyrator.cli.describe import bundle_lines, condition_lines
-from copyrator.cli.installation import Installation
-from copyrator.cli.reconcile import _is_ready
-from copyrator.cli.why_bundle import ASSUMED, explain_bundle, next_poll
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.reconcile import _is_ready
+from copyrator.cli.get.describe import bundle_lines, condition_lines
+from copyrator.cli.view import rows
+from copyrator.cli.view.why_bundle import ASSUMED, explain_bundle, next_poll
 from copyrator.settings.config import Settings
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

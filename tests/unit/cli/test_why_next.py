@@ -9,7 +9,7 @@ import pytest
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected, parse_status
-from copyrator.cli.why_next import next_chance, why_lines
+from copyrator.cli.view.why_bundle import explain_next, next_chance
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)  # a Friday
 NOON_OF_SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatu
 )
 def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
     assert next_chance(*read(*gates, **fields)) is None
-    assert list(why_lines(*read(*gates, **fields), NOW)) == []
+    assert list(explain_next(*read(*gates, **fields), NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
 def test_the_earliest_deploy_is_when_all_gates_have_passed_and_a_window_is_open(
     gates, fields, said
 ):
-    assert list(why_lines(*read(*gates, **fields), NOW)) == [f"The earliest deploy is at {said}"]
+    assert list(explain_next(*read(*gates, **fields), NOW)) == [f"The earliest deploy is at {said}"]
 
 
 PROMOTION = {
@@ -146,7 +146,7 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
         Rejected(version="1.4.2", reason="NotPromoted"),
     )
     status = replace(status, available=Available(version="1.4.1", rejected=rejected))
-    assert list(why_lines(spec, status, NOON_OF_SUNDAY)) == [
+    assert list(explain_next(spec, status, NOON_OF_SUNDAY)) == [
         (
             "The earliest deploy of 1.4.2 is at 2026-01-05T13:05:00Z (Monday), in 25h, when its "
             "soak of 24h in staging/shop ends."
@@ -155,7 +155,7 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
     late = {**PROMOTION, "until": "2026-01-02T13:05:00Z"}
     spec, _ = read(windows=MONDAYS, promoteFrom=FROM)
     _, status = read(late, WINDOW, windows=MONDAYS, promoteFrom=FROM)
-    assert list(why_lines(spec, status, NOW)) == [
+    assert list(explain_next(spec, status, NOW)) == [
         (
             "The earliest deploy is at 2026-01-05T08:00:00Z (Monday), in 68h, when its soak of 24h "
             "in staging/shop ends and a window opens."
@@ -165,5 +165,5 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
 
 def test_many_sources_are_not_all_named():
     many = {"bundles": [{"name": f"b{n}"} for n in range(5)], "soak": "1h"}
-    (line,) = why_lines(*read(PROMOTION, promoteFrom=many), NOW)
+    (line,) = explain_next(*read(PROMOTION, promoteFrom=many), NOW)
     assert "its soak of 1h in apps/b0, apps/b1, apps/b2 and 2 more ends" in line

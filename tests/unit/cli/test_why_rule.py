@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from tests.unit.cli.objects_seen import rule
 
-from copyrator.cli.why_rule import explain_rule
+from copyrator.cli.view.rule import explain_rule
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.cli import decisions, reconcile
-from copyrator.cli.act import set_suspend
-from copyrator.cli.objects import one
-from copyrator.cli.plan_bundle import looked_at
-from copyrator.cli.plan_first import first_lines
-from copyrator.cli.plan_log import PlanLog
-from copyrator.cli.plan_state import operation_counts, plan_of, said
+from copyrator.cli.bundles import approve
+from copyrator.cli.bundles.plan import first_lines, looked_at
+from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.core import reconcile
+from copyrator.cli.core.objects import one
+from copyrator.cli.core.reconcile import set_suspend
+from copyrator.cli.view.bundle import operation_counts, plan_of, said
 from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
@@ -50,12 +50,12 @@ async def _reconcile(client: KubeClient, what: str, body: dict[str, Any], _plan:
 
 
 async def _approve(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await decisions.decide(client, decisions.APPROVE, body, plan)
+    await approve.decide(client, approve.APPROVE, body, plan)
     return f"Plan {said(plan)} is approved; the operator deploys it when its other gates pass."
 
 
 async def _reject(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await decisions.decide(client, decisions.REJECT, body, plan)
+    await approve.decide(client, approve.REJECT, body, plan)
     return f"Plan {said(plan)} is rejected; it isn't deployed."
 
 

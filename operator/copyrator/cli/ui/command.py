@@ -15,13 +15,12 @@ from tempfile import TemporaryDirectory
 import click
 from aiohttp import web
 
-from copyrator.cli.cluster import Target, cluster_options, run
-from copyrator.cli.faults import Fault
-from copyrator.cli.installation import find_installation, operator_namespace_option
-from copyrator.cli.live import Live
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import find_installation, operator_namespace_option, username
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import ADDRESS, Server
-from copyrator.cli.user import username
+from copyrator.cli.view.live import Live
 
 
 @click.command()

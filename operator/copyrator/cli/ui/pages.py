@@ -23,16 +23,15 @@ from copyrator.api.bundle_status import parse_status
 from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_time
-from copyrator.cli import rows
-from copyrator.cli.describe import bundle_lines, condition_lines, rule_lines
-from copyrator.cli.events import last_seen, times
-from copyrator.cli.installation import Installation
-from copyrator.cli.matrix import Matrix
-from copyrator.cli.output import printable
-from copyrator.cli.overview import Overview, State, bundle_row, rule_row
-from copyrator.cli.plan_state import awaits_decision, said
-from copyrator.cli.seen import Snapshot
-from copyrator.cli.why_bundle import explain_bundle
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.output import printable
+from copyrator.cli.get.describe import bundle_lines, condition_lines, rule_lines
+from copyrator.cli.get.events import last_seen, times
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import awaits_decision, said
+from copyrator.cli.view.matrix import Matrix
+from copyrator.cli.view.overview import Overview, Snapshot, State, bundle_row, rule_row
+from copyrator.cli.view.why_bundle import explain_bundle
 
 LISTED: Final = 100
 """Rules, Bundles or copies of a list that a page shows."""

@@ -21,18 +21,20 @@ from typing import Any, Final
 from aiohttp import web
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli import hints, logs, why
-from copyrator.cli.cluster import Target
-from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
-from copyrator.cli.events import events_of
-from copyrator.cli.faults import Fault, fault_of
-from copyrator.cli.installation import Installation
-from copyrator.cli.live import Live
-from copyrator.cli.matrix import View, matrix
-from copyrator.cli.objects import RESOURCES, SINGULAR
-from copyrator.cli.overview import overview
+from copyrator.cli.bundles import logs
+from copyrator.cli.core import hints
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault, fault_of
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.objects import RESOURCES, SINGULAR
+from copyrator.cli.get import why
+from copyrator.cli.get.describe_copy import copy_lines, find_copy, state_of
+from copyrator.cli.get.events import events_of
 from copyrator.cli.ui import actions
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.view.live import Live
+from copyrator.cli.view.matrix import View, matrix
+from copyrator.cli.view.overview import overview
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 

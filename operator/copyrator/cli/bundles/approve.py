@@ -1,0 +1,368 @@
+"""`copyrator approve` and `reject`: a person's decision about a Bundle's plan.
+
+A person's decision about a Bundle's plan: whether it means anything, and how it is written.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import parse_status
+from copyrator.api.plan_status import PlanDecision
+from copyrator.bundles.plan.record import is_spent
+from copyrator.cli.bundles.plan import WHAT, Shown, looked_at, show, unfinished
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.installation import username
+from copyrator.cli.core.objects import What, complete_names, one
+from copyrator.cli.core.output import Format, object_option, prose
+from copyrator.cli.core.output import show as show_object
+from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
+from copyrator.cli.doctor.permissions import allowed
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import decision, is_due, is_expired, operation_counts, plan_of, said
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES
+
+FIELD_MANAGER: Final = "copyrator-approve"
+APPROVER: Final = "copyrator-approver"
+"""The chart's ClusterRole with the verb approve."""
+TRIES: Final = 5
+"""Writes of a decision, while others change the Bundle."""
+CLEARED_WITHIN: Final = 10.0
+"""Seconds that a page waits for the operator, before a rejected plan can be approved."""
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionVerb:
+    """What is decided."""
+
+    verb: str
+    decision: PlanDecision
+    annotation: str
+    opposite: str
+
+
+APPROVE = DecisionVerb(
+    "approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN
+)
+REJECT = DecisionVerb(
+    "reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN
+)
+
+
+async def decide(
+    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], plan_id: str
+) -> None:
+    """Write a decision about the plan that a user was shown, without waiting until it is taken.
+
+    Raises:
+        Fault: the user may not, or there is no such plan to decide about any more.
+    """
+    await check_permission(client, choice, body)
+    check_open(choice.decision, body, plan_id, datetime.now(UTC))
+    await write_decision(client, choice, body, await username(client), CLEARED_WITHIN)
+
+
+async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body) -> None:
+    """Refuse where the user lacks a permission that a decision needs.
+
+    Raises:
+        Fault: with the permission, and how to get it.
+    """
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    verbs = ("approve", "patch")
+    missing = [
+        verb
+        for verb in verbs
+        if not await allowed(client, (BUNDLES, "", verb, namespace), None, name)
+    ]
+    if missing:
+        verb, is_ = ("verb", "is") if len(missing) == 1 else ("verbs", "are")
+        raise Fault(
+            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the {verb} "
+            f"{' and '.join(missing)} on {BUNDLES.key} {is_} missing in the namespace {namespace}; "
+            f"ask an administrator for a RoleBinding there to the ClusterRole {APPROVER}"
+        )
+
+
+def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datetime) -> None:
+    """Refuse a decision without effect; an earlier, opposite one may be replaced until the deploy.
+
+    Args:
+        wanted: the decision.
+        body: the Bundle.
+        plan_id: as the user gave it, if at all.
+        now: the time.
+
+    Raises:
+        Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
+    """
+    plan, bundle = plan_of(body), shown(WHAT, body)
+    anew = hint_about("plan", "bundle", body, "--refresh")
+    if fault := unfinished(body, now):
+        raise Fault(fault)
+    if plan_id is not None and plan_id != plan.id:
+        see = hint_about("plan", "bundle", body)
+        raise Fault(
+            f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; check it, and decide "
+            f"about that: {see}"
+        )
+    if not plan.id:
+        raise Fault(f"{bundle} has a plan without an ID in its status; make it again: {anew}")
+    if plan.decision == wanted or is_spent(parse_status(body)):
+        raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
+    if is_expired(plan, now):
+        raise Fault(
+            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, now)} ago; the "
+            f"operator makes it again; at once: {anew}"
+        )
+    if reason := _not_asked(body):
+        raise Fault(
+            f"{bundle} has a plan, but no deploy of it waits for a decision: {reason}; there is "
+            f"nothing to decide"
+        )
+
+
+def _not_asked(body: Body) -> str:
+    """Why no decision is required; empty where one is, or where that isn't known."""
+    spec = parse_bundle(body, BundleDefaults())
+    if is_due(body) or not isinstance(spec, BundleSpec):
+        return ""
+    if spec.approval.mode is ApprovalMode.NEVER:
+        return "spec.approval.mode is Never"
+    if spec.approval.mode is ApprovalMode.ON_RISK and not plan_of(body).risky_operations:
+        return "spec.approval.mode is OnRisk, and it has no risky operations"
+    return ""
+
+
+def outcome(body: Body, plan_id: str) -> str:
+    """The decision that the operator has taken about a plan; empty while there is none.
+
+    ``replaced`` where the plan is gone without one.
+    """
+    status = parse_status(body)
+    if status.plan.id == plan_id:
+        return status.plan.decision or ""
+    if plan_id in (status.plan.approved.id, status.attempted.plan):
+        return PlanDecision.APPROVED
+    return "replaced"
+
+
+async def write_decision(
+    client: KubeClient,
+    choice: DecisionVerb,
+    body: dict[str, Any],
+    user: str,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    """Write the decision on the object that was shown; retry where others have changed it.
+
+    An approval that was there when a plan was rejected doesn't count again. So both annotations of
+    a rejected plan are removed first, and the operator has to see that.
+
+    Raises:
+        Fault: it has another plan by now, was rejected meanwhile, or is another Bundle of that
+            name; or the operator doesn't respond.
+    """
+    plan_id = str(plan_of(body).id)
+    uid = body["metadata"]["uid"]
+    decides = {choice.annotation: plan_id, choice.opposite: None, names.ANN_APPROVED_BY: user}
+    for _ in range(TRIES):
+        clears = choice is APPROVE and _must_clear(body)
+        if clears and not timeout:
+            raise Fault(
+                f"{shown(WHAT, body)}: plan {said(plan_id)} was {decision(plan_of(body))}; "
+                "approving it takes an answer of the operator: give a --timeout"
+            )
+        annotations = dict.fromkeys((choice.annotation, choice.opposite)) if clears else decides
+        written = await _patched(client, body, annotations)
+        if written is not None and not clears:
+            return written
+        if written is not None:
+            before, body = written, await _cleared(client, written, timeout)
+        else:
+            before, body = body, await one(client, WHAT, *_name_of(body))
+        if body["metadata"]["uid"] != uid:
+            raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
+        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+        if choice is APPROVE and _is_rejected_anew(before, body):
+            raise Fault(
+                f"{shown(WHAT, body)}: plan {said(plan_id)} was rejected in the meantime, so it "
+                f"isn't approved; see: {hint_about('plan', 'bundle', body)}"
+            )
+    raise Fault(f"{shown(WHAT, body)} was changed by others at each try; try again")
+
+
+def _name_of(body: Body) -> tuple[str, str]:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+async def _patched(
+    client: KubeClient, body: Body, annotations: Mapping[str, str | None]
+) -> dict[str, Any] | None:
+    """The Bundle with these annotations; None where others have changed it since it was read."""
+    guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
+    patch = {"metadata": {**guard, "annotations": annotations}}
+    try:
+        return await client.patch(BUNDLES, *_name_of(body), patch, field_manager=FIELD_MANAGER)
+    except errors.ConflictError:
+        return None
+
+
+def _must_clear(body: Body) -> bool:
+    """Whether the plan is rejected, and an approval wouldn't count yet."""
+    plan = plan_of(body)
+    return plan.decision == PlanDecision.REJECTED and not plan.approval_cleared
+
+
+async def _cleared(
+    client: KubeClient,
+    body: dict[str, Any],
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    """The Bundle once the operator has seen that both annotations are gone."""
+    try:
+        return await wait(client, WHAT, body, timeout, lambda seen: not _must_clear(seen))
+    except Fault:
+        raise Fault(
+            f"{shown(WHAT, body)}: the annotations of its rejected plan were removed, but the "
+            f"operator hasn't seen that within {timeout:g} s, so nothing was approved; check that "
+            f"it is running ({hint('doctor')}), and approve again"
+        ) from None
+
+
+def _is_rejected_anew(before: Body, body: Body) -> bool:
+    """Whether somebody has rejected the plan since the Bundle was read before."""
+    (old, was), (new, now) = map(_rejections, (before, body))
+    return (now and not was) or (new and not (old or was))
+
+
+def _rejections(body: Body) -> tuple[bool, bool]:
+    """Whether the plan is rejected: by the status, and by the annotation."""
+    plan, annotations = plan_of(body), body["metadata"].get("annotations") or {}
+    stands = annotations.get(names.ANN_REJECTED_PLAN) == plan.id
+    return plan.decision == PlanDecision.REJECTED, stands
+
+
+_what = click.argument("what", type=What(WHAT))
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+_plan = click.argument("plan_id", metavar="[PLAN-ID]", required=False)
+_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+
+
+@click.command()
+@_what
+@_name
+@_plan
+@cluster_options()
+@_yes
+@response_timeout_option
+@object_option
+def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
+    """Approve the plan of a Bundle, so that it is deployed.
+
+    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
+    Of a rejected plan it removes both decisions first, and waits until the operator has seen that.
+    With a PLAN-ID only that plan is approved. Requires the permission to approve bundles, which
+    the chart's ClusterRole copyrator-approver has.
+    """
+    _decide(APPROVE, target, **more)
+
+
+@click.command()
+@_what
+@_name
+@_plan
+@cluster_options()
+@_yes
+@response_timeout_option
+@object_option
+def reject(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
+    """Reject the plan of a Bundle, so that it isn't deployed.
+
+    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
+    With a PLAN-ID only that plan is rejected. Requires the permission to approve bundles, which
+    the chart's ClusterRole copyrator-approver has.
+    """
+    _decide(REJECT, target, **more)
+
+
+def _decide(
+    choice: DecisionVerb,
+    target: Target,
+    *,
+    name: str,
+    plan_id: str | None,
+    yes: bool,
+    timeout: float,
+    shape: Format | None,
+) -> None:
+    if not yes and not (sys.stdin.isatty() and shape is None):
+        raise click.UsageError(
+            "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
+            f"{choice.verb} the plan"
+        )
+    found = run(_look(choice, target, name, plan_id))
+    if shape is None:
+        show(found)
+        unbound = "; its contents aren't bound" if found.plan.bound is False else ""
+        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}{unbound}."])
+    if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
+        raise Fault("nothing was decided")
+    body = run(_write(choice, target, found, timeout))
+    if shape is not None:
+        show_object(body, shape)
+        return
+    word = "annotated" if timeout == 0 else str(choice.decision).lower()
+    plan = f"{shown(WHAT, body)}: plan {said(found.plan.id)}"
+    prose([f"{plan} {word}{result(body, waited=timeout > 0)}"])
+
+
+async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> Shown:
+    """The Bundle with its plan, if it can be decided by this user."""
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, WHAT, namespace, name)
+        await check_permission(client, choice, body)
+        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+        return await looked_at(client, body)
+
+
+async def _write(
+    choice: DecisionVerb,
+    target: Target,
+    found: Shown,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
+    async with target.connect() as client:
+        user = await username(client)
+        body = await write_decision(client, choice, dict(found.body), user, timeout)
+        plan_id = str(found.plan.id)
+        before = ("", found.plan.decision)
+        body = await wait(
+            client, WHAT, body, timeout, lambda seen: outcome(seen, plan_id) not in before
+        )
+    taken = outcome(body, plan_id)
+    if timeout and taken != choice.decision:
+        plan = plan_of(body)
+        what = f"is {decision(plan)}" if plan.id == plan_id else f"was replaced by {said(plan.id)}"
+        raise Fault(
+            f"{shown(WHAT, body)}: plan {said(plan_id)} {what}, so your decision doesn't count; "
+            f"see: {hint_about('plan', 'bundle', body)}"
+        )
+    return body

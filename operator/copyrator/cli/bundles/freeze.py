@@ -1,0 +1,410 @@
+"""`copyrator freeze` and `thaw`: stop deploys in a namespace, or in all, and start them again.
+
+What is frozen, read from the cluster as far as the user may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from copyrator.api.bundle_status import Outcome, parse_status
+from copyrator.api.counts import count
+from copyrator.api.freeze import (
+    CONFIG_MAP,
+    MAX_REASON,
+    Freeze,
+    annotation_of,
+    data_of,
+    in_force,
+    read_annotation,
+    read_config_map,
+    sentence,
+)
+from copyrator.api.names import ANN_FREEZE
+from copyrator.api.times import parse_duration, parse_time
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+    username,
+)
+from copyrator.cli.core.objects import listed
+from copyrator.cli.core.output import Format, object_option, prose, show
+from copyrator.cli.doctor.check import Check
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient, PatchType
+from copyrator.kube.resources import BUNDLES, CONFIGMAPS, NAMESPACES
+
+WHAT: Final = "Freeze"
+_NAMED: Final = 3
+"""Freezes that a line names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The freezes that were found, ended ones too."""
+
+    freezes: tuple[Freeze, ...] = ()
+    denied: tuple[str, ...] = ()
+    """What the user may not read."""
+
+    def sentences(self, now: datetime) -> list[str]:
+        """A sentence for each freeze in force."""
+        return [sentence(one) for one in in_force(self.freezes, now)]
+
+
+def freeze_of(namespace: Mapping[str, Any]) -> Freeze | None:
+    """The freeze of a Namespace; None where it has none."""
+    metadata = namespace["metadata"]
+    value = (metadata.get("annotations") or {}).get(ANN_FREEZE)
+    return None if value is None else read_annotation(metadata["name"], str(value))
+
+
+async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
+    """The freeze of all namespaces; None where there is none."""
+    try:
+        return read_config_map(await client.get(CONFIGMAPS, home, CONFIG_MAP))
+    except errors.NotFound:
+        return None
+
+
+async def freezes_for(
+    client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
+) -> tuple[Freeze, ...]:
+    """What concerns a Bundle, as far as the user may read it."""
+    own = bundle["metadata"]["namespace"]
+    release = (bundle.get("spec") or {}).get("project_namespace") or own
+    names = [one for one in dict.fromkeys((own, release)) if installation.settings.serves(one)]
+    return (await found(client, installation, names)).freezes
+
+
+async def found(client: KubeClient, installation: Installation, names: Iterable[str]) -> Frozen:
+    """The freezes of all namespaces and of these."""
+    freezes: list[Freeze | None] = []
+    denied: list[str] = []
+    home = installation.settings.namespace
+    try:
+        freezes.append(await freeze_of_all(client, home))
+    except errors.ApiError as error:
+        denied.append(error.message)
+    for name in names:
+        try:
+            freezes.append(freeze_of(await client.get(NAMESPACES, None, name)))
+        except errors.NotFound:
+            continue
+        except errors.ApiError as error:
+            denied.append(error.message)
+    return Frozen(tuple(one for one in freezes if one is not None), tuple(denied))
+
+
+async def all_found(client: KubeClient, installation: Installation) -> Frozen:
+    """The freezes of all namespaces that the operator serves."""
+    served = installation.settings.watch_namespaces
+    of_all = await found(client, installation, served)
+    if served:
+        return of_all
+    try:
+        bodies = await listed(client, NAMESPACES, None, metadata_only=True)
+    except errors.ApiError as error:
+        return Frozen(of_all.freezes, (*of_all.denied, error.message))
+    freezes = (freeze_of(body) for body in bodies)
+    return Frozen((*of_all.freezes, *(one for one in freezes if one is not None)), of_all.denied)
+
+
+async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
+    """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
+    there = await all_found(client, installation)
+    frozen = in_force(there.freezes, now)
+    said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
+    if not said and there.denied:
+        return Check(WHAT, None, f"what is frozen can't be read: {there.denied[0]}")
+    if not said:
+        return Check(WHAT, True, "nothing is frozen")
+    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    good = False if any(one.fault for one in frozen) else None
+    return Check(WHAT, good, "; ".join(said[:_NAMED]) + more)
+
+
+FIELD_MANAGER: Final = "copyrator-freeze"
+
+"""Bundles that a sentence names."""
+
+_all = click.option(
+    "--all", "every", is_flag=True, help="All namespaces, in place of the one of --namespace."
+)
+
+
+class _Until(click.ParamType[datetime]):
+    """A duration from now, or a time."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """The moment, which has to be in the future."""
+        if isinstance(value, datetime):
+            return value
+        now, seconds = datetime.now(UTC), parse_duration(str(value))
+        moment = parse_time(value)
+        if seconds is not None:
+            moment = now + timedelta(seconds=seconds)
+        elif moment is None or datetime.fromisoformat(str(value)).tzinfo is None:
+            self.fail(
+                f"{value!r} is neither a duration, such as 30m or 2h, nor an RFC 3339 time with "
+                "its zone, such as 2026-11-30T18:00:00Z",
+                param,
+                ctx,
+            )
+        if moment <= now:
+            self.fail(f"{value!r} isn't in the future", param, ctx)
+        return moment
+
+
+@dataclass(frozen=True, slots=True)
+class _FreezeScope:
+    """What is frozen or thawed."""
+
+    installation: Installation
+    namespace: str
+    """Empty: all."""
+
+    @property
+    def home(self) -> str:
+        """The operator's namespace, where the ConfigMap is."""
+        return self.installation.settings.namespace
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of the commands."""
+        return ("-n", self.namespace) if self.namespace else ("--all",)
+
+
+@click.command()
+@cluster_options()
+@_all
+@click.option(
+    "--until",
+    metavar="TIME",
+    type=_Until(),
+    help="When it ends by itself: 2h, or 2026-11-30T18:00:00Z.",
+)
+@click.option("--reason", metavar="TEXT", required=True, help="Reason; shown where a deploy waits.")
+@operator_namespace_option
+@object_option
+def freeze(
+    *,
+    target: Target,
+    every: bool,
+    until: datetime | None,
+    reason: str,
+    home: str | None,
+    shape: Format | None,
+) -> None:
+    """Stop deploys in a namespace, or in all: none begins until it is thawed.
+
+    Running deploys continue, as do uninstalls and copies. The namespace of a Bundle and that of its
+    release both count. Repeat it to change the reason or the end.
+    """
+    reason = " ".join(reason.split())
+    if not reason:
+        raise click.UsageError("--reason is empty; it is shown as the reason why deploys wait")
+    if len(reason) > MAX_REASON:
+        raise click.UsageError(f"--reason is longer than {MAX_REASON} characters")
+    body, lines = run(_freeze(target, home, Freeze(reason=reason, until=until), every=every))
+    _print(body, lines, shape)
+
+
+@click.command()
+@cluster_options()
+@_all
+@operator_namespace_option
+@object_option
+def thaw(*, target: Target, every: bool, home: str | None, shape: Format | None) -> None:
+    """End a freeze of a namespace, or that of all: deploys that wait begin at once.
+
+    --all ends the freeze of all namespaces; one that was frozen by its name stays so.
+    """
+    body, lines = run(_thaw(target, home, every=every))
+    _print(body, lines, shape)
+
+
+def _print(body: Mapping[str, Any], lines: list[str], shape: Format | None) -> None:
+    if shape is None:
+        prose(lines)
+    else:
+        show(body, shape)
+
+
+async def _freeze(
+    target: Target, home: str | None, wanted: Freeze, *, every: bool
+) -> tuple[Mapping[str, Any], list[str]]:
+    async with target.connect() as client:
+        scope = await _scope(client, target, home, every=every)
+        who = ""
+        with suppress(errors.ApiError):
+            who = await username(client)
+        now = datetime.now(UTC).replace(microsecond=0)
+        freeze = Freeze(
+            namespace=scope.namespace,
+            reason=wanted.reason,
+            until=wanted.until,
+            who=who,
+            since=now,
+        )
+        if scope.namespace:
+            body = await _annotate(client, scope.namespace, annotation_of(freeze))
+        else:
+            body = await _write_config_map(client, scope.home, data_of(freeze))
+        lines = [_capital(f"{sentence(freeze)}.")]
+        if running := await _deploying(client, scope):
+            more = f" and {len(running) - _NAMED} more" if len(running) > _NAMED else ""
+            lines.append(
+                f"{count(len(running), 'deploy that has', 'deploys that have')} begun may "
+                f"continue: {', '.join(running[:_NAMED])}{more}."
+            )
+        lines.append(f"Deploys begin again after: {hint('thaw', *scope.options)}")
+        return body, lines
+
+
+async def _thaw(
+    target: Target, home: str | None, *, every: bool
+) -> tuple[Mapping[str, Any], list[str]]:
+    async with target.connect() as client:
+        scope = await _scope(client, target, home, every=every)
+        where = Freeze(namespace=scope.namespace).where
+        if scope.namespace:
+            body = await _namespace(client, scope.namespace)
+            before = freeze_of(body)
+            if before is not None:
+                body = await _annotate(client, scope.namespace, None)
+        else:
+            body, before = {}, None
+            with suppress(errors.NotFound):
+                body = await client.get(CONFIGMAPS, scope.home, CONFIG_MAP)
+                before = read_config_map(body)
+                await client.delete(CONFIGMAPS, scope.home, CONFIG_MAP)
+        if before is None:
+            said = f"{where} isn't frozen" if scope.namespace else f"there is no freeze of {where}"
+        else:
+            said = f"{where} {_verb(scope, 'is')} thawed"
+        return body, [_capital(f"{said}."), *await _others(client, scope)]
+
+
+async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
+    """The freezes that stay in force, as far as the user may read them."""
+    found: list[Freeze] = []
+    if scope.namespace:
+        with suppress(errors.ApiError):
+            of_all = await freeze_of_all(client, scope.home)
+            found = [of_all] if of_all is not None else []
+    else:
+        there = await all_found(client, scope.installation)
+        found = sorted(there.freezes, key=lambda one: one.namespace)
+    left = in_force(found, datetime.now(UTC))
+    lines = [f"Still: {sentence(one)}." for one in left[:_NAMED]]
+    if len(left) > _NAMED:
+        lines.append(f"Still: {count(len(left) - _NAMED, 'more namespace is', 'more are')} frozen.")
+    return lines
+
+
+async def _scope(
+    client: KubeClient, target: Target, home: str | None, *, every: bool
+) -> _FreezeScope:
+    """What the options mean.
+
+    Raises:
+        Fault: the operator can't be found, or doesn't serve the namespace.
+    """
+    if every and target.namespace_option:
+        raise click.UsageError("--all and --namespace exclude each other")
+    installation = await find_installation(client, home)
+    if every:
+        if home is None and not installation.found:
+            raise Fault(
+                "the operator wasn't found, and all namespaces are frozen by a ConfigMap in its "
+                "namespace; set --operator-namespace"
+            )
+        return _FreezeScope(installation, "")
+    served = installation.settings.watch_namespaces
+    if installation.is_read and not installation.settings.serves(target.namespace):
+        raise Fault(
+            f"the operator serves only the namespaces {', '.join(served)}, and doesn't read "
+            f"{target.namespace}; freeze the namespace of the Bundle, or all: "
+            f"{hint('freeze', '--all')} --reason TEXT"
+        )
+    return _FreezeScope(installation, target.namespace)
+
+
+async def _namespace(client: KubeClient, name: str) -> dict[str, Any]:
+    try:
+        return await client.get(NAMESPACES, None, name)
+    except errors.NotFound:
+        raise Fault(f"there is no namespace {name}") from None
+
+
+async def _annotate(client: KubeClient, name: str, value: str | None) -> dict[str, Any]:
+    patch = {"metadata": {"annotations": {ANN_FREEZE: value}}}
+    try:
+        return await client.patch(NAMESPACES, None, name, patch, field_manager=FIELD_MANAGER)
+    except errors.NotFound:
+        raise Fault(f"there is no namespace {name}") from None
+
+
+async def _write_config_map(client: KubeClient, home: str, data: dict[str, str]) -> dict[str, Any]:
+    """Create it, or replace all of its data, so that nothing unreadable is left."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP, "namespace": home},
+        "data": data,
+    }
+    try:
+        return await client.create(CONFIGMAPS, home, body)
+    except errors.AlreadyExists:
+        patch = [
+            {"op": "add", "path": "/data", "value": data},
+            {"op": "add", "path": "/binaryData", "value": {}},
+        ]
+        return await client.patch(
+            CONFIGMAPS,
+            home,
+            CONFIG_MAP,
+            patch,
+            kind=PatchType.JSON,
+            field_manager=FIELD_MANAGER,
+        )
+
+
+async def _deploying(client: KubeClient, scope: _FreezeScope) -> list[str]:
+    """The Bundles concerned that are being deployed, as far as the user may list them."""
+    bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
+    scopes = (*scope.installation.settings.scopes, *([scope.namespace] if scope.namespace else []))
+    for one in scopes:
+        with suppress(errors.ApiError):
+            for body in await listed(client, BUNDLES, one):
+                metadata = body["metadata"]
+                bodies[metadata["namespace"], metadata["name"]] = body
+    return [
+        f"{namespace}/{name}"
+        for (namespace, name), body in sorted(bodies.items())
+        if parse_status(body).attempted.outcome == Outcome.RUNNING
+        and scope.namespace in ("", namespace, body["spec"].get("project_namespace"))
+    ]
+
+
+def _verb(scope: _FreezeScope, singular: str) -> str:
+    return singular if scope.namespace else "are"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,194 @@
+"""`copyrator logs`: the log of a Bundle's newest Job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.bundles.deploy.outcome import is_owned, secrets_of
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.cli.bundles.plan_log import remove_no_errors
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.objects import What, complete_names, listed, one
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import JOBS, PODS
+
+LOOK = 0.5
+"""Seconds between two reads of a log that is followed."""
+SHOWN_LINES = 1000
+"""Last lines of a log that a page shows."""
+_OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
+
+
+@click.command()
+@click.argument("what", type=What("bundles"))
+@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@cluster_options()
+@click.option(
+    "--tail", type=click.IntRange(min=1), metavar="LINES", help="Number of last lines to print."
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the newest Job ends.")
+@click.option("--plan", is_flag=True, help="Of the newest plan Job instead.")
+def logs(
+    *, target: Target, what: str, name: str, tail: int | None, follow: bool, plan: bool
+) -> None:
+    """Print the log of a Bundle's newest Job; if that is deleted, its end from the status.
+
+    Jobs that only make plans don't count; --plan prints the log of the newest of those.
+    """
+    run(_logs(target, what, name, tail, follow=follow, plan=plan))
+
+
+async def _logs(
+    target: Target, what: str, name: str, tail: int | None, *, follow: bool, plan: bool
+) -> None:
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, what, namespace, name)
+        of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
+        selector = f"{names.LABEL_BUNDLE}={name},{of_kind}"
+        jobs = await listed(client, JOBS, namespace, selector=selector)
+        jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
+        if follow and jobs and not _has_ended(jobs[0]):
+            await _follow(client, jobs[0], tail)
+            return
+        for job in jobs:
+            if await _print_job(client, job, tail):
+                return
+        if plan:
+            advice = hint_about("plan", "bundle", body, "--refresh")
+            raise Fault(
+                f"bundle {namespace}/{name} has no plan Job with a log; make a plan: {advice}"
+            )
+        _print_kept(body, namespace, name)
+
+
+def _start(text: str, tail: int | None) -> int:
+    """Where the last lines of a text begin."""
+    return len(text) - len("".join(text.splitlines(keepends=True)[-tail:])) if tail else 0
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(
+        one_.get("type") in ("Complete", "Failed") and one_.get("status") == "True"
+        for one_ in conditions
+    )
+
+
+async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:
+    """Print what the Job's containers add, until it has ended or is deleted."""
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    printed: dict[tuple[str, str], int] = {}
+    ended = False
+    while not ended:
+        try:
+            ended = _has_ended(await client.get(JOBS, namespace, name))
+        except errors.NotFound:
+            ended = True
+        async for pod, container, text in _texts(client, job, None):
+            start = printed.get((pod, container))
+            if start is None:
+                click.echo(f"--- Job {name}, container {container}", err=True)
+                start = _start(text, tail)
+            click.echo(text[start:], nl=False)
+            printed[pod, container] = max(start, len(text))
+        if not ended:
+            await asyncio.sleep(LOOK)
+
+
+async def _print_job(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> bool:
+    """Print the logs of a Job's pods; False where there are none."""
+    said = False
+    async for _, container, text in _texts(client, job, tail):
+        click.echo(f"--- Job {job['metadata']['name']}, container {container}", err=True)
+        click.echo(text.rstrip("\n"))
+        said = True
+    return said
+
+
+async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Head and log of each container of a Bundle's newest Job, without the values of its Secrets.
+
+    What can't be redacted, for want of the permission to read those Secrets, is withheld; the end
+    of the last failed Job's log, which the operator has redacted, is in the status.
+    """
+    metadata = body["metadata"]
+    namespace = metadata["namespace"]
+    selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
+    jobs = await listed(client, JOBS, namespace, selector=f"{selector},{_OF_DEPLOYS}")
+    jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
+    redaction = Redactor(client)
+    found: list[tuple[str, str]] = []
+    try:
+        for job in jobs[:1]:
+            name = job["metadata"]["name"]
+            secrets = secrets_of(await _pods(client, job))
+            async for _, container, text in _texts(client, job, SHOWN_LINES):
+                head = f"Job {name}, container {container}"
+                try:
+                    (text,) = await redaction.redacted(namespace, secrets, [text])  # noqa: PLW2901
+                except WithheldError as error:
+                    text = error.in_place_of_log(namespace, name)  # noqa: PLW2901
+                found.append((head, text))
+    finally:
+        await redaction.close()
+    last = (body.get("status") or {}).get("lastError") or {}
+    if last.get("logTail"):
+        found.append((f"The end of the last failed log ({last.get('time')})", last["logTail"]))
+    return found or [("No log", "There is no Job with a log; the history has the outcomes.")]
+
+
+async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pods that a Job owns, oldest first: others may have its label."""
+    metadata = job["metadata"]
+    selector = f"batch.kubernetes.io/job-name={metadata['name']}"
+    found = await listed(client, PODS, metadata["namespace"], selector=selector)
+    mine = [pod for pod in found if is_owned(pod, metadata["uid"])]
+    return sorted(mine, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
+async def _texts(
+    client: KubeClient, job: Mapping[str, Any], tail: int | None
+) -> AsyncIterator[tuple[str, str, str]]:
+    """Pod, container and log of each container of a Job's pods that has a log.
+
+    In that of a plan a line of werf's is left out that reads as an error and is none.
+    """
+    is_plan = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
+    for pod in await _pods(client, job):
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+        for container in containers:
+            text = ""
+            with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
+                text = await client.read_log(namespace, name, container["name"], tail_lines=tail)
+            if is_plan:
+                text = remove_no_errors(text)
+            if text:
+                yield name, container["name"], text
+
+
+def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
+    """The end of the last failed Job's log."""
+    error = (body.get("status") or {}).get("lastError") or {}
+    attempt = (body.get("status") or {}).get("attempted") or {}
+    if error.get("logTail"):
+        click.echo(f"--- end of the log, from the status ({error.get('time')})", err=True)
+        click.echo(error["logTail"])
+        return
+    last = f"; the last attempt, {attempt['job']}, {attempt.get('outcome')}" if attempt else ""
+    raise Fault(
+        f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
+        "spec.job.ttlSecondsAfterFinished seconds after their end; "
+        f"{hint_about('history', 'bundle', body)} shows their outcomes"
+    )

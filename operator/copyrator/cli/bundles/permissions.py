@@ -1,0 +1,172 @@
+"""What a Bundle's service account lacks, by its status, and the roles that grant it.
+
+A status may be forged by who may write it: entries of another form than the operator's are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
+from copyrator.api.counts import count
+from copyrator.api.plan_status import MissingPermission, PlanOutcome
+from copyrator.bundles.plan.rights import (
+    EVENTS_NAMESPACE,
+    ServiceAccount,
+    format_permission,
+    grants,
+    is_uninstalled,
+    list_missing,
+    missing_of,
+    uninstall_permissions,
+)
+from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.view import rows
+
+Body = Mapping[str, Any]
+_SHOWN: Final = 3
+
+
+def summary(status: BundleStatus) -> str:
+    """``3 missing: create, patch deployments.apps in apps``; empty where nothing is known."""
+    plan, missing = status.plan, missing_of(status)
+    known = plan.missing_permissions is not None
+    if not missing:
+        return f"none is missing{_unreviewed(status)}" if known and not _is_proved(status) else ""
+    named = "; ".join(format_permission(one) for one in missing[:_SHOWN])
+    more = len(missing) - _SHOWN
+    return f"missing: {named}" + (f" and {more} more" if more > 0 else "") + _unreviewed(status)
+
+
+def _is_proved(status: BundleStatus) -> bool:
+    return status.plan.job == status.attempted.plan_job
+
+
+def _unreviewed(status: BundleStatus) -> str:
+    number = status.plan.unreviewed
+    return f" ({count(number, 'kind')} not reviewed)" if number else ""
+
+
+def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
+    """The lines of `why` about missing permissions; none where none is known to be missing."""
+    status = parse_status(body)
+    missing = missing_of(status)
+    if not missing:
+        return
+    if is_uninstalled(status):
+        yield from _lines_of_uninstall(body, spec, missing)
+        return
+    account, found = ServiceAccount.of(spec), _found_at(status)
+    ago = f" {rows.age(found, now)} ago" if found else ""
+    yield f"The service account {account} lacked permissions{ago}; it cannot"
+    yield from (f"  {format_permission(one)}" for one in missing)
+    where = {one.namespace for one in status.plan.missing if one.resource == "events"}
+    if EVENTS_NAMESPACE in where and spec.project_namespace != EVENTS_NAMESPACE:
+        yield f"  Without events in {EVENTS_NAMESPACE} it deploys, but werf shows no Events."
+    if more := _unlisted(status):
+        yield f"  and {count(more, 'more permission')} that the status doesn't list."
+    if status.plan.unreviewed:
+        yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
+    if _is_by_blind_applies(status):
+        yield (
+            "Named by the plan's blind applies, one permission each. Whether more are missing "
+            f"isn't known: the operator may not review permissions; see: {hint('doctor')}"
+        )
+    if status.plan.outcome is None:
+        anew = hint_about("plan", "bundle", body, "--refresh")
+        yield f"werf names one permission at a time; a plan names all: {anew}"
+    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
+    yield f"Then: {_next(status, body)}"
+
+
+def _lines_of_uninstall(
+    body: Body, spec: BundleSpec, missing: Sequence[MissingPermission]
+) -> Iterator[str]:
+    yield f"The service account {ServiceAccount.of(spec)} lacks permissions to uninstall; it cannot"
+    yield from (f"  {format_permission(one)}" for one in missing)
+    yield "werf names one at a time. Besides get, list, watch, delete of its objects it needs"
+    yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(body, spec))
+    yield "  git in its image, with werf 3"
+    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
+    yield "Then the uninstall is retried by itself."
+
+
+def _needs_of_uninstall(body: Body, spec: BundleSpec) -> tuple[MissingPermission, ...]:
+    status = parse_status(body)
+    where = status.deployed.namespace or status.attempted.namespace or spec.project_namespace
+    return list_missing(uninstall_permissions(where))
+
+
+def _is_by_blind_applies(status: BundleStatus) -> bool:
+    """Whether they are from the plan's text (``blind_applies``): reviews count all."""
+    plan = status.plan
+    made = plan.outcome == PlanOutcome.PLANNED
+    return made and bool(plan.missing) and plan.missing_permissions is None
+
+
+def _found_at(status: BundleStatus) -> str | None:
+    """When it was found; of a plan that failed, when that began."""
+    plan, attempted = status.plan, status.attempted
+    return attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
+
+
+def _unlisted(status: BundleStatus) -> int:
+    listed = sum(len(one.verbs) for one in status.plan.missing)
+    return max((status.plan.missing_permissions or 0) - listed, 0)
+
+
+def _roles_hint(body: Body) -> str:
+    metadata = body["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return hint("why", name, "--kind", "bundle", "--roles")
+
+
+def _next(status: BundleStatus, body: Body) -> str:
+    if status.plan.outcome in (PlanOutcome.PLANNED, PlanOutcome.FAILED) and not _is_proved(status):
+        return hint_about("plan", "bundle", body, "--refresh")
+    return hint_about("reconcile", "bundle", body)
+
+
+def roles_of(
+    body: Body, spec: BundleSpec, *, is_namespace_missing: bool = False
+) -> list[dict[str, Any]]:
+    """The roles and bindings that grant what is missing, ready to be applied in this order.
+
+    A Role can't be created in a namespace that doesn't exist: the release's comes first then, and
+    werf needn't create it.
+    """
+    status = parse_status(body)
+    missing = missing_of(status)
+    if missing and is_uninstalled(status):
+        missing = (*missing, *_needs_of_uninstall(body, spec))
+    if not is_namespace_missing or not missing:
+        return grants(ServiceAccount.of(spec), spec.name, missing)
+    name = spec.project_namespace
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    others = [one for one in missing if one.namespace is not None or one.resource != "namespaces"]
+    return [space, *grants(ServiceAccount.of(spec), spec.name, others)]
+
+
+def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -> str:
+    """Roles as YAML, with what to know about them as comments."""
+    status = parse_status(body)
+    account = ServiceAccount.of(spec)
+    to_do = "uninstall" if is_uninstalled(status) else "deploy"
+    lines = [
+        f"# Grants the service account {account} what it lacks to {to_do} {spec.name}.",
+        "# What is needed is decided by its chart: read this before you apply it.",
+    ]
+    if to_do == "deploy" and (more := _unlisted(status)):
+        lines.append(
+            f"# {count(more, 'more permission')} aren't listed: apply this, then run "
+            f"{hint_about('plan', 'bundle', body, '--refresh')}, and run `why` again."
+        )
+    if to_do == "deploy" and _is_by_blind_applies(status):
+        lines.append("# By the plan's blind applies, which name one permission each: see `why`.")
+    text = yaml.safe_dump_all(roles, sort_keys=False, explicit_start=True)
+    return "\n".join((*lines, text.rstrip()))

@@ -1,0 +1,322 @@
+"""The options that set whose signatures are trusted, and the judge of a repository's digests.
+
+The options of commands that ask a registry from this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.docker_config import KEY, OLD_KEY
+from copyrator.api.fields import Fields, InvalidSpec, SpecError
+from copyrator.api.verify import read_entries
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.gate import Verdict
+from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.trust import policy as trust
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.output import printable
+from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.reference import Repository
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.settings.limits import (
+    SIGNATURE_ENTRIES,
+    SIGNATURE_KEY_BYTES,
+    SIGNATURE_KEYS,
+    SIGNATURE_ROOT_BYTES,
+)
+from copyrator.signatures.judge import judge
+from copyrator.signatures.keyless import check_trusted_root
+from copyrator.signatures.keys import read_keys
+from copyrator.signatures.model import (
+    CosignIdentity,
+    CosignKeys,
+    Entry,
+    Judgement,
+    NotationTrust,
+    SignatureRequirement,
+    TrustError,
+)
+from copyrator.signatures.notation import read_roots, read_subjects
+
+_IN_PLACE = (
+    ("set spec.auth to a Secret", "set --auth-file"),
+    ("check the Secret of spec.auth", "check --auth-file"),
+    ("spec.auth names no Secret", "set --auth-file"),
+    ("of spec.auth", "of --auth-file"),
+    ("(spec.insecure: true; --insecure)", "(--insecure)"),
+    ("caSecret: the key ca.crt", "--ca-file: the file"),
+    ("see caSecret and skipTLSVerify", "see --ca-file and --skip-tls-verify"),
+    ("set spec.registry to it", "name it"),
+    ("set spec.version to", "name"),
+    ("spec.prerelease: true admits", "--prerelease admits"),
+    ("expression in spec.tagFilter", "--tag-filter"),
+    ("that spec.tagFilter admits", "that --tag-filter admits"),
+    (
+        "which spec.version doesn't accept; set version: '*' and tagFilter:",
+        "which no version is; resolve '*' with --tag-filter",
+    ),
+)
+"""What the registry client's messages name, and these commands' options in its place."""
+
+_OPTIONS = (
+    click.option("--insecure", is_flag=True, help="Use plain HTTP."),
+    click.option(
+        "--skip-tls-verify", is_flag=True, help="Don't verify the registry's certificate."
+    ),
+    click.option(
+        "--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="CA certificates (PEM)."
+    ),
+    click.option(
+        "--auth-file",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="File with credentials, such as ~/.docker/config.json.",
+    ),
+)
+
+
+def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command with the registry's options; it gets them by their names."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def in_options(message: str) -> str:
+    """A message with these commands' options in place of a Bundle's fields."""
+    for field, option in _IN_PLACE:
+        message = message.replace(field, option)
+    return message
+
+
+def repository_of(text: str, options: Mapping[str, Any]) -> Repository:
+    """``REGISTRY/REPO``, checked by the parser of Bundles, so that both accept the same.
+
+    Raises:
+        Fault: it isn't a repository.
+    """
+    registry, slash, repo = text.partition("/")
+    if not slash:
+        raise Fault(
+            f"{text} isn't a repository: write REGISTRY/REPO, for example "
+            "registry.example.com/team/app"
+        )
+    body = {
+        "metadata": {"namespace": "default", "name": "resolve"},
+        "spec": {"registry": registry, "repo": repo},
+    }
+    spec = parse_bundle(body, BundleDefaults())
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"{text}: {spec.message}")
+    ca = options["ca_file"]
+    return Repository(
+        registry,
+        repo,
+        plain_http=options["insecure"],
+        verify=not options["skip_tls_verify"],
+        ca=ca.read_bytes() if ca else None,
+    )
+
+
+def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credential | None:
+    """Of ``--auth-file``, which has the format of a dockerconfigjson Secret: the same parser.
+
+    A file ``.dockercfg`` has the older one.
+
+    Raises:
+        Fault: it has none for this registry, or can't be read.
+    """
+    path: Path | None = options["auth_file"]
+    if path is None:
+        return None
+    key = OLD_KEY if path.name == OLD_KEY else KEY
+    secret = {"data": {key: base64.b64encode(path.read_bytes()).decode()}}
+    try:
+        return find_credential(secret, repository).credential
+    except UnusableSecretError as error:
+        raise Fault(f"{path} {error}") from None
+
+
+NAME: Final = "the command line"
+"""Of the requirement, in messages."""
+_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+_TRUST_OPTIONS: Final = (
+    click.option(
+        "--key",
+        "keys",
+        type=_FILE,
+        metavar="FILE",
+        multiple=True,
+        help="Public keys (PEM) of cosign signers; repeatable.",
+    ),
+    click.option(
+        "--notation-ca", type=_FILE, metavar="FILE", help="CA certificates (PEM) of notation."
+    ),
+    click.option(
+        "--subject",
+        "subjects",
+        metavar="NAME",
+        multiple=True,
+        help="Subject of notation's signers, such as CN=x,O=y,ST=z,C=US, or '*'; repeatable.",
+    ),
+    click.option(
+        "--tsa",
+        type=_FILE,
+        metavar="FILE",
+        help="Root certificates (PEM) of notation's time stamp authorities.",
+    ),
+    click.option(
+        "--signing-authority",
+        type=_FILE,
+        metavar="FILE",
+        help="Root certificates (PEM) of notation's signing authorities.",
+    ),
+    click.option("--issuer", metavar="URL", help="OIDC issuer of keyless cosign signers."),
+    click.option(
+        "--subject-pattern", metavar="RE2", help="Regular expression for their whole subject."
+    ),
+    click.option(
+        "--trusted-root", type=_FILE, metavar="FILE", help="Trusted root (JSON) for keyless."
+    ),
+)
+_OF_FIELD: Final = {
+    "issuer": "--issuer",
+    "subjectPattern": "--subject-pattern",
+    "subjects": "--subject",
+}
+_PRIVATE: Final = "store only the public key, and replace this key pair"
+
+
+def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command with the options of trust; ``asked_by`` reads them."""
+    for option in reversed(_TRUST_OPTIONS):
+        command = option(command)
+    return command
+
+
+def asked_by(options: Mapping[str, Any]) -> Asked:
+    """The requirement on signatures; false where no option of trust is given.
+
+    Raises:
+        click.UsageError: options that need each other are missing, or a value isn't valid.
+        Fault: a file has no usable keys or certificates; the message has none of its content.
+    """
+    try:
+        entries = tuple(_entries(options))
+    except TrustError as error:
+        raise Fault(str(error).replace(_PRIVATE, "name the public key, cosign.pub")) from None
+    if len(entries) > SIGNATURE_ENTRIES:
+        raise click.UsageError(
+            f"{len(entries)} entries are given; at most {SIGNATURE_ENTRIES} are allowed: put "
+            "several public keys into one file"
+        )
+    count = sum(len(entry.keys) for entry in entries if isinstance(entry, CosignKeys))
+    if count > SIGNATURE_KEYS:
+        raise click.UsageError(f"{count} public keys are given; at most {SIGNATURE_KEYS} are used")
+    return trust.combine_requirements([SignatureRequirement(NAME, entries)] if entries else [])
+
+
+def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
+    for path in options["keys"]:
+        keys = read_keys({str(path): _content(path, SIGNATURE_KEY_BYTES)})
+        yield CosignKeys(f"the cosign keys of {printable(str(path))}", keys)
+    if any(options[name] for name in ("notation_ca", "subjects", "tsa", "signing_authority")):
+        yield _notation(options)
+    if any(options[name] for name in ("issuer", "subject_pattern", "trusted_root")):
+        yield _identity(options)
+
+
+def _notation(options: Mapping[str, Any]) -> NotationTrust:
+    signers = options["notation_ca"] or options["signing_authority"]
+    subjects: tuple[str, ...] = options["subjects"]
+    if not signers:
+        raise click.UsageError(
+            "--subject and --tsa need --notation-ca FILE, or --signing-authority FILE"
+        )
+    if not subjects:
+        raise click.UsageError(
+            "--notation-ca and --signing-authority need --subject NAME; --subject '*' accepts "
+            "every certificate of the CA"
+        )
+    _check({"notation": {"subjects": list(subjects), "caFrom": {"name": "ca"}}})
+    read_subjects(subjects)
+    return NotationTrust(
+        f"the notation certificates of {printable(str(signers))}",
+        _roots(options["notation_ca"]),
+        subjects,
+        _roots(options["tsa"]),
+        _roots(options["signing_authority"]),
+    )
+
+
+def _identity(options: Mapping[str, Any]) -> CosignIdentity:
+    issuer, pattern, path = (
+        options[name] for name in ("issuer", "subject_pattern", "trusted_root")
+    )
+    if not (issuer and pattern and path):
+        raise click.UsageError(
+            "--issuer URL, --subject-pattern RE2 and --trusted-root FILE need each other"
+        )
+    root = {"trustedRootFrom": {"name": "root"}}
+    _check({"cosign": {"issuer": issuer, "subjectPattern": pattern, **root}})
+    content = _content(path, SIGNATURE_ROOT_BYTES)
+    check_trusted_root(str(path), content)
+    return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, content)
+
+
+def _check(entry: dict[str, Any]) -> None:
+    """Check values by the parser of ``spec.verify``, so that both accept the same."""
+    try:
+        read_entries(Fields({"anyOf": [entry]}, ""))
+    except SpecError as error:
+        field = error.path.rpartition(".")[2].partition("[")[0]
+        raise click.UsageError(f"{_OF_FIELD.get(field, field)}: {error.message}") from None
+
+
+def _roots(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    content = _content(path, SIGNATURE_ROOT_BYTES)
+    read_roots(str(path), content)
+    return content
+
+
+def _content(path: Path, most: int) -> bytes:
+    """A file's content, and one byte beyond the limit at most."""
+    with path.open("rb") as file:
+        return file.read(most + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureJudge:
+    """Judges the signatures of a repository's digests with the operator's finder and judge."""
+
+    client: RegistryClient
+    repository: Repository
+    credential: Credential | None
+    asked: Asked
+
+    async def judgement(self, digest: str) -> Judgement:
+        """The judgement on one digest.
+
+        Raises:
+            RegistryError: its signatures can't be read now, or there is no such manifest.
+        """
+        found = await SignatureFinder(self.client).find(self.repository, digest, self.credential)
+        now = datetime.now(UTC)
+        return await asyncio.to_thread(judge, found, self.asked.requirements, now)
+
+    def verdict(self, digest: str, judged: Judgement) -> Verdict:
+        """The same as a verdict of the operator's gate."""
+        return signature.verdict(self.asked, digest, judged)

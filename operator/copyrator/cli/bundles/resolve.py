@@ -1,0 +1,435 @@
+"""`copyrator resolve`: the tag that a version selects in a registry, and why not the others.
+
+The gates of a Bundle, as `resolve --bundle` judges versions by them.
+
+What they judge by is read from the cluster as far as the user may; a gate for which something is
+missing isn't judged, and the answer says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.freeze import Freeze
+from copyrator.api.keys import BundleKey
+from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
+from copyrator.api.tagfilter import FilterError
+from copyrator.api.times import format_time, parse_time
+from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
+from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.gates import age, promotion, signature
+from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, all_gates
+from copyrator.bundles.gates.gate import (
+    MAX_CANDIDATES,
+    NO_SOURCES,
+    Candidate,
+    Facts,
+    Gate,
+    GateResult,
+    Passed,
+    Sources,
+    Waiting,
+    hold_back,
+)
+from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.inputs import relations
+from copyrator.bundles.version.candidates import Choice, Criteria, Rejection, deployed_tag, explain
+from copyrator.cli.bundles import freeze
+from copyrator.cli.bundles.registry import (
+    SignatureJudge,
+    asked_by,
+    credential_of,
+    in_options,
+    registry_options,
+    repository_of,
+    trust_options,
+)
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.installation import Installation, find_installation
+from copyrator.cli.core.output import Column, Format, Table, dump, output_option, printable, prose
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, LEASES
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import RegistryError, TagNotFound
+from copyrator.oci.hosts import ANYWHERE
+
+NOT_JUDGED = "NotJudged"
+"""State of a gate, beside those of ``status.gates``."""
+_GATES = all_gates()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleGates:
+    """A Bundle's gates, and what they judge by."""
+
+    spec: BundleSpec
+    status: BundleStatus
+    now: datetime
+    sources: Sources = NO_SOURCES
+    unready: tuple[str, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+    """Gates for which something can't be read, each with the reason."""
+
+    @property
+    def deployed(self) -> str | None:
+        """The deployed tag, of the repository that the spec names."""
+        return deployed_tag(self.status, self.spec.reference)
+
+    def versions(self, candidate: Candidate) -> tuple[GateResult, ...]:
+        """The verdicts of the version gates that can be judged here."""
+        return self._judge(_GATES.version, candidate)
+
+    def document(self, chosen: Candidate | None, *, signed: bool) -> list[dict[str, Any]]:
+        """The gates that the Bundle requires, in order; those that depend on time, as of now."""
+        judged: tuple[GateResult, ...] = ()
+        if chosen is not None:
+            judged = (*self.versions(chosen), *self._judge(_GATES.moment, chosen))
+        found = {one.name or "": one.to_dict() for one in gates.record_verdicts(judged)}
+        for name, why in self._unjudged(signed=signed):
+            found[name] = {"name": name, "state": NOT_JUDGED, "message": why}
+        return [found[gate.name] for gate in _GATES if gate.name in found]
+
+    def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
+        commands = {"verify": hint("verify"), "plan": hint("plan", "bundle")}
+        for gate in _GATES:
+            is_judged = not gate.unjudged or (signed and gate.name == signature.GATE.name)
+            if not is_judged and gate.concerns(self.spec):
+                yield gate.name, gate.unjudged.format(**commands)
+        yield from self.unread
+
+    def _judge(self, asked: tuple[Gate, ...], candidate: Candidate) -> tuple[GateResult, ...]:
+        missing = {name for name, _ in self.unread}
+        facts = Facts(
+            self.status,
+            gates.occasion(None, self.status.deployed.digest, candidate.digest),
+            first_seen=age.first_seen(self.status, candidate),
+            sources=self.sources,
+            unready=self.unready,
+            freezes=self.freezes,
+        )
+        readable = [one for one in asked if not one.unjudged and one.name not in missing]
+        return gates.judge(readable, self.spec, candidate, facts, self.now)
+
+
+async def gates_of(target: Target, text: str) -> BundleGates:
+    """The gates of a Bundle, ``namespace/name`` or a name.
+
+    Raises:
+        Fault: there is none of that name, or its spec isn't valid.
+        ApiError: it can't be read.
+    """
+    namespace, name = target.locate(text)
+    async with target.connect() as client:
+        installation = await find_installation(client)
+        return await _read(client, installation, BundleKey(namespace, name))
+
+
+async def _read(client: KubeClient, installation: Installation, key: BundleKey) -> BundleGates:
+    settings = installation.settings
+    defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
+    try:
+        body = await client.get(BUNDLES, key.namespace, key.name)
+    except errors.NotFound:
+        raise Fault(f"there is no Bundle {key.name} in the namespace {key.namespace}") from None
+    entry = read_entry(body, defaults)
+    spec = entry.spec
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"Bundle {key.namespace}/{key.name}: {spec}")
+    cache, unread = BundleCache(), dict[str, str]()
+    cache.take(entry)
+    for gate, named in (
+        (promotion.NAME, entry.promoted_from),
+        (DEPENDS_ON.name, entry.depends_on),
+    ):
+        for other in named:
+            try:
+                found = await client.get(BUNDLES, other.namespace, other.name)
+            except errors.NotFound:
+                continue
+            except errors.ApiError as error:
+                unread[gate] = f"Bundle {other.namespace}/{other.name}: {error.message}"
+                continue
+            cache.take(read_entry(found, defaults))
+    frozen = await freeze.found(
+        client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
+    )
+    if frozen.denied:
+        unread[FREEZE.name] = frozen.denied[0]
+    now = datetime.now(UTC)
+    seen = ALL_SEEN
+    if spec.promote_from:
+        seen = await _seen_time(client, installation, unread)
+    return BundleGates(
+        spec=spec,
+        status=entry.status,
+        now=now,
+        sources=relations.sources(cache, spec, lambda: seen.as_of(now)),
+        unready=relations.find_unready(cache, spec),
+        freezes=frozen.freezes,
+        unread=tuple(unread.items()),
+    )
+
+
+async def _seen_time(
+    client: KubeClient, installation: Installation, unread: dict[str, str]
+) -> SeenTime:
+    """The time that the operator observed: without it no soak can be computed."""
+    settings = installation.settings
+    home = settings.lease_namespace or installation.namespace
+    try:
+        lease = await client.get(LEASES, home, settings.lease_name)
+    except errors.ApiError as error:
+        unread[promotion.NAME] = f"the time that the operator saw isn't known: {error.message}"
+        return ALL_SEEN
+    found = parse_seen(
+        (lease["metadata"].get("annotations") or {}).get(names.ANN_SEEN_TIME),
+        parse_time((lease.get("spec") or {}).get("renewTime")),
+    )
+    if found is None:
+        unread[promotion.NAME] = f"the Lease {home}/{settings.lease_name} has no record of it"
+    return found or ALL_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTag:
+    """The result of the selection."""
+
+    tag: str | None = None
+    digest: str | None = None
+    rejected: tuple[dict[str, str], ...] = ()
+    """Each with tag and reason; those that gates skip, or that are no version, with a message."""
+    why: str = ""
+    """Why no tag was selected; unused where one was."""
+    signer: str | None = None
+    """The entry that accepts a signature; None where no signature is required."""
+    gates: tuple[dict[str, Any], ...] = ()
+    """Of the Bundle that is named."""
+
+    def document(self, *, signed: bool, gated: bool) -> dict[str, Any]:
+        """As in -o json."""
+        found = {"tag": self.tag, "digest": self.digest, "rejected": list(self.rejected)}
+        found |= {"signedBy": self.signer} if signed else {}
+        found |= {"gates": list(self.gates)} if gated else {}
+        found |= {"message": None if self.tag else self.why} if signed or gated else {}
+        return found
+
+
+@click.command()
+@click.argument("repository", metavar="REGISTRY/REPO")
+@click.argument("constraint")
+@click.option(
+    "--tag-filter", metavar="REGEX", help="Regular expression for tags, as spec.tagFilter."
+)
+@click.option("--prerelease", is_flag=True, help="Admit pre-releases, as spec.prerelease.")
+@click.option("--deployed", metavar="TAG", help="The deployed version: no lower one is selected.")
+@click.option(
+    "--bundle",
+    metavar="NAME",
+    help="A Bundle in the cluster, or NAMESPACE/NAME, whose gates the versions have to pass.",
+)
+@trust_options
+@registry_options
+@cluster_options()
+@output_option
+def resolve(
+    target: Target, repository: str, constraint: str, shape: Format, **options: Any
+) -> None:
+    """Show the tag that CONSTRAINT resolves to, its digest, and why others were rejected.
+
+    CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
+    code, from this machine. With --key or other options for signatures, as in `verify`, the highest
+    tag that is signed is selected, of the 50 highest. With --bundle so are skip-digests, age and
+    promotion of this Bundle, and the present verdicts of its gates for the moment of a deploy are
+    shown: dependsOn, freezes, windows. Its signatures are judged by those options only, and its
+    approval isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest,
+    rejected: [{tag, reason}], of a tag that isn't a version also message; with those options also
+    signedBy, message, and a message for each tag that was skipped; with --bundle gates: [{name,
+    state, reason, message, until}], where state is also NotJudged.
+    """
+    asked = asked_by(options)
+    try:
+        answer = run(_resolve(target, repository, constraint, asked, options))
+    except RegistryError as error:
+        raise Fault(in_options(error.message)) from None
+    gated = options["bundle"] is not None
+    if shape in (Format.JSON, Format.YAML):
+        dump(answer.document(signed=bool(asked), gated=gated), shape)
+    elif answer.tag is not None:
+        click.echo(answer.tag if shape is Format.NAME else f"{answer.tag}  {answer.digest}")
+    if shape in (Format.TABLE, Format.WIDE):
+        _explain(answer)
+    if answer.tag is None:
+        if shape in (Format.JSON, Format.YAML):
+            raise click.exceptions.Exit(1)
+        raise Fault(answer.why)
+
+
+def _explain(answer: ResolvedTag) -> None:
+    """By whom it is signed, and the tags that were rejected."""
+    if answer.signer is not None:
+        prose([f"Signed by {answer.signer}."])
+    _explain_gates(answer)
+    columns = [
+        Column("REJECTED", lambda row: row["tag"]),
+        Column("REASON", lambda row: row["reason"]),
+    ]
+    explained = {row["reason"] for row in answer.rejected if "message" in row}
+    if answer.tag is None and explained <= {Rejection.NOT_A_VERSION}:
+        return  # the error names them
+    if explained:
+        columns.append(Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True))
+    if answer.rejected:
+        Table(columns).print(answer.rejected)
+
+
+def _explain_gates(answer: ResolvedTag) -> None:
+    columns = [
+        Column("GATE", lambda row: row["name"]),
+        Column("STATE", lambda row: row["state"]),
+        Column("REASON", lambda row: row.get("reason", "")),
+        Column("UNTIL", lambda row: row.get("until", "")),
+        Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True),
+    ]
+    if answer.gates:
+        Table(columns).print(answer.gates)
+
+
+async def _resolve(
+    target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
+) -> ResolvedTag:
+    repository = repository_of(text, options)
+    credential = credential_of(repository, options)
+    try:
+        wanted = parse_version(constraint)
+    except VersionError as error:
+        raise Fault(in_options(str(error))) from None
+    bundle = await gates_of(target, options["bundle"]) if options["bundle"] else None
+    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
+    try:
+        judge = SignatureJudge(client, repository, credential, asked)
+        if isinstance(wanted, ExactTag):
+            found = await _exact(judge, wanted.tag, bundle)
+        else:
+            found = await _range(judge, wanted, options, bundle)
+    finally:
+        await client.close()
+    if bundle is None:
+        return found
+    chosen = Candidate(found.tag, found.digest) if found.tag and found.digest else None
+    return replace(found, gates=tuple(bundle.document(chosen, signed=bool(asked))))
+
+
+async def _exact(judge: SignatureJudge, tag: str, bundle: BundleGates | None) -> ResolvedTag:
+    try:
+        digest = await judge.client.digest(judge.repository, tag, judge.credential)
+    except TagNotFound as error:
+        return ResolvedTag(why=f"{error.message}; check that it was pushed under this name")
+    found = await _judged(judge, tag, digest, bundle)
+    why = f"{judge.repository}:{tag} has no trusted signature"
+    if bundle is not None:
+        why = f"{judge.repository}:{tag} doesn't pass the gates"
+    return replace(found, why=why)
+
+
+async def _range(
+    judge: SignatureJudge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
+) -> ResolvedTag:
+    deployed = options["deployed"] or (bundle.deployed if bundle else None)
+    gated = bool(judge.asked) or bundle is not None
+    criteria = Criteria(
+        range=wanted,
+        tag_filter=options["tag_filter"],
+        prerelease=options["prerelease"],
+        deployed=deployed,
+        depth=MAX_CANDIDATES + 1 if gated else 0,
+    )
+    try:
+        selection = criteria.selection()
+    except FilterError as error:
+        raise Fault(f"--tag-filter isn't a valid regular expression for tags: {error}") from None
+
+    async def add(tags: list[str]) -> None:
+        for tag in tags:
+            selection.add(tag)
+
+    client, repository = judge.client, judge.repository
+    await client.tags(repository, judge.credential, add)
+    choice: Choice = selection.result()
+    rejected = tuple(
+        {"tag": str(one.version), "reason": str(one.reason)}
+        | ({"message": in_options(one.message)} if one.message else {})
+        for one in choice.rejected
+    )
+    if choice.tag is None:
+        why = explain(choice, wanted.text, deployed)
+        return ResolvedTag(rejected=rejected, why=in_options(f"{repository}: {why}"))
+    if gated:
+        found = await _first_passing(judge, choice.fitting, wanted.text, bundle)
+        return replace(found, rejected=found.rejected + rejected)
+    digest = await client.digest(repository, choice.tag, judge.credential)
+    return ResolvedTag(choice.tag, digest, rejected)
+
+
+async def _first_passing(
+    judge: SignatureJudge, tags: Sequence[str], wanted: str, bundle: BundleGates | None
+) -> ResolvedTag:
+    """The first of these tags, the highest first, that passes, as for the operator."""
+    passed_over: tuple[dict[str, str], ...] = ()
+    for tag in tags[:MAX_CANDIDATES]:
+        try:
+            digest = await judge.client.digest(judge.repository, tag, judge.credential)
+        except TagNotFound:  # deleted since the list was read
+            continue
+        found = await _judged(judge, tag, digest, bundle)
+        if found.tag is not None:
+            return replace(found, rejected=passed_over)
+        passed_over += found.rejected
+    why = f"{judge.repository}: no tag that matches {wanted} has a trusted signature"
+    if bundle is not None:
+        why = f"{judge.repository}: no tag that matches {wanted} passes the gates"
+    if len(tags) > MAX_CANDIDATES:
+        why += (
+            f"; only the {MAX_CANDIDATES} highest were judged, as the operator does: narrow the "
+            "range to judge lower ones"
+        )
+    return ResolvedTag(rejected=passed_over, why=why)
+
+
+async def _judged(
+    judge: SignatureJudge, tag: str, digest: str, bundle: BundleGates | None
+) -> ResolvedTag:
+    """The tag if all gates pass; else its rejection, by the first gate that doesn't."""
+    candidate = Candidate(tag, digest)
+    if bundle is not None and (objecting := hold_back(candidate, bundle.versions(candidate))):
+        objection = objecting.objection
+        message = objection.message
+        if isinstance(objection, Waiting) and objection.until is not None:
+            message += f"; it passes at {format_time(objection.until)}"
+        return ResolvedTag(rejected=({"tag": tag, "reason": objection.reason, "message": message},))
+    if not judge.asked:
+        return ResolvedTag(tag, digest)
+    try:
+        judged = await judge.judgement(digest)
+    except RegistryError as error:
+        reason, message = BundleReason.VERIFICATION_UNAVAILABLE, in_options(error.message)
+    else:
+        verdict = judge.verdict(digest, judged)
+        if isinstance(verdict, Passed):
+            return ResolvedTag(tag, digest, signer=judged.holds[0].entry)
+        reason, message = BundleReason(verdict.reason), verdict.message
+    return ResolvedTag(rejected=({"tag": tag, "reason": str(reason), "message": message},))

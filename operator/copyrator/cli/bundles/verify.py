@@ -1,0 +1,172 @@
+"""`copyrator verify`: whether a version in a registry has a trusted signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import click
+
+from copyrator.api.counts import count
+from copyrator.api.times import format_time
+from copyrator.api.version_range import TAG
+from copyrator.bundles.gates.gate import Passed
+from copyrator.bundles.gates.signature import VERIFIED, Asked
+from copyrator.cli.bundles.registry import (
+    SignatureJudge,
+    asked_by,
+    credential_of,
+    in_options,
+    registry_options,
+    repository_of,
+    trust_options,
+)
+from copyrator.cli.core.cluster import run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.output import Format, answer_option, dump, printable, prose
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import RegistryError
+from copyrator.oci.hosts import ANYWHERE
+from copyrator.oci.reference import DIGEST, Repository
+from copyrator.settings.limits import SIGNATURE_FAILURES
+from copyrator.signatures.model import Judgement, SignatureFailure
+
+_NOTHING_TRUSTED: Final = (
+    "name who may sign: --key FILE, or --notation-ca FILE and --subject NAME, or --issuer URL, "
+    "--subject-pattern RE2 and --trusted-root FILE"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The answer about one digest."""
+
+    reference: str
+    digest: str
+    reason: str
+    """Verified, or the reason of a Bundle's status: Unsigned, SignatureInvalid."""
+    judged: Judgement
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As in -o json."""
+        held = self.judged.holds[0] if self.judged.is_trusted else None
+        until = self.judged.until
+        return {
+            "reference": self.reference,
+            "digest": self.digest,
+            "trusted": held is not None,
+            "reason": self.reason,
+            "entry": held.entry if held else None,
+            "signature": held.signature if held else None,
+            "until": format_time(until) if until else None,
+            "signatures": self.judged.signatures,
+            "failures": [asdict(failure) for failure in self.judged.failures],
+            "skipped": list(self.judged.skipped),
+        }
+
+
+@click.command()
+@click.argument("reference", metavar="REF")
+@trust_options
+@registry_options
+@answer_option
+def verify(reference: str, shape: Format | None, **options: Any) -> None:
+    """Verify that REF, REGISTRY/REPO:TAG or REGISTRY/REPO@DIGEST, has a trusted signature.
+
+    It is verified by the operator's own code, from this machine; one entry that accepts a signature
+    is enough. Exit code: 0 trusted; 1 not, or an error. -o json: reference, digest, trusted,
+    reason (Verified, Unsigned, SignatureInvalid), entry, signature, until, signatures,
+    failures: [{entry, signature, reason}], skipped.
+    """
+    asked = asked_by(options)
+    if not asked:
+        raise click.UsageError(_NOTHING_TRUSTED)
+    try:
+        found = run(_verify(reference, asked, options))
+    except RegistryError as error:
+        raise Fault(in_options(error.message)) from None
+    if shape is not None:
+        dump(found.document, shape)
+    else:
+        prose(printable(line) for line in lines(found))
+    if not found.judged.is_trusted:
+        raise click.exceptions.Exit(1)
+
+
+async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Verified:
+    name, wanted = parse_reference(reference)
+    repository = repository_of(name, options)
+    credential = credential_of(repository, options)
+    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
+    try:
+        digest = wanted
+        if not DIGEST.fullmatch(wanted):
+            digest = await client.digest(repository, wanted, credential)
+        judge = SignatureJudge(client, repository, credential, asked)
+        judged = await judge.judgement(digest)
+    finally:
+        await client.close()
+    verdict = judge.verdict(digest, judged)
+    reason = VERIFIED if isinstance(verdict, Passed) else verdict.reason
+    return Verified(_shown(repository, wanted), digest, str(reason), judged)
+
+
+def parse_reference(text: str) -> tuple[str, str]:
+    """``REGISTRY/REPO`` and the tag, or the digest: with both the digest counts.
+
+    Raises:
+        Fault: it has neither, or one that isn't valid.
+    """
+    name, at, digest = text.partition("@")
+    head, slash, path = name.rpartition("/")
+    last, colon, tag = path.partition(":")
+    wanted = digest if at else tag
+    if not slash or not (at or colon):
+        raise Fault(
+            f"{text} isn't a reference: write REGISTRY/REPO:TAG or REGISTRY/REPO@sha256:…, for "
+            "example registry.example.com/team/app:1.0.0"
+        )
+    if not (DIGEST if at else TAG).fullmatch(wanted):
+        what = "digest: write sha256: and 64 hexadecimal digits" if at else "tag"
+        raise Fault(f"{text}: {wanted!r} isn't a valid {what}")
+    return f"{head}/{last}", wanted
+
+
+def _shown(repository: Repository, wanted: str) -> str:
+    return f"{repository}{'@' if DIGEST.fullmatch(wanted) else ':'}{wanted}"
+
+
+def lines(found: Verified) -> Iterator[str]:
+    """The answer in sentences."""
+    judged = found.judged
+    yield (
+        found.reference
+        if found.digest in found.reference
+        else (f"{found.reference}  {found.digest}")
+    )
+    if judged.is_trusted:
+        held = judged.holds[0]
+        until = f", until {format_time(judged.until)}" if judged.until else ""
+        yield f"Trusted: signed by {held.entry}{until} (signature {held.signature})."
+    elif not judged.signatures:
+        yield f"Not trusted ({found.reason}): the registry has no signature of this digest."
+    else:
+        read = count(judged.signatures, "signature")
+        yield f"Not trusted ({found.reason}): {read} found, none accepted:"
+        yield from _failures(judged.failures)
+    for sentence in judged.skipped:
+        yield f"Not read: {sentence}"
+
+
+def _failures(failures: tuple[SignatureFailure, ...]) -> Iterator[str]:
+    """The reasons below the signature that they are about."""
+    for digest in dict.fromkeys(failure.signature for failure in failures):
+        yield f"  {digest}:"
+        for failure in failures:
+            if failure.signature == digest:
+                yield f"    {failure.entry}: {failure.reason}"
+    if len(failures) == SIGNATURE_FAILURES:
+        yield f"  (not more than {SIGNATURE_FAILURES} reasons are shown)"

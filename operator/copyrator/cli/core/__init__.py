@@ -1,0 +1,1 @@
+"""What every command uses, and the commands for rules and Bundles alike."""

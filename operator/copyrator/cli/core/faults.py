@@ -1,0 +1,56 @@
+"""Errors as users read them: object, fault and remedy, never a traceback."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, Any
+
+import click
+
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.output import prose
+from copyrator.kube import errors
+from copyrator.kube.client.connection import KubeconfigError
+from copyrator.oci.errors import RegistryError
+
+DEBUG = "COPYRATOR_DEBUG"
+"""Set to any value, it shows the traceback of an unexpected error."""
+
+
+class Fault(click.ClickException):
+    """Ends a command with exit code 1 and one line on stderr."""
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        """Print it; on a terminal it is wrapped between words."""
+        prose([f"Error: {self.format_message()}"], err=True)
+
+
+def fault_of(error: Exception) -> Fault:
+    """A command's error as a Fault; the error itself where its traceback is requested."""
+    if isinstance(error, OSError | KubeconfigError | RegistryError):
+        return Fault(str(error))
+    if isinstance(error, errors.NotFound) and error.kind_missing:
+        return Fault(
+            "the API server doesn't serve this kind; check that Copyrator's CRDs are installed: "
+            f"{hint('doctor')}"
+        )
+    if isinstance(error, errors.ApiError):
+        return Fault(f"{error.message}{_remedy(error)}")
+    if os.environ.get(DEBUG):
+        raise error
+    return Fault(
+        f"{type(error).__name__}: {error}. This is a bug in Copyrator; {DEBUG}=1 prints the "
+        "traceback "
+        "for a bug report"
+    )
+
+
+def _remedy(error: errors.ApiError) -> str:
+    match error:
+        case errors.Unauthorized():
+            return "; log in again, or choose other credentials with --context or --kubeconfig"
+        case errors.Forbidden():
+            return "; ask an administrator for this permission, or choose other credentials"
+        case errors.Unreachable():
+            return "; check that the cluster is running and that --context is right"
+    return ""

@@ -1,0 +1,212 @@
+"""`copyrator version`: of this program, and of the operator in the cluster.
+
+Finds the operator that serves the cluster, and its settings.
+
+Who the user is, as the API server sees it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from copyrator import __version__
+from copyrator.api.times import parse_time
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.objects import listed
+from copyrator.cli.core.output import Format, answer_option, dump
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import KubeconfigError
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import LEASES, Resource
+from copyrator.settings.config import KNOWN_KINDS, Settings
+from copyrator.settings.options import from_options, parameters
+
+_REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+async def username(client: KubeClient) -> str:
+    """The name of the user, or of the one who is impersonated."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await client.request("POST", _REVIEWS, body=body)
+    return str(answer["status"]["userInfo"]["username"])
+
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SELECTOR = "app.kubernetes.io/name=copyrator"
+LEASE_NAME = "copyrator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """An installed operator, as far as it can be found."""
+
+    settings: Settings
+    namespace: str
+    """The namespace of its Deployment, or at least its Lease."""
+    deployment: str | None = None
+    image: str | None = None
+    service_account: str | None = None
+    found: bool = False
+    """False: nothing was found, and these are the defaults."""
+    settings_known: bool = True
+    """False: an operator without a Deployment; its rules' statuses show what it refuses."""
+    others: Sequence[str] = field(default=())
+    """Namespaces of further Deployments."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the settings are the operator's, and not the defaults."""
+        return self.image is not None or (self.found and self.settings_known)
+
+    @property
+    def user(self) -> str | None:
+        """The operator's user name in RBAC."""
+        if self.service_account is None:
+            return None
+        return f"system:serviceaccount:{self.namespace}:{self.service_account}"
+
+
+operator_namespace_option = click.option(
+    "--operator-namespace",
+    "home",
+    envvar="COPYRATOR_OPERATOR_NAMESPACE",
+    metavar="NAME",
+    help="Namespace of the operator; default: that of its Deployment.",
+)
+
+own_namespace_option = click.option(
+    "-n",
+    "--namespace",
+    "--operator-namespace",
+    "home",
+    envvar="COPYRATOR_OPERATOR_NAMESPACE",
+    metavar="NAME",
+    help="Namespace of the operator; default: that of its Deployment.",
+)
+"""The same for commands about the installation and no other namespace."""
+
+
+async def find_installation(client: KubeClient, home: str | None = None) -> Installation:
+    """Find the chart's Deployment, else the operator's Lease, in `home` or any namespace.
+
+    In the operator's own container its environment is enough; it may list neither.
+    """
+    own = os.environ.get("POD_NAMESPACE")
+    if home is None and own and "COPYRATOR_LEASE_NAME" in os.environ:
+        env = [{"name": name, "value": value} for name, value in os.environ.items()]
+        return Installation(settings=settings_of({"env": env}, own), namespace=own, found=True)
+    deployments: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        deployments = await listed(client, DEPLOYMENTS, home, selector=SELECTOR)
+    if deployments:
+        first, *others = deployments
+        return of_deployment(first, [other["metadata"]["namespace"] for other in others])
+    leases: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        leases = await listed(client, LEASES, home)
+    for lease in leases:
+        if lease["metadata"]["name"] == LEASE_NAME:
+            namespace = lease["metadata"]["namespace"]
+            return Installation(
+                settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
+                namespace=namespace,
+                found=True,
+                settings_known=False,
+            )
+    namespace = home or Settings().namespace
+    return Installation(settings=Settings(namespace=namespace), namespace=namespace)
+
+
+def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Installation:
+    """The installation of a Deployment of the chart."""
+    metadata, pod = body["metadata"], body["spec"]["template"]["spec"]
+    container = next(
+        (one for one in pod["containers"] if one["name"] == "copyrator"), pod["containers"][0]
+    )
+    return Installation(
+        settings=settings_of(container, metadata["namespace"]),
+        namespace=metadata["namespace"],
+        deployment=metadata["name"],
+        image=container.get("image"),
+        service_account=pod.get("serviceAccountName") or "default",
+        found=True,
+        others=others,
+    )
+
+
+def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
+    """The settings of a container's arguments and variables.
+
+    They are parsed by the operator's own options, so that both read them alike.
+    """
+    variables = {
+        one["name"]: one.get("value", namespace)
+        for one in container.get("env") or ()
+        if "value" in one or one["name"] == "POD_NAMESPACE"
+    }
+    arguments = [word for word in container.get("args") or () if word != "run"]
+    for option in (found := parameters()):
+        variable = option.envvar
+        option.envvar = None
+        if isinstance(variable, str) and variable in variables and option.expose_value:
+            option.default = variables[variable]
+
+    def collect(**values: Any) -> Settings:
+        return from_options(values)
+
+    command = click.Command("copyrator", callback=collect, params=found)
+    try:
+        settings = command.main(args=arguments, prog_name="copyrator", standalone_mode=False)
+    except click.ClickException:
+        return Settings(namespace=variables.get("NAMESPACE", namespace))
+    assert isinstance(settings, Settings)
+    return settings
+
+
+async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) -> str | None:
+    """The leader, by a Lease that hasn't expired; None where there is none.
+
+    Raises:
+        Forbidden: it may not be read, and that isn't to count as None (`denied`).
+    """
+    with suppress(errors.NotFound, *([errors.Forbidden] if denied else [])):
+        spec = (await client.get(LEASES, namespace, LEASE_NAME)).get("spec") or {}
+        renewed = parse_time(spec.get("renewTime"))
+        lasts = spec.get("leaseDurationSeconds") or 0
+        fresh = renewed and (datetime.now(UTC) - renewed).total_seconds() <= lasts
+        if fresh and spec.get("holderIdentity"):
+            return str(spec["holderIdentity"])
+    return None
+
+
+@click.command()
+@cluster_options(namespace=False)
+@own_namespace_option
+@click.option("--client", "client_only", is_flag=True, help="Don't connect to the cluster.")
+@answer_option
+def version(target: Target, home: str | None, client_only: bool, shape: Format | None) -> None:
+    """Print this program's version, and the operator's image where one is installed."""
+    found = {"client": __version__}
+    if not client_only:
+        try:
+            found["operator"] = run(_operator(target, home))
+        except (ApiError, KubeconfigError) as error:
+            click.echo(f"The cluster can't be read: {error}", err=True)
+    if shape is not None:
+        dump(found, shape)
+        return
+    for part, text in found.items():
+        click.echo(f"{part + ':':<10}{text}")
+
+
+async def _operator(target: Target, home: str | None) -> str:
+    async with target.connect() as client:
+        return (await find_installation(client, home)).image or "no Deployment found"

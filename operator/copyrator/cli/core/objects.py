@@ -1,0 +1,224 @@
+"""The kinds that commands accept, under all their names."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from copyrator.api import names
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.settings.config import KNOWN_KINDS
+
+PATIENCE = 10.0
+"""Seconds that the completion of a name may take."""
+MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+_ALIASES = {
+    "rules": ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule"),
+    "bundles": ("bundle", "bundles", "bndl"),
+    "copies": ("copy", "copies"),
+    "all": ("all",),
+}
+RESOURCES: Mapping[str, Resource] = {"rules": RULES, "bundles": BUNDLES}
+SINGULAR = {"rules": "rule", "bundles": "bundle", "copies": "copy"}
+
+
+def means(value: str, word: str) -> bool:
+    """Whether a user's word is a spelling of ``rules``, ``bundles`` or another."""
+    return value.lower() in _ALIASES[word]
+
+
+class What(click.ParamType[str]):
+    """``rules``, ``bundles`` or ``copies``, in any of their spellings."""
+
+    name = "what"
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The plural form."""
+        for word in self.allowed:
+            if means(str(value), word):
+                return word
+        return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002
+        """The choices, for an argument that wasn't given."""
+        return f"Choose from: {', '.join(self.allowed)}"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The completions that `kubectl` would offer."""
+        return [CompletionItem(word) for word in self.allowed if word.startswith(incomplete)]
+
+
+def complete_names(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of the existing objects. Without access to the cluster it completes nothing."""
+    what = ctx.params.get("what", "bundles")
+    namespace, slash, _ = incomplete.rpartition("/")
+    with suppress(Exception):
+        target = Target(
+            kubeconfig=ctx.params.get("kubeconfig"),
+            context=ctx.params.get("context"),
+            namespace_option=namespace or ctx.params.get("namespace_option"),
+        )
+        found = asyncio.run(asyncio.wait_for(_names(target, str(what)), PATIENCE))
+        shown = [f"{namespace}{slash}{name}" for name in found]
+        return [CompletionItem(name) for name in shown if name.startswith(incomplete)]
+    return []
+
+
+async def _names(target: Target, what: str) -> list[str]:
+    async with target.connect() as client:
+        if what == "copies":
+            _, found = await copies(client, target.namespace)
+        else:
+            found = await listed(client, RESOURCES[what], target.namespace, metadata_only=True)
+    return sorted({body["metadata"]["name"] for body in found})
+
+
+async def listed(
+    client: KubeClient,
+    resource: Resource,
+    namespace: str | None,
+    *,
+    selector: str | None = None,
+    metadata_only: bool = False,
+) -> list[dict[str, Any]]:
+    """All objects of a kind, with apiVersion and kind, by namespace and name."""
+    found: list[dict[str, Any]] = []
+    async for page in client.list_pages(
+        resource, namespace, label_selector=selector, metadata_only=metadata_only
+    ):
+        for body in page.items:
+            found.append({**body, "apiVersion": resource.api_version, "kind": resource.kind})  # noqa: PERF401
+    found.sort(key=lambda body: (body["metadata"].get("namespace", ""), body["metadata"]["name"]))
+    return found
+
+
+async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[str, Any]:
+    """A rule or Bundle; where there is none, the error names the namespaces that have one.
+
+    Raises:
+        Fault: there is none.
+    """
+    resource = RESOURCES[what]
+    try:
+        return await client.get(resource, namespace, name)
+    except errors.NotFound as error:
+        if error.kind_missing:
+            raise
+    elsewhere: list[str] = []
+    with suppress(errors.ApiError):
+        everywhere = await listed(client, resource, None, metadata_only=True)
+        elsewhere = [
+            body["metadata"]["namespace"] for body in everywhere if body["metadata"]["name"] == name
+        ]
+    advice = (
+        f"there is one in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
+        if elsewhere
+        else f"{hint('get', what, '-A')} lists all"
+    )
+    raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {advice}")
+
+
+async def copy_kinds(
+    client: KubeClient, rules: list[dict[str, Any]], known: Iterable[str] = KNOWN_KINDS
+) -> list[Resource]:
+    """The kinds that copies can be of: the known ones and those that rules name."""
+    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
+
+    wanted = {kind.partition(".")[0]: None for kind in known}
+    versions: dict[str, str | None] = dict(wanted)
+    for body in rules:
+        spec = parse_rule(body)
+        if not isinstance(spec, InvalidSpec):
+            versions[spec.kind] = spec.api_version
+    discovery = Discovery(client)
+    found: dict[str, Resource] = {}
+    for kind, version in versions.items():
+        with suppress(errors.KindUnavailable, errors.AmbiguousKind):
+            resource = await discovery.resolve(kind, version)
+            if resource.namespaced:
+                found[resource.key] = resource
+    return list(found.values())
+
+
+async def copies(
+    client: KubeClient, namespace: str | None
+) -> tuple[list[Resource], list[dict[str, Any]]]:
+    """The kinds that copies can be of, and the existing copies, without their content."""
+    found = await find_copies(client, [namespace])
+    return found.resources, found.bodies
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCopies:
+    """The kinds that copies can be of, and the existing copies, without their content."""
+
+    resources: list[Resource]
+    bodies: list[dict[str, Any]]
+    denied: list[errors.Forbidden]
+    """What the user may not list."""
+    read: list[tuple[Resource, str | None]]
+    """The lists that were read: kind and namespace."""
+
+
+async def find_copies(
+    client: KubeClient, scopes: Sequence[str | None], selector: str | None = None
+) -> ListedCopies:
+    """Find the copies in namespaces (None: in all), as far as the user may list them.
+
+    Raises:
+        Forbidden: no kind may be listed.
+    """
+    rules: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        rules = await listed(client, RULES, None)
+    found = ListedCopies(await copy_kinds(client, rules), [], [], [])
+    labels = f"{MANAGED},{selector}" if selector else MANAGED
+    for resource, scope in itertools.product(found.resources, scopes):
+        try:
+            bodies = await listed(client, resource, scope, selector=labels, metadata_only=True)
+        except errors.Forbidden as error:
+            found.denied.append(error)
+            continue
+        found.read.append((resource, scope))
+        found.bodies.extend(
+            body for body in bodies if names.ANN_RULE in (body["metadata"].get("annotations") or {})
+        )
+    if found.denied and not found.read:
+        raise found.denied[0]
+    return found
+
+
+def skipped(denied: Sequence[errors.Forbidden]) -> str:
+    """A note about what the user may not list; empty where that is nothing."""
+    if not denied:
+        return ""
+    kinds: dict[str, None] = {}
+    for error in denied:
+        refusal = error.refusal
+        where = f"in {refusal.namespace}" if refusal and refusal.namespace else "in all namespaces"
+        kinds[f"{refusal.permission.resource} {where}" if refusal else error.message] = None
+    return f"Not shown, because you have no permission to list them: {', '.join(kinds)}."

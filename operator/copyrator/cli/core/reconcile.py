@@ -1,0 +1,364 @@
+"""`copyrator suspend` and `resume`.
+
+`copyrator reconcile` and `reseal`: requests by an annotation, and their outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.rule_spec import Mode
+from copyrator.api.times import format_micro_time
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.objects import RESOURCES, SINGULAR, What, complete_names, listed, one
+from copyrator.cli.core.output import Format, dump, items, object_option, prose, reference, show
+from copyrator.cli.core.waiting import (
+    in_progress,
+    observed,
+    response_timeout_option,
+    result,
+    shown,
+    timeout_option,
+    wait,
+)
+from copyrator.cli.view import rows
+from copyrator.kube.client.client import KubeClient
+
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+_timeout = timeout_option(300.0, "How long to wait.")
+_HANDLED = {
+    names.ANN_RULE_REQUESTED_AT: "lastHandledRequest",
+    names.ANN_REQUESTED_AT: "lastHandledRequest",
+    names.ANN_FORCE_AT: "lastHandledForce",
+}
+_FAILED = {
+    names.ANN_REQUESTED_AT: "lastFailedRequest",
+    names.ANN_FORCE_AT: "lastFailedForce",
+}
+"""Annotation to the field of the status that echoes it."""
+_no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
+
+
+@click.command()
+@click.argument("what", type=What("rules", "bundles"))
+@_name
+@cluster_options()
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Use the annotation forceAt, which skips the gates minAge, dependsOn and windows.",
+)
+@_timeout
+@_no_wait
+@object_option
+def reconcile(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    force: bool,
+    timeout: float,
+    no_wait: bool,
+    shape: Format | None,
+) -> None:
+    """Reconcile a rule or Bundle now, and wait for the outcome.
+
+    A Bundle's registry is polled, and its version is deployed even if it is deployed already
+    or failed too often. A rule's failed copies are retried at once.
+
+    Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
+    """
+    waited = 0.0 if no_wait else timeout
+    body = run(_reconcile(target, what, name, force=force, timeout=waited))
+    if shape is not None:
+        show(body, shape)
+    elif waited == 0:
+        prose([f"{shown(what, body)} annotated; the operator reconciles it."])
+    elif _is_ready(body):
+        prose([f"{shown(what, body)} reconciled{result(body)}"])
+    else:
+        kept = ". The request stays, and is handled when the cause is fixed"
+        failed = rows.failed_poll(body)
+        text = f": {failed}" if failed else f" isn't ready{result(body)}"
+        text = text.rstrip(".") + (kept if _is_kept(body) else "")
+        raise Fault(f"{shown(what, body)}{text}")
+    if waited and not _is_ready(body):
+        raise click.exceptions.Exit(1)
+
+
+def _is_kept(body: Mapping[str, Any]) -> bool:
+    """Whether a request failed that the operator handles later."""
+    status = body.get("status") or {}
+    return any(status.get(field) for field in _FAILED.values())
+
+
+def _is_ready(body: Mapping[str, Any]) -> bool:
+    """Ready, or Unknown because its author wants nothing to be written (mode: Plan).
+
+    Not where the poll failed, although Ready is kept for some time then.
+    """
+    is_false = rows.ready(body).get("status") == ConditionStatus.FALSE
+    return not (is_false or rows.failed_poll(body))
+
+
+@click.command()
+@click.argument("what", type=What("rules"))
+@_name
+@cluster_options()
+@_timeout
+@_no_wait
+@object_option
+def reseal(
+    *, target: Target, what: str, name: str, timeout: float, no_wait: bool, shape: Format | None
+) -> None:
+    """Overwrite the objects that have a rule's marks without a valid seal.
+
+    Such objects result from a lost hash key, a restore or a forgery; those with the content that
+    the rule requires need no command. The others are in conflict until they are removed or
+    overwritten by this command. Only objects with the marks of this rule are overwritten, where it
+    requires a copy. Nothing is deleted.
+    """
+    waited = 0.0 if no_wait else timeout
+    body = run(_reseal(target, what, name, timeout=waited))
+    if shape is not None:
+        show(body, shape)
+        return
+    word = "resealed" if waited else "annotated"
+    prose([f"{shown(what, body)} {word}{result(body, waited=waited > 0)}"])
+
+
+async def annotated(
+    client: KubeClient,
+    what: str,
+    body: Mapping[str, Any],
+    annotation: str,
+    also: Mapping[str, str | None] | None = None,
+) -> tuple[str, dict[str, Any]]:
+    """Set an annotation to a new value, and ``also`` others; return that value, and the object."""
+    token = format_micro_time(datetime.now(UTC))
+    patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
+    metadata = body["metadata"]
+    return token, await client.patch(
+        RESOURCES[what], metadata["namespace"], metadata["name"], patch
+    )
+
+
+async def _reseal(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, what, namespace, name)
+        check_writes(what, body)
+        token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
+
+        def done(seen: Mapping[str, Any]) -> bool:
+            check_writes(what, seen)  # it may be suspended meanwhile
+            annotations = seen["metadata"].get("annotations") or {}
+            return annotations.get(names.ANN_RULE_RESEAL_AT) != token
+
+        return await wait(client, what, body, timeout, done)
+
+
+async def _reconcile(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    force: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, what, namespace, name)
+        _check_may_act(what, body)
+        annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
+        if what == "rules":
+            annotation = names.ANN_RULE_REQUESTED_AT
+        token, body = await annotated(client, what, body, annotation)
+        echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
+
+        def handled(seen: Mapping[str, Any]) -> bool:
+            _check_may_act(what, seen)  # it may be suspended meanwhile
+            status = seen.get("status") or {}
+            return token in [status.get(echo) for echo in echoes]
+
+        def busy(seen: Mapping[str, Any]) -> bool:
+            return in_progress(seen) and not rows.failed_poll(seen)
+
+        return await wait(client, what, body, timeout, handled, busy=busy)
+
+
+def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request that the operator wouldn't handle until a user changes the object.
+
+    Raises:
+        Fault: it is suspended, or its updates are off.
+    """
+    spec = body.get("spec")
+    if isinstance(spec, Mapping) and spec.get("suspend"):
+        advice = hint_about("resume", SINGULAR[what], body)
+        raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
+    check_updates_are_on(what, body)
+
+
+def check_writes(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request to write copies of a rule that writes none now: it would be handled later.
+
+    Raises:
+        Fault: it is suspended, or has ``mode: Plan``.
+    """
+    _check_may_act(what, body)
+    spec = body.get("spec")
+    if isinstance(spec, Mapping) and spec.get("mode") == Mode.PLAN:
+        raise Fault(
+            f"{shown(what, body)} has spec.mode: Plan, so nothing is written; set it to Apply first"
+        )
+
+
+def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request that the operator wouldn't handle until an annotation is removed.
+
+    Raises:
+        Fault: the Bundle's updates are off.
+    """
+    annotations = body["metadata"].get("annotations") or {}
+    if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations:
+        raise Fault(
+            f"{shown(what, body)} has the annotation {names.ANN_DISABLE_AUTOUPDATE}, so nothing is "
+            f"polled or deployed; remove it: kubectl annotate bundle -n "
+            f"{body['metadata']['namespace']} {body['metadata']['name']} "
+            f"{names.ANN_DISABLE_AUTOUPDATE}-"
+        )
+
+
+AT_ONCE = 8
+"""Objects that --all changes and waits for at the same time."""
+
+_what = click.argument("what", type=What("rules", "bundles"))
+_names = click.argument(
+    "name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names
+)
+_all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
+
+Result = tuple[dict[str, Any], str]
+"""The object, and what was done to it."""
+
+
+@click.command()
+@_what
+@_names
+@cluster_options()
+@_all
+@response_timeout_option
+@object_option
+def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> None:
+    """Suspend a rule or Bundle: nothing is written or deployed until it is resumed."""
+    _print(run(_set_all(target, what, value=True, **more)), shape)
+
+
+@click.command()
+@_what
+@_names
+@cluster_options()
+@_all
+@response_timeout_option
+@object_option
+def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None:
+    """Resume a suspended rule or Bundle."""
+    _print(run(_set_all(target, what, value=False, **more)), shape)
+
+
+def _print(results: Sequence[Result], shape: Format | None) -> None:
+    """Print the sentences, or the objects as they are then."""
+    bodies = [body for body, _ in results]
+    if shape is None:
+        prose([sentence for _, sentence in results])
+    elif shape is Format.NAME:
+        for body in bodies:
+            click.echo(reference(body))
+    elif len(bodies) == 1:
+        show(bodies[0], shape)
+    else:
+        dump(items(bodies), shape)
+
+
+async def _set_all(
+    target: Target,
+    what: str,
+    *,
+    name: str | None,
+    every: bool,
+    value: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> list[Result]:
+    if bool(name) == every:
+        raise click.UsageError(
+            f"set the name of one of the {what}, or --all for all of a namespace"
+        )
+    async with target.connect() as client:
+        bodies = await _chosen(client, target, what, name)
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def change(body: dict[str, Any]) -> Result:
+            async with limit:
+                return await set_suspend(client, what, body, value=value, timeout=timeout)
+
+        return list(await asyncio.gather(*map(change, bodies)))
+
+
+async def _chosen(
+    client: KubeClient, target: Target, what: str, name: str | None
+) -> list[dict[str, Any]]:
+    if name:
+        namespace, name = target.locate(name)
+        return [await one(client, what, namespace, name)]
+    found = await listed(client, RESOURCES[what], target.namespace)
+    if what == "rules":  # the old form has no suspend
+        found = [body for body in found if isinstance(body.get("spec"), Mapping)]
+    if not found:
+        raise Fault(f"no {what} that can be suspended found in the namespace {target.namespace}")
+    return found
+
+
+async def set_suspend(
+    client: KubeClient,
+    what: str,
+    body: dict[str, Any],
+    *,
+    value: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> Result:
+    """Suspend or resume one object, and wait for the operator so many seconds.
+
+    Raises:
+        Fault: it is a rule in the old form, or the operator doesn't respond.
+    """
+    if not isinstance(body.get("spec"), Mapping):
+        raise Fault(
+            f"{shown(what, body)} is in the old form, which can't be suspended; convert it to spec "
+            "(docs/rules.md), or stop the operator"
+        )
+    if bool(body["spec"].get("suspend")) is value:
+        already = "is already suspended" if value else "isn't suspended"
+        return body, f"{shown(what, body)} {already}."
+    metadata = body["metadata"]
+    patch = {"spec": {"suspend": value or None}}
+    body = await client.patch(RESOURCES[what], metadata["namespace"], metadata["name"], patch)
+    generation = body["metadata"]["generation"]
+    body = await wait(client, what, body, timeout, lambda seen: observed(seen) >= generation)
+    done = "suspended" if value else "resumed"
+    return body, f"{shown(what, body)} {done}{result(body, waited=timeout > 0)}"

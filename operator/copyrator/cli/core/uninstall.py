@@ -1,0 +1,157 @@
+"""`copyrator uninstall`: removes the finalizers that would block deletions without the operator.
+
+Stops the operator and waits until it has stopped, before anything that it needs is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.counts import count
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import (
+    DEPLOYMENTS,
+    Installation,
+    find_installation,
+    holder_of,
+    of_deployment,
+    own_namespace_option,
+)
+from copyrator.cli.core.objects import MANAGED, copy_kinds, listed
+from copyrator.cli.view import rows
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, PODS, RULES, Resource
+from copyrator.settings.config import Settings
+
+PATIENCE = 90.0
+"""Seconds for pods to end: three times their grace period."""
+
+
+async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
+    """Scale the operator's Deployment to 0 and wait until no pod of it is left.
+
+    Raises:
+        Fault: a pod doesn't end; it might add finalizers again.
+    """
+    body = await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}})
+    labels = body["spec"]["selector"]["matchLabels"]
+    selector = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _gone(client, namespace, selector)
+    except TimeoutError:
+        raise Fault(
+            f"pods of the Deployment {namespace}/{name} haven't terminated after {PATIENCE:.0f} s: "
+            f"kubectl -n {namespace} get pods -l {selector}"
+        ) from None
+    return of_deployment(body)
+
+
+async def _gone(client: KubeClient, namespace: str, selector: str) -> None:
+    while True:
+        if not await listed(client, PODS, namespace, selector=selector, metadata_only=True):
+            return
+        await asyncio.sleep(0.5)
+
+
+OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
+
+
+@click.command()
+@cluster_options(namespace=False)
+@own_namespace_option
+@click.option("--dry-run", is_flag=True, help="Only print what would be changed.")
+@click.option(
+    "--stop",
+    "deployment",
+    metavar="DEPLOYMENT",
+    help="First scale this Deployment to 0; requires --operator-namespace.",
+)
+def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str | None) -> None:
+    """Remove the operator's finalizers from rules and Bundles, so that deletions don't hang.
+
+    Copies and releases are kept: nothing is deleted or uninstalled. Run this command after
+    the operator was stopped and before its CRDs are deleted; `helm uninstall` runs it.
+    """
+    if deployment and (home is None or dry_run):
+        raise click.UsageError("--stop requires --operator-namespace and excludes --dry-run")
+    run(_uninstall(target, home, deployment, dry_run=dry_run))
+
+
+async def _uninstall(
+    target: Target, home: str | None, deployment: str | None, *, dry_run: bool
+) -> None:
+    async with target.connect() as client:
+        if home and deployment:
+            installation, holder = await stop(client, home, deployment), None
+        else:
+            installation = await find_installation(client, home)
+            holder = await holder_of(client, installation.namespace)
+        if holder and not dry_run:
+            raise Fault(
+                f"the operator {holder} is running and would add its finalizers again: stop it "
+                "first "
+                f"(helm uninstall copyrator -n {installation.namespace}, or scale its Deployment "
+                "to 0) and wait 10 seconds"
+            )
+        held = [
+            (resource, body)
+            for resource in (RULES, BUNDLES)
+            for namespace in installation.settings.scopes
+            for body in await listed(client, resource, namespace)
+        ]
+        for resource, body in held:
+            await _remove_finalizers(client, resource, body, dry_run=dry_run)
+        await _what_stays(client, held, installation.settings)
+        if holder:
+            click.echo(f"Stop the operator first; {holder} holds the Lease now.")
+        if dry_run:
+            click.echo("Nothing has been changed (--dry-run).")
+
+
+async def _remove_finalizers(
+    client: KubeClient, resource: Resource, body: Mapping[str, Any], *, dry_run: bool
+) -> None:
+    metadata = body["metadata"]
+    shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+    finalizers = list(metadata.get("finalizers") or ())
+    if OURS[resource] not in finalizers:
+        return
+    going = " It is being deleted and will be removed." if "deletionTimestamp" in metadata else ""
+    verb = "would lose" if dry_run else "lost"
+    if not dry_run:
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "finalizers": [one for one in finalizers if one != OURS[resource]],
+            }
+        }
+        with suppress(errors.NotFound):
+            await client.patch(resource, metadata["namespace"], metadata["name"], patch)
+    click.echo(f"{shown} {verb} its finalizer.{going}")
+
+
+async def _what_stays(
+    client: KubeClient, held: list[tuple[Resource, dict[str, Any]]], settings: Settings
+) -> None:
+    copies = 0
+    rules = [body for kind, body in held if kind is RULES]
+    kinds = await copy_kinds(client, rules, settings.kinds)
+    for resource, scope in itertools.product(kinds, settings.scopes):
+        with suppress(errors.Forbidden):
+            found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)
+            copies += sum(rows.annotation(body, names.ANN_RULE) != "-" for body in found)
+    deployed = [(body.get("status") or {}).get("deployed") or {} for _, body in held]
+    releases = sum(bool(one.get("version")) for one in deployed)
+    click.echo(
+        f"{count(copies, 'copy', 'copies')} and {count(releases, 'release')} stay as they are."
+    )

@@ -1,0 +1,136 @@
+"""Waits until the operator has handled a change of a rule or Bundle."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.rule_status import RuleReason
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.objects import RESOURCES, SINGULAR
+from copyrator.cli.view import rows
+from copyrator.kube.client.client import KubeClient
+
+LOOK = 0.25
+"""Seconds between two reads of the object that is waited for."""
+
+
+def timeout_option(seconds: float, text: str) -> Callable[..., Any]:
+    """The option --timeout, with its default."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
+    )
+
+
+response_timeout_option = timeout_option(60.0, "How long to wait for the operator; 0 doesn't wait.")
+
+Body = Mapping[str, Any]
+
+
+def shown(what: str, body: Body) -> str:
+    """``rule team-a/creds``."""
+    return f"{SINGULAR[what]} {body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def result(body: Body, *, waited: bool = True) -> str:
+    """The end of a sentence: the status after the wait."""
+    condition = rows.ready(body)
+    if not waited or not condition:
+        return "."
+    message = f": {condition['message']}" if condition.get("message") else "."
+    return f"; status {condition.get('reason')}{message}"
+
+
+def observed(body: Body) -> int:
+    """The generation that the operator has seen."""
+    return int((body.get("status") or {}).get("observedGeneration") or 0)
+
+
+def in_progress(body: Body) -> bool:
+    """Whether work whose outcome isn't known is in progress, as kstatus' InProgress; no rollout."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    if conditions.get(ConditionType.READY, {}).get("reason") == RuleReason.ROLLING_OUT:
+        return False  # a rollout takes hours, and the request is being handled
+    ready = conditions.get(ConditionType.READY, {}).get("status")
+    reconciling = conditions.get(ConditionType.RECONCILING, {}).get("status")
+    return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE
+
+
+def waits_for_gate(body: Body) -> bool:
+    """Whether a gate delays what is asked for, such as a request: a Bundle that isn't Ready."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    ready, pending = (
+        conditions.get(one, {}) for one in (ConditionType.READY, ConditionType.UPDATE_PENDING)
+    )
+    waits = pending.get("status") == ConditionStatus.TRUE
+    return waits and ready.get("reason") == pending.get("reason")
+
+
+async def wait(
+    client: KubeClient,
+    what: str,
+    body: dict[str, Any],
+    timeout: float,  # noqa: ASYNC109 - the user's
+    handled: Callable[[Body], bool],
+    *,
+    busy: Callable[[Body], bool] | None = None,
+) -> dict[str, Any]:
+    """Read the object until the operator has handled the change and isn't busy with it any more.
+
+    Raises:
+        Fault: it isn't handled, or still in progress, after `timeout` seconds.
+    """
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    deadline = asyncio.get_running_loop().time() + timeout
+    told = ""
+    while timeout and (not handled(body) or (busy is not None and busy(body))):
+        if asyncio.get_running_loop().time() > deadline:
+            raise Fault(_late(what, body, timeout, handled=handled(body)))
+        if handled(body):
+            told = _tell(body, told)
+        await asyncio.sleep(LOOK)
+        body = await client.get(RESOURCES[what], namespace, name)
+    return body
+
+
+def _tell(body: Body, told: str) -> str:
+    """On a terminal: the progress, once for each message."""
+    condition = rows.ready(body)
+    text = f"{condition.get('reason')}: {condition.get('message')}"
+    if text != told and sys.stderr.isatty():
+        click.echo(text, err=True)
+    return text
+
+
+def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
+    condition = rows.ready(body)
+    said = f"{condition['reason']}: {condition.get('message')}" if condition else "empty"
+    if handled:
+        return (
+            f"{shown(what, body)} didn't finish within {timeout:g} s; its status is {said}. "
+            "The operator continues; to wait longer, increase --timeout"
+        )
+    if failed := rows.failed_poll(body):
+        return (
+            f"{shown(what, body)}: {failed}. The request stays, and is handled when a poll succeeds"
+        )
+    if waits_for_gate(body):
+        return (
+            f"{shown(what, body)}: the request still waits after {timeout:g} s: {said}. It stays, "
+            "and is handled when that ends"
+        )
+    return (
+        f"{shown(what, body)}: the operator didn't respond within {timeout:g} s. Its status is "
+        f"{said}. Check that it is running: {hint('doctor')}"
+    )

@@ -1,0 +1,307 @@
+"""Checks of the operator's pods, and of rules and Bundles.
+
+Checks of the chart's admission policies; everything works without them, but less is denied.
+
+Checks of the operator's signature policy, and of the versions that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import ApprovalMode, LocalObjectRef
+from copyrator.api.counts import count
+from copyrator.api.fields import SpecError
+from copyrator.api.rule_status import RuleReason
+from copyrator.api.times import parse_time
+from copyrator.api.verify import refs_of
+from copyrator.bundles.inputs.reader import files_of, verify_ref
+from copyrator.bundles.trust.policy import (
+    CONFIG_MAP,
+    REQUIRED,
+    Contents,
+    PolicyEntry,
+    policy_in,
+    read_requirement,
+)
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.installation import DEPLOYMENTS, Installation
+from copyrator.cli.core.objects import listed
+from copyrator.cli.doctor.check import Check
+from copyrator.cli.view import rows
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES
+from copyrator.signatures.keyless import MISSING
+
+WHAT: Final = "Signatures"
+_NAMED: Final = 3
+"""Bundles and faults that a line names."""
+
+
+async def signatures(client: KubeClient, installation: Installation) -> Check:
+    """Whether the signature policy can be used, and what runs without being trusted."""
+    policy, runs = await _policy(client, installation), await _runs(client, installation)
+    found = {policy.good, runs.good}
+    good = False if False in found else None if None in found else True
+    return Check(WHAT, good, f"{policy.said}; {runs.said}")
+
+
+async def _runs(client: KubeClient, installation: Installation) -> Check:
+    """The Bundles that run a version that isn't trusted."""
+    untrusted: list[str] = []
+    try:
+        for scope in installation.settings.scopes:
+            found = await listed(client, BUNDLES, scope)
+            untrusted += sorted(_shown(body) for body in found if rows.is_untrusted(body))
+    except errors.ApiError as error:
+        return Check(WHAT, None, f"Bundles can't be listed: {error.message}")
+    if not untrusted:
+        return Check(WHAT, True, "no running version is untrusted")
+    runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
+    said = f"{count(len(untrusted), 'Bundle')} {runs} trusted: {_first(untrusted, ', ')}"
+    return Check(WHAT, False, said)
+
+
+async def _policy(client: KubeClient, installation: Installation) -> Check:
+    """The policy and the objects with keys that it names."""
+    home = installation.settings.namespace
+    where = f"ConfigMap {home}/{CONFIG_MAP}"
+    contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
+    try:
+        policy = policy_in(await client.get(CONFIGMAPS, home, CONFIG_MAP))
+        for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
+            contents[ref] = await _files(client, home, ref)
+    except errors.NotFound:
+        if installation.settings.require_signature_policy:
+            return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
+        said = "no policy of the operator: only spec.verify of Bundles requires signatures"
+        return Check(WHAT, True, said)
+    except errors.ApiError as error:
+        return Check(WHAT, None, f"{where} or its keys can't be read: {error.message}")
+    except SpecError as error:
+        return Check(WHAT, False, f"{where}: {error}; nothing new is deployed")
+    faults = [fault for entry in policy.entries for fault in _faults(entry, home, contents)]
+    if faults:
+        only_here = all(MISSING in fault for fault in faults)  # the operator's image may have it
+        return Check(WHAT, None if only_here else False, f"{where}: {_first(faults, '; ')}")
+    entries = count(len(policy.entries), "entry", "entries")
+    return Check(WHAT, True, f"{where} has {entries}, default {policy.default}")
+
+
+def _faults(entry: PolicyEntry, home: str, contents: Contents) -> tuple[str, ...]:
+    return read_requirement(entry.name, home, entry.any_of, contents)[1]
+
+
+async def _files(
+    client: KubeClient, namespace: str, ref: LocalObjectRef
+) -> Mapping[str, bytes] | None:
+    there = verify_ref(namespace, ref)
+    try:
+        return files_of(ref, await client.get(there.resource, there.namespace, there.name))
+    except errors.NotFound:
+        return None
+
+
+def _first(found: Sequence[str], separator: str) -> str:
+    more = f"{separator}and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return separator.join(found[:_NAMED]) + more
+
+
+def _shown(body: Mapping[str, Any]) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
+BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
+MARKS_DOMAIN = "copyrator.flant.com"
+"""Suffix of the name of the policy about marks, after the release's namespace."""
+APPROVAL_DOMAIN = "bundles.operator.werf.dev"
+"""Likewise of the policy about approvals."""
+
+MARKS = "Admission policy"
+APPROVAL = "Approval policy"
+
+
+async def marks_policy(client: KubeClient, installation: Installation) -> Check:
+    """The policy about marks."""
+    try:
+        names = await _names(client, installation, MARKS_DOMAIN)
+    except errors.NotFound:
+        said = (
+            "not served as v1 by this API server (Kubernetes 1.30 and later); the marks of "
+            "copies aren't protected"
+        )
+        return Check(MARKS, None, f"{said}, see docs/trust.md")
+    except errors.ApiError as error:
+        return Check(MARKS, None, f"can't be listed: {error.message}")
+    if names:
+        return Check(MARKS, True, f"{names[0]} protects the marks of copies")
+    said = "not installed: a user who can edit a copy can also change its marks"
+    return Check(MARKS, None, f"{said}; the chart installs one (rules.admissionPolicy)")
+
+
+async def plans_are_asked(client: KubeClient, installation: Installation) -> bool:
+    """Whether the settings or a Bundle that the user may list ask for approval."""
+    if installation.settings.require_approval:
+        return True
+    with suppress(errors.ApiError):
+        for scope in installation.settings.scopes:
+            if any(map(_asks, await listed(client, BUNDLES, scope))):
+                return True
+    return False
+
+
+async def approval_policy(client: KubeClient, installation: Installation) -> Check:
+    """The policy about approvals and its binding."""
+    consequence = "whoever can edit a Bundle can also approve its plans"
+    try:
+        names = await _names(client, installation, APPROVAL_DOMAIN)
+        bindings = (await client.request("GET", BINDINGS)).get("items") or ()
+    except errors.NotFound:
+        said = (
+            "not served as v1 by this API server (Kubernetes 1.30 and later): "
+            f"{consequence}; upgrade Kubernetes, see docs/trust.md"
+        )
+        return Check(APPROVAL, None, said)
+    except errors.ApiError as error:
+        return Check(APPROVAL, None, f"can't be listed: {error.message}")
+    if not names:
+        said = f"not installed: {consequence}; the chart installs one"
+        return Check(APPROVAL, None, f"{said} (bundles.approvalPolicy.enabled)")
+    if not any(_denies(binding, names[0]) for binding in bindings):
+        said = f"{names[0]} has no binding that denies: {consequence}; the chart installs one"
+        return Check(APPROVAL, None, f"{said} (helm upgrade)")
+    said = f"with {names[0]} only users with the verb approve on bundles approve plans"
+    return Check(APPROVAL, True, said)
+
+
+def _asks(body: Mapping[str, Any]) -> bool:
+    approval = (body.get("spec") or {}).get("approval") or {}
+    return bool(approval.get("mode", ApprovalMode.NEVER) != ApprovalMode.NEVER)
+
+
+def _denies(binding: Mapping[str, Any], policy: str) -> bool:
+    spec = binding.get("spec") or {}
+    return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
+
+
+async def _names(client: KubeClient, installation: Installation, domain: str) -> list[str]:
+    """The installation's policies of this domain.
+
+    Raises:
+        NotFound: the API server doesn't serve the kind.
+        ApiError: they can't be listed.
+    """
+    found = await client.request("GET", POLICIES)
+    ending = f".{installation.namespace}.{domain}"
+    names = [str(one["metadata"]["name"]) for one in found.get("items") or ()]
+    return [name for name in names if name.endswith(ending)]
+
+
+PATIENCE = 30.0
+"""Seconds after which an object without a status counts as not reconciled."""
+
+Body = Mapping[str, Any]
+
+
+async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    """Whether a pod is ready behind the Deployment, and if not, what its containers wait for."""
+    if installation.deployment is None:
+        return
+    namespace = installation.namespace
+    body = await client.get(DEPLOYMENTS, namespace, installation.deployment)
+    wanted, status = body["spec"].get("replicas", 1), body.get("status") or {}
+    ready = status.get("readyReplicas") or 0
+    if wanted == 0:
+        said = f"the Deployment {namespace}/{installation.deployment} is scaled to 0"
+        yield Check("Pods", None, said)
+        return
+    if ready:
+        yield Check("Pods", True, f"{ready} of {wanted} ready")
+        return
+    labels = body["spec"]["selector"].get("matchLabels") or {}
+    selector = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    found: list[dict[str, Any]] = []
+    try:
+        found = await listed(client, PODS, namespace, selector=selector)
+    except errors.Forbidden:
+        why = ["you have no permission to list them"]
+    else:
+        why = [reason for pod in found for reason in waiting(pod)]
+    said = f"0 of {wanted} ready"
+    reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
+    look = f"kubectl -n {namespace} describe pods -l {selector}"
+    yield Check("Pods", False, f"{said}{reasons}; see: {look}")
+
+
+def waiting(pod: Body) -> Iterator[str]:
+    """What a pod's containers wait for; of a pod that isn't scheduled, why."""
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    for container in status.get("containerStatuses") or ():
+        state = (container.get("state") or {}).get("waiting") or {}
+        if state.get("reason"):
+            message = f": {state['message']}" if state.get("message") else ""
+            yield f"{name}: {state['reason']}{message}"
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield f"{name}: {condition.get('reason')}: {condition.get('message')}"
+
+
+async def objects(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    """Rules and Bundles that fail, and those that the operator hasn't reconciled."""
+    now = datetime.now(UTC)
+    denied: list[errors.Forbidden] = []
+    for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
+        try:
+            bodies = [
+                body
+                for scope in installation.settings.scopes
+                for body in await listed(client, resource, scope)
+            ]
+        except errors.Forbidden as error:
+            denied.append(error)
+            said = f"you have no permission to check them: {error.message}"
+            yield Check(what.capitalize(), None, said)
+            continue
+        wrong = list(object_faults(bodies, resource.kind, installation, now))
+        for check in wrong:
+            yield check
+        if not wrong:
+            said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
+            yield Check(what.capitalize(), True, said)
+
+
+def object_faults(
+    bodies: list[dict[str, Any]], kind: str, installation: Installation, now: datetime
+) -> Iterator[Check]:
+    """What isn't well with rules or Bundles; a suspended one is only information."""
+    for body in bodies:
+        metadata = body["metadata"]
+        shown = f"{kind} {metadata['namespace']}/{metadata['name']}"
+        condition = rows.ready(body)
+        said = f"{condition.get('reason')}: {rows.trouble(body)}"
+        is_failing = condition.get("status") == "False"
+        if is_failing and not rows.is_suspended(body):
+            yield Check(shown, False, said)
+        elif failed := rows.failed_poll(body):
+            yield Check(shown, None, failed)
+        elif is_failing or condition.get("reason") == RuleReason.NO_TARGETS:
+            yield Check(shown, None, said)
+        elif not rows.ready(body) and is_overlooked(body, kind, installation, now):
+            said = "not reconciled yet: the operator isn't running, or can't list this kind"
+            yield Check(shown, False, said)
+
+
+def is_overlooked(body: Body, kind: str, installation: Installation, now: datetime) -> bool:
+    """Whether an object without a status should have one by now."""
+    named = installation.settings.rule_name
+    if kind == RULES.kind and named not in (None, body["metadata"]["name"]):
+        return False
+    created = parse_time(body["metadata"].get("creationTimestamp"))
+    return created is not None and (now - created).total_seconds() > PATIENCE

@@ -1,0 +1,311 @@
+"""The permissions on workloads, which the operator needs only for some fields of Bundles and rules.
+
+The chart grants them by switches of their own: `bundles.health.enabled`, `rules.consumers` and
+`rules.restart`.
+
+The permissions that the operator needs, each in an access review.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.health import HealthMode
+from copyrator.api.names import ANN_ACCEPT_FROM
+from copyrator.api.rollout import Restart
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.objects import listed
+from copyrator.cli.doctor.check import Check
+from copyrator.kube import errors
+from copyrator.kube.access_reviews import Subject, is_allowed
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import (
+    BUNDLES,
+    CONFIGMAPS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    RULES,
+    SECRETS,
+    STATEFULSETS,
+    Discovery,
+    Resource,
+)
+from copyrator.settings.config import Settings
+
+WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+Need = tuple[Resource, str, str, str | None]
+"""Resource, subresource, verb, namespace (None: the whole cluster)."""
+
+
+async def missing_permissions(
+    client: KubeClient, settings: Settings, user: str | None, *, plans: bool
+) -> list[str]:
+    """The missing permissions of `user`, or of the caller, of all that the operator needs.
+
+    Those for `plans` count where any Bundle's deploy is planned first.
+
+    Raises:
+        ApiError: access reviews aren't allowed.
+    """
+    resources = await _kinds(client, settings)
+    needs = list(dict.fromkeys(_needs(settings, resources, plans=plans)))
+    limit = asyncio.Semaphore(8)
+
+    async def is_denied(need: Need) -> bool:
+        async with limit:
+            resource, _, verb, _ = need
+            lease = settings.lease_name if resource is LEASES and verb != "create" else ""
+            return not await allowed(client, need, user, lease)
+
+    answers = await asyncio.gather(*(is_denied(need) for need in needs))
+    return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
+
+
+async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
+    discovery = Discovery(client)
+    found = []
+    for kind in settings.kinds:
+        word, _, rest = kind.partition(".")
+        group, _, version = rest.partition("/")
+        try:
+            resource = await discovery.resolve(word, f"{group}/{version}" if version else None)
+        except (errors.KindUnavailable, errors.AmbiguousKind):
+            continue  # the operator reports it itself, and so does a rule of this kind
+        found.append(resource)
+    return found
+
+
+def _needs(settings: Settings, kinds: list[Resource], *, plans: bool) -> Iterator[Need]:
+    home = settings.lease_namespace or settings.namespace
+    for verb in ("get", "create", "update"):
+        yield LEASES, "", verb, home
+    for verb in ("get", "list", "watch"):  # the signature policy and the keys that it names
+        yield CONFIGMAPS, "", verb, settings.namespace
+    wanted: list[tuple[Resource, str, tuple[str, ...]]] = [
+        (RULES, "", ("list", "watch", "patch", "mark")),
+        (RULES, "status", ("patch",)),
+        (BUNDLES, "", ("get", "list", "watch", "patch")),
+        (BUNDLES, "status", ("patch",)),
+        (JOBS, "", ("get", "list", "watch", "create", "patch")),
+        (PODS, "", ("list",)),
+        (PODS, "log", ("get",)),
+        (EVENTS, "", ("get", "create", "patch")),
+        *((kind, "", WRITE) for kind in kinds),
+    ]
+    if plans:
+        wanted.append((SECRETS, "", ("create", "delete", "deletecollection")))
+    for namespace in settings.scopes:
+        for resource, subresource, verbs in wanted:
+            for verb in verbs:
+                yield resource, subresource, verb, namespace
+    if not settings.watch_namespaces:
+        yield NAMESPACES, "", "list", None
+        yield NAMESPACES, "", "watch", None
+
+
+async def allowed(client: KubeClient, need: Need, user: str | None, name: str = "") -> bool:
+    """Whether `user`, or the caller, has the permission; with a name, to this object.
+
+    Raises:
+        ApiError: access reviews aren't allowed.
+    """
+    resource, subresource, verb, namespace = need
+    attributes = {
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace or "",
+    }
+    if name:
+        attributes["name"] = name
+    return await is_allowed(client, attributes, _account(user) if user else None)
+
+
+def _account(user: str) -> Subject:
+    """A service account by its user name, ``system:serviceaccount:NAMESPACE:NAME``."""
+    _, _, namespace, _name = user.split(":", 3)
+    accounts = "system:serviceaccounts"
+    return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
+
+
+async def permission_reviews(client: KubeClient, installation: Installation) -> Check:
+    """Whether the operator may review what the service accounts of Jobs lack; it is optional."""
+    what = "Permission reviews"
+    user = installation.user
+    if user is None:
+        return Check(what, None, "the operator's account isn't known without a Deployment")
+    try:
+        granted = await allowed(client, (_REVIEWS, "", "create", None), user)
+    except errors.ApiError as error:
+        return Check(what, None, f"can't review those of {user}: {error.message}")
+    if granted:
+        return Check(what, True, "plans name the permissions that their service account lacks")
+    said = (
+        f"{user} cannot create {_REVIEWS.key}: plans don't name the permissions that their "
+        "service account lacks, which shows once a deploy fails; the chart grants it "
+        "(bundles.permissionReviews.enabled), but not with watchNamespaces"
+    )
+    return Check(what, None, said)
+
+
+async def consent_reviews(client: KubeClient, installation: Installation) -> Check | None:
+    """Whether the operator may ask for the consent of other namespaces to releases there.
+
+    None where no Bundle that the user may list has its release in another namespace.
+    """
+    what, user, settings = "Consent reviews", installation.user, installation.settings
+    try:
+        bundles = [one for scope in settings.scopes for one in await listed(client, BUNDLES, scope)]
+        if not any(map(_is_elsewhere, bundles)):
+            return None
+        if user is None:
+            return Check(what, None, "the operator's account isn't known without a Deployment")
+        needs: list[Need] = [(_LOCAL_REVIEWS, "", "create", scope) for scope in settings.scopes]
+        missing = [one for one in needs if not await allowed(client, one, user)]
+    except errors.ApiError as error:
+        return Check(what, None, f"can't be reviewed: {error.message}")
+    if not missing:
+        said = "releases in other namespaces need their consent: a permission or an annotation"
+        return Check(what, True, said)
+    said = (
+        f"{user} cannot {_shown(missing[0])}: Bundles with their release in another namespace "
+        f"deploy only where that Namespace has the annotation {ANN_ACCEPT_FROM}; the chart grants "
+        "it (bundles.permissionReviews.enabled)"
+    )
+    return Check(what, None, said)
+
+
+def _is_elsewhere(body: Mapping[str, Any]) -> bool:
+    where = body["metadata"].get("namespace")
+    return (body.get("spec") or {}).get("project_namespace") not in (None, "", where)
+
+
+_LOCAL_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
+)
+_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+
+
+def _shown(need: Need) -> str:
+    resource, subresource, verb, namespace = need
+    what = f"{resource.key}/{subresource}" if subresource else resource.key
+    return f"{verb} {what} in {namespace or 'all namespaces'}"
+
+
+WORKLOADS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS)
+
+
+def _rollout(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = (body.get("spec") or {}).get("rollout")
+    return found if isinstance(found, Mapping) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A field that needs permissions, and the chart's switch that grants them."""
+
+    what: str
+    field: str
+    users: Resource
+    """The kind that has the field."""
+    asks: Callable[[Mapping[str, Any]], bool]
+    kinds: tuple[Resource, ...]
+    verbs: tuple[str, ...]
+    switch: str
+    consequence: str
+
+
+FEATURES: Final = (
+    Feature(
+        "Health of releases",
+        "spec.health",
+        BUNDLES,
+        lambda body: (body.get("spec") or {}).get("health") == HealthMode.WATCH,
+        (*WORKLOADS, JOBS),
+        ("list", "watch"),
+        "bundles.health.enabled",
+        "the condition Healthy stays Unknown",
+    ),
+    Feature(
+        "Health of rollouts",
+        "spec.rollout.health",
+        RULES,
+        lambda body: _rollout(body).get("health") is True,
+        WORKLOADS,
+        ("get", "list"),
+        "rules.consumers",
+        "their rollouts wait",
+    ),
+    Feature(
+        "Restarts of rollouts",
+        "spec.rollout.restart",
+        RULES,
+        lambda body: _rollout(body).get("restart") == Restart.CONSUMERS,
+        WORKLOADS,
+        ("get", "list", "patch"),
+        "rules.restart",
+        "their rollouts wait",
+    ),
+)
+
+
+async def workloads(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    """A check of each feature that a Bundle or a rule uses."""
+    objects: dict[str, list[Mapping[str, Any]]] = {}
+    for feature in FEATURES:
+        kind = feature.users
+        try:
+            if kind.key not in objects:
+                scopes = installation.settings.scopes
+                objects[kind.key] = [
+                    body for scope in scopes for body in await listed(client, kind, scope)
+                ]
+            using = [body for body in objects[kind.key] if feature.asks(body)]
+            check = await _check(client, installation, feature, using) if using else None
+        except errors.ApiError as error:
+            check = Check(feature.what, None, f"can't be checked: {error.message}")
+        if check is not None:
+            yield check
+
+
+async def _check(
+    client: KubeClient,
+    installation: Installation,
+    feature: Feature,
+    using: Sequence[Mapping[str, Any]],
+) -> Check:
+    user, scopes = installation.user, installation.settings.scopes
+    missing = [
+        (kind, verb, scope)
+        for scope in scopes
+        for kind in feature.kinds
+        for verb in feature.verbs
+        if not await allowed(client, (kind, "", verb, scope), user)
+    ]
+    more = f" and {len(using) - 1} more" if using[1:] else ""
+    asks = "ask" if using[1:] else "asks"
+    first = using[0]["metadata"]
+    who = user or "you"
+    whose = f"{feature.users.kind} {first['namespace']}/{first['name']}{more}"
+    if not missing:
+        return Check(feature.what, True, f"{feature.field} of {whose}: granted to {who}")
+    kind, verb, scope = missing[0]
+    others = f" and {len(missing) - 1} more" if missing[1:] else ""
+    said = (
+        f"{whose} {asks} for {feature.field}, but {who} cannot {verb} {kind.key} in "
+        f"{scope or 'all namespaces'}{others}: {feature.consequence}; the chart grants it "
+        f"({feature.switch})"
+    )
+    return Check(feature.what, False if user else None, said)

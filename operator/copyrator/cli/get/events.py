@@ -1,0 +1,181 @@
+"""`copyrator events`: the Events of rules and Bundles, as `kubectl events` and `flux events`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.objects import RESOURCES, What, complete_names, one
+from copyrator.cli.core.output import (
+    Column,
+    Format,
+    Table,
+    dump,
+    items,
+    output_option,
+    plain,
+    reference,
+)
+from copyrator.cli.get.get import Watched, changes_of
+from copyrator.cli.view import rows
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import EVENTS
+
+OURS = (names.RULE_KIND, names.BUNDLE_KIND)
+
+Body = Mapping[str, Any]
+
+
+@click.command()
+@click.argument("what", type=What("rules", "bundles"), required=False)
+@click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names)
+@cluster_options(everywhere=True)
+@output_option
+@click.option("-w", "--watch", is_flag=True, help="Watch for further Events until Ctrl-C.")
+@click.option("--no-headers", is_flag=True, help="Don't print headers.")
+def events(
+    *,
+    target: Target,
+    what: str | None,
+    name: str | None,
+    shape: Format,
+    watch: bool,
+    no_headers: bool,
+) -> None:
+    """List the Events of rules and Bundles, newest last; all in the namespace, or of one object."""
+    columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
+    wide = shape is Format.WIDE
+    table = Table(columns, wide=wide, whole=True, heads=not no_headers)
+    run(_events(target, what, name, _EventPrinter(shape, table), watch=watch))
+
+
+@dataclass(frozen=True, slots=True)
+class _EventQuery:
+    """Events of these kinds in a namespace (None: in all), or of one object."""
+
+    kinds: Sequence[str]
+    namespace: str | None
+    uid: str | None = None
+
+    @property
+    def selector(self) -> str | None:
+        """The field selector by which the API server chooses."""
+        return f"involvedObject.uid={self.uid}" if self.uid else None
+
+    def includes(self, event: Body) -> bool:
+        involved = event.get("involvedObject")
+        return isinstance(involved, Mapping) and involved.get("kind") in self.kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _EventPrinter:
+    """Prints Events in the chosen shape."""
+
+    shape: Format
+    table: Table
+
+    def print(self, found: Sequence[Body], *, single: bool = False) -> None:
+        match self.shape:
+            case Format.JSON | Format.YAML:
+                dump(plain(found[0]) if single else items(found), self.shape)
+            case Format.NAME:
+                for event in found:
+                    click.echo(reference(event))
+            case _:
+                self.table.print(found)
+
+
+async def _events(
+    target: Target, what: str | None, name: str | None, printer: _EventPrinter, *, watch: bool
+) -> None:
+    async with target.connect() as client:
+        choice = await _choose(client, target, what, name)
+        found, version = await _listed(client, choice)
+        if found or watch or printer.shape in (Format.JSON, Format.YAML):
+            printer.print(found)
+        else:
+            click.echo("No Events found; the API server keeps them for an hour.", err=True)
+        if watch:
+            watched = Watched(
+                EVENTS,
+                choice.namespace,
+                metadata_only=False,
+                fields=choice.selector,
+                version=version,
+                deletions=False,  # the API server deletes them after an hour
+            )
+            async for event in changes_of(client, [watched]):
+                if choice.includes(event):
+                    printer.print([event], single=True)
+
+
+async def _choose(
+    client: KubeClient, target: Target, what: str | None, name: str | None
+) -> _EventQuery:
+    kinds = [RESOURCES[what].kind] if what else OURS
+    if not (what and name):
+        return _EventQuery(kinds, target.scope)
+    namespace, name = target.locate(name)
+    body = await one(client, what, namespace, name)
+    return _EventQuery(kinds, namespace, body["metadata"]["uid"])
+
+
+async def events_of(client: KubeClient, body: Body) -> list[dict[str, Any]]:
+    """The Events of a rule or Bundle, newest last."""
+    metadata = body["metadata"]
+    found, _ = await _listed(client, _EventQuery(OURS, metadata["namespace"], metadata["uid"]))
+    return found
+
+
+async def _listed(
+    client: KubeClient, choice: _EventQuery
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The Events, newest last, and the version from which a watch continues."""
+    found: list[dict[str, Any]] = []
+    version: str | None = None
+    pages = client.list_pages(EVENTS, choice.namespace, field_selector=choice.selector)
+    async for page in pages:
+        version = page.resource_version
+        found += [
+            plain({**event, "apiVersion": "v1", "kind": "Event"})
+            for event in page.items
+            if choice.includes(event)
+        ]
+    return sorted(found, key=last_seen), version
+
+
+def last_seen(event: Body) -> str:
+    """The time of an Event, as the API server has it."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def event_columns(now: datetime, *, namespaces: bool) -> list[Column]:
+    """The columns of `events`."""
+
+    def of(event: Body) -> str:
+        involved = event["involvedObject"]
+        return f"{str(involved.get('kind')).lower()}/{involved.get('name')}"
+
+    columns = [
+        Column("LAST SEEN", lambda event: rows.age(last_seen(event), now)),
+        Column("TYPE", lambda event: str(event.get("type"))),
+        Column("REASON", lambda event: str(event.get("reason"))),
+        Column("OBJECT", of),
+        Column("MESSAGE", lambda event: str(event.get("message")), below=True),
+    ]
+    return [rows.NAMESPACE, *columns] if namespaces else columns
+
+
+def times(event: Body) -> str:
+    """How often it occurred, where more than once: `` (x3)``."""
+    count = 1
+    with suppress(TypeError, ValueError):
+        count = int(event.get("count") or 1)
+    return f" (x{count})" if count > 1 else ""

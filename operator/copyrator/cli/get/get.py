@@ -1,0 +1,349 @@
+"""`copyrator get`: rules, Bundles and copies in a table.
+
+The changes that `copyrator get --watch` and `events --watch` print.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.objects import (
+    MANAGED,
+    RESOURCES,
+    What,
+    complete_names,
+    find_copies,
+    listed,
+    one,
+    skipped,
+)
+from copyrator.cli.core.output import (
+    Column,
+    Format,
+    Table,
+    dump,
+    items,
+    output_option,
+    plain,
+    prose,
+    reference,
+)
+from copyrator.cli.view import rows
+from copyrator.cli.view import rule as rule_view
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One watch; the namespace None is the whole cluster.
+
+    Without a `version` it begins with what changes from now on.
+    """
+
+    resource: Resource
+    namespace: str | None
+    selector: str | None = None
+    metadata_only: bool = False
+    fields: str | None = None
+    """A field selector."""
+    version: str | None = None
+    """Of a list, whose later changes are watched."""
+    deletions: bool = True
+    """Whether a deleted object counts as changed."""
+
+
+async def changes_of(
+    client: KubeClient, watched: Sequence[Watched]
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield each changed object; ends by cancellation only.
+
+    Raises:
+        ApiError: it can't be watched.
+    """
+    changes: asyncio.Queue[dict[str, Any] | errors.ApiError] = asyncio.Queue()
+    tasks = [asyncio.create_task(_follow(client, one, changes)) for one in watched]
+    try:
+        while True:
+            change = await changes.get()
+            if isinstance(change, errors.ApiError):
+                raise change
+            yield change
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _follow(
+    client: KubeClient, watched: Watched, changes: asyncio.Queue[dict[str, Any] | errors.ApiError]
+) -> None:
+    """Queue the changes of one watch, reopening it when it ends."""
+    resource = watched.resource
+    version = watched.version
+    try:
+        while True:
+            if version is None:
+                pages = client.list_pages(
+                    resource,
+                    watched.namespace,
+                    label_selector=watched.selector,
+                    field_selector=watched.fields,
+                    metadata_only=True,
+                    limit=1,
+                )
+                version = (await anext(pages)).resource_version
+                await pages.aclose()
+            try:
+                async for event in client.watch(
+                    resource,
+                    watched.namespace,
+                    metadata_only=watched.metadata_only,
+                    label_selector=watched.selector,
+                    field_selector=watched.fields,
+                    resource_version=version,
+                ):
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.type == "DELETED" and not watched.deletions:
+                        continue
+                    if event.type != "BOOKMARK":
+                        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+                        changes.put_nowait({**event.object, **kind})
+            except errors.Gone:
+                version = None
+    except errors.ApiError as error:
+        changes.put_nowait(error)
+
+
+KINDS = ("rules", "bundles", "copies")
+
+
+@dataclass(frozen=True, slots=True)
+class _ListQuery:
+    """What is listed: everything in the namespaces, or the objects of these names."""
+
+    scopes: Sequence[str | None]
+    """Namespaces; None is the whole cluster."""
+    wanted: frozenset[tuple[str | None, str]] = frozenset()
+    rule: str | None = None
+    labels: str | None = None
+
+    @classmethod
+    def of(
+        cls, target: Target, wanted: Sequence[str], rule: str | None, labels: str | None
+    ) -> _ListQuery:
+        """The choice of a command line; a name may include its namespace."""
+        if not wanted:
+            return cls([target.scope], rule=rule, labels=labels)
+        here = target.scope if any("/" not in name for name in wanted) else None
+        found = {target.locate(name) if "/" in name else (here, name) for name in wanted}
+        scopes = sorted({scope for scope, _ in found}, key=str)
+        return cls([None] if None in scopes else scopes, frozenset(found), rule, labels)
+
+    def includes(self, body: rows.Body) -> bool:
+        """Whether an object is one of those."""
+        metadata = body["metadata"]
+        named = {(metadata["namespace"], metadata["name"]), (None, metadata["name"])}
+        return (not self.wanted or bool(self.wanted & named)) and (
+            not self.rule or _is_of(rows.annotation(body, names.ANN_RULE), self.rule)
+        )
+
+    def missing(self, found: Sequence[rows.Body]) -> tuple[str | None, str] | None:
+        """One of the names that aren't there."""
+        there = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in found}
+        anywhere = {(None, name) for _, name in there}
+        return min(self.wanted - there - anywhere, key=str, default=None)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Objects of one kind, and how to watch them."""
+
+    what: str
+    bodies: list[dict[str, Any]]
+    watched: list[Watched]
+    denied: list[errors.Forbidden] = field(default_factory=list)
+
+
+@click.command()
+@click.argument("what", type=What(*KINDS, "all"))
+@click.argument("wanted", metavar="[[NAMESPACE/]NAME]...", nargs=-1, shell_complete=complete_names)
+@cluster_options(everywhere=True)
+@output_option
+@click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
+@click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
+@click.option("--no-headers", is_flag=True, help="Don't print headers.")
+def get(
+    *,
+    target: Target,
+    what: str,
+    wanted: tuple[str, ...],
+    shape: Format,
+    labels: str | None,
+    watch: bool,
+    rule: str | None,
+    no_headers: bool,
+) -> None:
+    """List rules, bundles or copies with their status and age; `all` lists the three.
+
+    On a terminal the message of an object that isn't ready is printed below its row.
+    """
+    if rule and what != "copies":
+        advice = hint("get", "copies", "--rule", rule)
+        raise click.UsageError(f"--rule is only for copies: {advice}")
+    if what == "all" and (wanted or watch):
+        raise click.UsageError("all can't be combined with names or --watch; choose one kind")
+    choice = _ListQuery.of(target, wanted, rule, labels)
+    run(_get(target, what, choice, _Style(shape, heads=not no_headers), watch=watch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How lists are printed."""
+
+    shape: Format
+    heads: bool = True
+
+
+async def _get(
+    target: Target, what: str, choice: _ListQuery, style: _Style, *, watch: bool
+) -> None:
+    async with target.connect() as client:
+        found = await _read_all(client, what, choice)
+        for part in found:
+            await _check(client, target, part, choice)
+        note = skipped([error for part in found for error in part.denied])
+        if any(part.bodies for part in found) or watch:
+            printers = _show(found, choice, style)
+        else:
+            _nothing(target, what, choice, style)
+        if note:
+            prose([note], err=True)
+        if watch:
+            (part,) = found
+            async for change in changes_of(client, part.watched):
+                if choice.includes(change):
+                    printers[part.what].print([change], single=True)
+
+
+async def _read_all(client: KubeClient, what: str, choice: _ListQuery) -> list[_Found]:
+    if what != "all":
+        return [await _read(client, what, choice)]
+    found = []
+    for kind in KINDS:
+        try:
+            found.append(await _read(client, kind, choice))
+        except errors.Forbidden as error:
+            found.append(_Found(kind, [], [], [error]))
+    if all(part.denied and not part.watched for part in found):
+        raise found[0].denied[0]
+    return found
+
+
+async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
+    labels = choice.labels
+    if what == "copies":
+        there = await find_copies(client, choice.scopes, labels)
+        labels = f"{MANAGED},{labels}" if labels else MANAGED
+        bodies, read, denied = there.bodies, there.read, there.denied
+    else:
+        read, denied = [(RESOURCES[what], scope) for scope in choice.scopes], []
+        bodies = [
+            body
+            for resource, scope in read
+            for body in await listed(client, resource, scope, selector=labels)
+        ]
+    only = what == "copies"
+    watched = [Watched(resource, scope, labels, metadata_only=only) for resource, scope in read]
+    return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
+
+
+async def _check(client: KubeClient, target: Target, part: _Found, choice: _ListQuery) -> None:
+    """Refuse names that don't exist.
+
+    Raises:
+        Fault: there is no such object, or no such rule.
+    """
+    if part.what in RESOURCES and (missing := choice.missing(part.bodies)):
+        place, absent = missing
+        await one(client, part.what, place or target.namespace, absent)  # says where it is
+    if not choice.rule or part.bodies:
+        return
+    namespace, _, name = choice.rule.rpartition("/")
+    if namespace:
+        await one(client, "rules", namespace, name)
+        return
+    rules = await listed(client, RESOURCES["rules"], None, metadata_only=True)
+    if name not in {body["metadata"]["name"] for body in rules}:
+        advice = hint("get", "rules", "-A")
+        raise Fault(f"there is no CopyratorRule {name} in any namespace; {advice} lists all")
+
+
+def _is_of(owner: str, rule: str) -> bool:
+    return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
+
+
+def _show(found: Sequence[_Found], choice: _ListQuery, style: _Style) -> dict[str, _Printer]:
+    """Print all; return the printers, which print further objects in the same columns."""
+    everywhere = choice.scopes == [None] or len(choice.scopes) > 1
+    printers = {part.what: _Printer(part.what, style, namespaces=everywhere) for part in found}
+    if style.shape in (Format.JSON, Format.YAML):
+        bodies = [body for part in found for body in part.bodies]
+        single = len(choice.wanted) == 1 == len(bodies)
+        dump(plain(bodies[0]) if single else items(bodies), style.shape)
+        return printers
+    shown = [part for part in found if part.bodies or len(found) == 1]
+    for index, part in enumerate(shown):
+        if index and style.shape is not Format.NAME:
+            click.echo()
+        printers[part.what].print(part.bodies)
+    return printers
+
+
+def _nothing(target: Target, what: str, choice: _ListQuery, style: _Style) -> None:
+    if style.shape in (Format.JSON, Format.YAML):
+        dump(items([]), style.shape)
+        return
+    shown = "rules, bundles or copies" if what == "all" else what
+    where = "in any namespace" if target.everywhere else f"in the namespace {target.namespace}"
+    hint_ = "" if target.everywhere or choice.wanted else "; -A searches all namespaces"
+    click.echo(f"No {shown} found {where}{hint_}.", err=True)
+
+
+class _Printer:
+    """Prints objects of one kind in the chosen shape."""
+
+    def __init__(self, what: str, style: _Style, *, namespaces: bool) -> None:
+        now = datetime.now(UTC)
+        makers = {
+            "rules": rule_view.rule_columns,
+            "bundles": rows.bundle_columns,
+            "copies": rows.copy_columns,
+        }
+        columns: list[Column] = makers[what](now)
+        if namespaces:
+            columns.insert(0, rows.NAMESPACE)
+        self._shape = style.shape
+        self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
+
+    def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:
+        match self._shape:
+            case Format.JSON | Format.YAML:
+                dump(plain(found[0]) if single else items(found), self._shape)
+            case Format.NAME:
+                for body in found:
+                    click.echo(reference(body))
+            case _:
+                self._table.print(found)

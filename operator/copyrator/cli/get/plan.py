@@ -1,0 +1,138 @@
+"""`copyrator plan`: what a rule would change, or the plan of a Bundle's next deploy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from copyrator.api.version_range import VersionError, parse_version
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import operator_namespace_option
+from copyrator.cli.core.objects import What, complete_names
+from copyrator.cli.core.output import Format, output_option, prose
+from copyrator.cli.core.waiting import timeout_option
+from copyrator.cli.offline.manifests import read_manifests
+
+if TYPE_CHECKING:
+    from copyrator.cli.bundles.plan import PreviewOptions
+
+CHANGES = 2
+"""Exit code where something would be done, or is blocked or in conflict."""
+
+
+class _WrongUsage(click.UsageError):
+    """Ends with 1: 2 means changes."""
+
+    exit_code = 1
+
+
+class _Plan(click.Command):
+    """Wrong usage ends with 1, too, where click finds it."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.UsageError as error:
+            raise _WrongUsage(error.format_message(), error.ctx) from None
+
+
+@click.command(cls=_Plan)
+@click.argument("what", type=What("rules", "bundles"), required=False)
+@click.argument("name", metavar="[NAMESPACE/]NAME", required=False, shell_complete=complete_names)
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    type=click.Path(),
+    help="Rules in a file, a directory or - (stdin).",
+)
+@click.option("--refresh", is_flag=True, help="Make the Bundle's plan again first.")
+@click.option(
+    "--version",
+    metavar="RANGE",
+    help="Plan this version (a tag or a range) of the Bundle instead, only to show it.",
+)
+@click.option(
+    "--whole", is_flag=True, help="Print the Bundle's diff with what is in every plan, too."
+)
+@timeout_option(300.0, "How long --refresh and --version wait.")
+@cluster_options()
+@operator_namespace_option
+@output_option
+def plan(
+    *,
+    target: Target,
+    what: str | None,
+    name: str | None,
+    filename: str | None,
+    refresh: bool,
+    version: str | None,
+    whole: bool,
+    timeout: float,
+    home: str | None,
+    shape: Format,
+) -> None:
+    """Show what a rule would change, or the plan of a Bundle's next deploy.
+
+    Name a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). It shows what would
+    be created, updated, adopted and deleted, conflicts and what is blocked. The operator's own
+    planner and writer run with a server-side dry run: as the operator where you may impersonate
+    its service account, else as you. Sources and namespaces in the file are treated as applied.
+    Keys are shown (+ added, ~ changed, - removed), values never.
+
+    Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
+    on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
+    the permission to read it. --refresh replaces a plan that waits for a decision. --version plans
+    another version of it, a lower one too, also while the Bundle is suspended; that can't be
+    approved, and replaces no plan. Of the diff, what is in every plan is left out, such as werf's
+    version in each object; --whole prints it.
+
+    Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
+    """
+    if bool(name) == bool(filename):
+        raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
+    if what == "bundles" and name:
+        from copyrator.cli.bundles.plan import plan_bundle  # noqa: PLC0415 - each half is large
+
+        wanted = _wanted(timeout, refresh=refresh, version=version)
+        if plan_bundle(target, name, shape, wanted, whole=whole):
+            raise click.exceptions.Exit(CHANGES)
+        return
+    if refresh or whole or version is not None:
+        option = "--refresh" if refresh else "--whole" if whole else "--version"
+        raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
+    _plan_rules(target, name, filename, home, shape)
+
+
+def _wanted(timeout: float, *, refresh: bool, version: str | None) -> PreviewOptions | None:
+    from copyrator.cli.bundles.plan import PreviewOptions  # noqa: PLC0415 - each half is large
+
+    if version is not None:
+        if refresh:
+            raise _WrongUsage("set either --refresh or --version")
+        try:
+            parse_version(version)
+        except VersionError as error:
+            raise _WrongUsage(f"--version {error}") from None
+    return PreviewOptions(timeout, version) if refresh or version is not None else None
+
+
+def _plan_rules(
+    target: Target, name: str | None, filename: str | None, home: str | None, shape: Format
+) -> None:
+    from copyrator.cli.rules.plan import plan_rules, show  # noqa: PLC0415
+    from copyrator.cli.rules.plan_inputs import Files  # noqa: PLC0415 - each half is large
+
+    files = Files(read_manifests([filename]) if filename else [], target)
+    if filename:
+        files.check()
+    results, notes = run(plan_rules(target, name, files, home))
+    show(results, shape)
+    if notes:
+        prose(notes, err=True)
+    if faults := [result.fault for result in results if result.fault]:
+        raise Fault("\n".join(faults))
+    if any(result.rows for result in results):
+        raise click.exceptions.Exit(CHANGES)

@@ -1,0 +1,146 @@
+"""`copyrator tree`: what a rule or Bundle makes, and from what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule_spec import ComposedSource
+from copyrator.bundles.inputs.reader import references_of
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.objects import What, complete_names, find_copies, listed, one, skipped
+from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.view import rows
+from copyrator.cli.view import rule as rule_view
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import JOBS
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A line, and what is below it."""
+
+    text: str
+    below: Sequence[Node] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in -o json."""
+        found: dict[str, Any] = {"object": self.text}
+        return {**found, "below": [one.to_dict() for one in self.below]} if self.below else found
+
+    def lines(self, lead: str = "") -> Iterator[str]:
+        """The tree as `tree` and `flux tree` draw it; without the line itself."""
+        for index, node in enumerate(self.below):
+            last = index + 1 == len(self.below)
+            yield f"{lead}{'└── ' if last else '├── '}{node.text}"
+            yield from node.lines(f"{lead}{'    ' if last else '│   '}")
+
+
+@click.command()
+@click.argument("what", type=What("rules", "bundles"))
+@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@cluster_options()
+@answer_option
+def tree(target: Target, what: str, name: str, shape: Format | None) -> None:
+    """Show a rule's sources and copies, or a Bundle's release, Jobs and referenced objects."""
+    root, note = run(_tree(target, what, name))
+    if shape is not None:
+        dump(root.to_dict(), shape)
+    else:
+        for line in (root.text, *root.lines()):
+            click.echo(line)
+    if note:
+        prose([note], err=True)
+
+
+async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, what, namespace, name)
+        if what == "bundles":
+            return await _bundle(client, body), ""
+        copies = await find_copies(client, [None])
+    return rule_tree(body, copies.bodies), skipped(copies.denied)
+
+
+def rule_tree(rule: Body, copies: Sequence[Body]) -> Node:
+    """A rule, its sources, and the copies of each; a template's sources have theirs together."""
+    made_of = rule_view.composed_of(rule) or "template"
+    owner = f"{rule['metadata']['namespace']}/{rule['metadata']['name']}"
+    by_source: dict[str, list[Node]] = {}
+    for body in copies:
+        if rows.annotation(body, names.ANN_RULE) == owner:
+            source = rows.annotation(body, names.ANN_SOURCE)
+            text = f"{body['kind']} {source}" if source != "-" else f"{body['kind']} from {made_of}"
+            by_source.setdefault(text, []).append(Node(_shown(body)))
+    return Node(
+        f"{names.RULE_KIND} {owner}  {_state(rule)}",
+        [
+            *(Node(rule_view.entry(one)) for one in _entries(rule)),
+            *(Node(source, below) for source, below in sorted(by_source.items())),
+        ],
+    )
+
+
+def _entries(rule: Body) -> Sequence[ComposedSource]:
+    from copyrator.api.rule import parse_rule  # noqa: PLC0415
+
+    spec = parse_rule(rule)
+    return () if isinstance(spec, InvalidSpec) else spec.sources
+
+
+async def _bundle(client: KubeClient, body: Body) -> Node:
+    metadata = body["metadata"]
+    selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
+    return bundle_tree(body, await listed(client, JOBS, metadata["namespace"], selector=selector))
+
+
+def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
+    """A Bundle, what it reads, its release and the Jobs that exist."""
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    spec, deployed = parse_bundle(body, BundleDefaults()), _deployed(body)
+    below = []
+    if not isinstance(spec, InvalidSpec):
+        below.append(Node(f"{spec.registry}/{spec.repo}:{spec.version}"))
+        below += [Node(str(ref)) for ref in sorted(references_of(spec), key=str)]
+        below.append(Node(f"Release {spec.project_namespace}/{name}  {deployed}"))
+    jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
+    below += [Node(f"{_shown(job)}  {_purpose(job)}{_outcome(job)}") for job in jobs]
+    return Node(f"{names.BUNDLE_KIND} {namespace}/{name}  {_state(body)}", below)
+
+
+def _deployed(body: Body) -> str:
+    found = (body.get("status") or {}).get("deployed") or {}
+    return f"{found['version']} ({rows.digest(found.get('digest'))})" if found else "not deployed"
+
+
+def _purpose(job: Body) -> str:
+    kind = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND)
+    return {"plan": "plan, ", "drift": "check for drift, "}.get(str(kind), "")
+
+
+def _outcome(job: Body) -> str:
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            return str(condition["type"])
+    return "Running"
+
+
+def _shown(body: Body) -> str:
+    return f"{body['kind']} {body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def _state(body: Body) -> str:
+    condition = rows.ready(body)
+    if not condition:
+        return "not reconciled yet"
+    return f"{condition.get('reason')} (Ready={condition.get('status')})"

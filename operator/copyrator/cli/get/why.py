@@ -1,0 +1,296 @@
+"""`copyrator why`: which rule made an object, or why none does; why a Bundle runs its version.
+
+`copyrator why --roles`: what grants a Bundle's service account the permissions that it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle_status import parse_status
+from copyrator.api.fields import InvalidSpec
+from copyrator.bundles.inputs.watches import Ref
+from copyrator.bundles.plan.permissions import is_namespace_missing
+from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.cli.bundles.freeze import freezes_for
+from copyrator.cli.bundles.permissions import Body, manifest, roles_of
+from copyrator.cli.bundles.plan_log import with_refusals
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+)
+from copyrator.cli.core.objects import RESOURCES, listed, means, one
+from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.doctor.references import polled_references
+from copyrator.cli.rules.dry_run import DryRun, actor_of, dry_running, owner_of
+from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
+from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.rows import annotation
+from copyrator.cli.view.rule import explain_rule
+from copyrator.cli.view.why_bundle import explain_bundle
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+
+
+def print_roles(
+    target: Target, namespace: str, name: str, kind: str | None, shape: Format | None
+) -> None:
+    """Print them for ``kubectl apply -f -``, as YAML or, with ``-o json``, as a List.
+
+    Raises:
+        Fault: nothing is known to be missing.
+    """
+    if kind is not None and kind.lower() not in ("bundle", "bundles"):
+        raise click.UsageError("--roles is only for Bundles: --kind bundle")
+    body, is_missing = run(_looked_at(target, namespace, name))
+    spec = parse_bundle(body, BundleDefaults())
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"Bundle {namespace}/{name}: {spec}")
+    roles = roles_of(body, spec, is_namespace_missing=is_missing)
+    if not roles:
+        raise Fault(_nothing(body, ServiceAccount.of(spec)))
+    if shape is None:
+        click.echo(manifest(body, spec, roles))
+    else:
+        dump({"apiVersion": "v1", "kind": "List", "items": roles}, shape)
+
+
+async def _looked_at(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
+    async with target.connect() as client:
+        body = await with_refusals(client, await one(client, "bundles", namespace, name))
+        spec = parse_bundle(body, BundleDefaults())
+        where = namespace if isinstance(spec, InvalidSpec) else spec.project_namespace
+        return body, await is_namespace_missing(client, where)
+
+
+def _nothing(body: Body, account: ServiceAccount) -> str:
+    plan = parse_status(body).plan
+    if plan.missing_permissions is not None:
+        return f"the service account {account} lacks nothing that the plan was reviewed for"
+    anew = hint_about("plan", "bundle", body, "--refresh")
+    return (
+        f"it isn't known what the service account {account} lacks: no plan was made, or the "
+        f"operator may not review permissions (see {hint('doctor')}); to make a plan: {anew}"
+    )
+
+
+_NAMING = ("values", "valuesFrom", "auth", "caSecret", "secretKey")
+"""Fields of a Bundle that name a ConfigMap or Secret."""
+_GUESSES = ("Secret", "ConfigMap")
+"""Kinds that are tried where none is named."""
+
+
+@click.command()
+@click.argument("name", metavar="[NAMESPACE/]NAME")
+@click.option(
+    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret or ConfigMap."
+)
+@click.option(
+    "--roles",
+    is_flag=True,
+    help="Print only the roles and bindings that grant a Bundle's service account what it lacks.",
+)
+@cluster_options()
+@operator_namespace_option
+@answer_option
+def why(
+    *,
+    target: Target,
+    name: str,
+    kind: str | None,
+    roles: bool,
+    home: str | None,
+    shape: Format | None,
+) -> None:
+    """Explain why an object exists or doesn't, why a Bundle has its version, or a rule its state.
+
+    The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
+    operator where you may impersonate its service account, so that quotas, webhooks and missing
+    permissions are named.
+    """
+    before, slash, rest = name.partition("/")
+    namespace, name = (before, rest) if slash else (target.namespace, name)
+    if roles:
+        print_roles(target, namespace, name, kind, shape)
+        return
+    found = run(answer(target, namespace, name, kind, home))
+    if shape is not None:
+        dump(found.document, shape)
+    else:
+        prose(found.lines)
+    if found.remark:
+        prose([found.remark], err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """As sentences, and as a document for programs."""
+
+    lines: Sequence[str]
+    document: Mapping[str, Any]
+    remark: str = ""
+
+
+async def answer(
+    target: Target, namespace: str, name: str, kind: str | None, home: str | None
+) -> Explanation:
+    """Why an object, which needn't exist, is as it is.
+
+    Raises:
+        Fault: there is no Bundle of that name, where one is asked about.
+    """
+    async with target.connect() as client:
+        installation = await find_installation(client, home)
+        if kind is None or means(kind, "bundles"):
+            bundle = await _found(client, BUNDLES, namespace, name)
+            if bundle is not None:
+                polled = await _polled(client, installation, bundle)
+                freezes = await freezes_for(client, installation, bundle)
+                known, now = await with_refusals(client, bundle), datetime.now(UTC)
+                lines = list(explain_bundle(known, installation, now, polled, freezes))
+                return Explanation(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
+            if kind is not None:
+                raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
+        if kind is not None and means(kind, "rules"):
+            rule = await one(client, "rules", namespace, name)
+            lines = list(explain_rule(rule, datetime.now(UTC)))
+            return Explanation(lines, _subject(RULES, namespace, name) | {"because": lines})
+        resource, body = await _object(client, namespace, name, kind)
+        actor = await actor_of(client, target, installation, namespace)
+    async with dry_running(installation, actor) as dry_run:
+        await dry_run.serve_all(resource.kind)
+        asked = ExplainedObject(dry_run, resource, namespace, name)
+        owner = owner_of(body or _NOBODY)
+        verdict = dry_run.hidden(owner) or await verdict_of(asked)
+        said, sources = answers(asked), sources_of(dry_run, asked.key)
+        certificates = _certificates(dry_run, body, owner, sources)
+    head = (_head(resource, namespace, name, body), verdict, *certificates)
+    document = {
+        **_subject(resource, namespace, name),
+        "exists": body is not None,
+        "madeBy": owner,
+        "verdict": verdict,
+        "rules": [{"rule": rule, "answer": text} for rule, text in said.items()],
+    }
+    if sources:
+        document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
+    if certificates:
+        document["certificates"] = certificates
+    seen = home is not None or installation.found
+    remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    if actor.note:
+        remark = f"{remark} {actor.note}".strip()
+    return Explanation((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+
+
+def _certificates(
+    dry_run: DryRun, body: Mapping[str, Any] | None, owner: str | None, sources: Iterable[str]
+) -> list[str]:
+    """The certificates in a copy, or in a source, as its rules' statuses have them."""
+    if body is None:
+        return []
+    metadata, now = body["metadata"], datetime.now(UTC)
+    shown = f"{metadata['namespace']}/{metadata['name']}"
+    origin = annotation(body, names.ANN_SOURCE)
+    asked = [(owner, origin if origin != "-" else None)] if owner else []
+    found: dict[str, None] = {}
+    for rule, source in asked or [(rule, shown) for rule in sources]:
+        if known := dry_run.context.rules.by_owner(rule):
+            lines = rule_view.certificate_lines(dry_run.status_of(known.key), now, source)
+            found |= dict.fromkeys(f"Certificate: {line}" for line in lines)
+    return list(found)
+
+
+async def _polled(
+    client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
+) -> frozenset[Ref]:
+    """The objects whose edits are found by polls only; empty if Bundles can't be listed."""
+    if any(bundle["spec"].get(field) for field in _NAMING):
+        with suppress(errors.ApiError):
+            return (await polled_references(client, installation)).refs
+    return frozenset()
+
+
+def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+    return {"kind": resource.kind, "namespace": namespace, "name": name}
+
+
+_UNSEEN = (
+    "No Deployment of the operator was found, so its default settings are assumed, with trusted "
+    "rules in the namespace {}; if it is installed, set --operator-namespace."
+)
+_NOBODY: Mapping[str, Any] = {"metadata": {}}
+
+
+async def _found(
+    client: KubeClient, resource: Resource, namespace: str, name: str
+) -> dict[str, Any] | None:
+    try:
+        return await client.get(resource, namespace, name)
+    except errors.NotFound:
+        return None
+
+
+async def _object(
+    client: KubeClient, namespace: str, name: str, kind: str | None
+) -> tuple[Resource, dict[str, Any] | None]:
+    """The requested kind, and the object where it exists."""
+    discovery = Discovery(client)
+    if kind is not None:
+        word, _, version = kind.partition(".")
+        resource = RESOURCES.get(kind.lower()) or await discovery.resolve(
+            _spelled(word), version or None
+        )
+        return resource, await _found(client, resource, namespace, name)
+    for guess in _GUESSES:
+        resource = await discovery.resolve(guess)
+        if body := await _found(client, resource, namespace, name):
+            return resource, body
+    return await discovery.resolve(await _rules_kind(client)), None
+
+
+async def _rules_kind(client: KubeClient) -> str:
+    """The kind of all rules, where they have the same."""
+    from copyrator.cli.view.rows import rule_kind  # noqa: PLC0415
+
+    kinds: set[str] = set()
+    with suppress(errors.Forbidden):
+        kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
+    return kinds.pop() if len(kinds) == 1 and "-" not in kinds else _GUESSES[0]
+
+
+def _spelled(kind: str) -> str:
+    """``secret``, ``configmaps`` and the like in a kind's spelling."""
+    known = {one.kind.lower(): one.kind for one in _well_known()}
+    word = kind.lower()
+    return known.get(word) or known.get(word.removesuffix("s")) or kind
+
+
+def _well_known() -> list[Resource]:
+    from copyrator.kube.resources import WELL_KNOWN  # noqa: PLC0415
+
+    return list(WELL_KNOWN.values())
+
+
+def _head(resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None) -> str:
+    shown = f"{resource.kind} {namespace}/{name}"
+    if body is None:
+        return f"{shown} doesn't exist."
+    owner = owner_of(body)
+    return f"{shown} exists and " + (
+        f"carries the marks of the rule {owner}." if owner else "wasn't created by a rule."
+    )

@@ -1,0 +1,1 @@
+"""Rules in place of other tools' annotations."""

@@ -1,0 +1,429 @@
+"""The operator's own copying half as a dry run: nothing that it writes is stored.
+
+The planner, the writer and their state are the operator's: there is no second implementation.
+
+A client whose writes are dry runs: quotas, webhooks and RBAC respond as they would.
+
+The user of a dry run: the operator where the caller may impersonate its account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import token_bytes
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.conditions import ConditionType, Health, ReadyCondition, conditions_by_type
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.objects import listed
+from copyrator.cli.doctor.permissions import allowed
+from copyrator.copies.admission import refusal
+from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.cluster_context import ClusterContext
+from copyrator.copies.context import CopyContext
+from copyrator.copies.copy_reconciler import CopyReconciler
+from copyrator.copies.hash_key import load_sealer
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
+from copyrator.copies.ready_conditions import missing_source
+from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.rule_state import RulePhase, RuleState
+from copyrator.copies.source_watches import unused_sources
+from copyrator.copies.summarize import RuleSummary
+from copyrator.kube import errors
+from copyrator.kube.client import transport
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
+from copyrator.metrics import Metrics
+from copyrator.workqueue.queue import WorkQueue
+
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The user that sends the dry run's requests, and what that user may list."""
+
+    target: Target
+    who: str = ""
+    """``you`` or a user's name; empty: the operator itself."""
+    scopes: tuple[str, ...] = ()
+    """The only namespaces that are read; empty: all of them."""
+    note: str = ""
+    """What is missing from the answer, as a note to the caller."""
+
+    def tried(self, reported: str = "") -> str:
+        """In brackets: the user of the dry run, and what the operator reported about the object."""
+        if not self.who:
+            return ""
+        said = f"; the operator reported: {reported}" if reported else ""
+        return f" (tried as {self.who}{said})"
+
+
+async def actor_of(
+    client: KubeClient, target: Target, installation: Installation, *near: str
+) -> Actor:
+    """Choose whom to act as; `near` are the namespaces that are read without cluster permissions.
+
+    `client` is the user's own, without --as.
+    """
+    served = installation.settings.watch_namespaces
+    if target.user and target.user == installation.user:
+        return Actor(target, "", served)
+    if target.user:
+        async with target.connect() as impersonated:
+            return await _limited(impersonated, target, installation, near)
+    user, account = installation.user, installation.service_account
+    if user and account:
+        need = (ACCOUNTS, "", "impersonate", installation.namespace)
+        if await _may(client, need, account):
+            return Actor(dataclasses.replace(target, user=user), "", served)
+    return await _limited(client, target, installation, near)
+
+
+async def _limited(
+    client: KubeClient, target: Target, installation: Installation, near: Sequence[str]
+) -> Actor:
+    """Act as the user of `client`, in the namespaces that are known where none may be listed."""
+    served, who = installation.settings.watch_namespaces, target.user or "you"
+    if served or await _may(client, (NAMESPACES, "", "list", None)):
+        return Actor(target, who, served)
+    scopes = tuple(dict.fromkeys([*near, installation.settings.namespace]))
+    note = (
+        f"You have no permission to list namespaces, so only {', '.join(scopes)} were read; what "
+        "you have no permission to read in them is left out."
+    )
+    return Actor(target, who, scopes, note)
+
+
+async def _may(
+    client: KubeClient, need: tuple[Resource, str, str, str | None], name: str = ""
+) -> bool:
+    try:
+        return await allowed(client, need, None, name)
+    except errors.ApiError:
+        return False
+
+
+class DryRunClient(KubeClient):
+    """Sends every write with dryRun=All; records those of copies, answers those of rules itself.
+
+    A rule's finalizer and status aren't part of a dry run.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, on_dry_run=self._answered, **kwargs)
+        self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
+        """Method and body by path, in order, of those that succeeded."""
+        self.ready_conditions: dict[RuleKey, Mapping[str, Any]] = {}
+        """The Ready conditions that would have been written."""
+        self.assumed: set[str] = set()
+        """Namespaces that don't exist: nothing is sent for a creation in them."""
+
+    async def patch(
+        self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
+    ) -> dict[str, Any]:
+        """For a rule nothing is sent."""
+        if res is not RULES:
+            return await super().patch(res, namespace, name, body, **options)
+        if "status" in body:
+            conditions = body["status"]["conditions"]
+            ready = next(one for one in conditions if one["type"] == "Ready")
+            self.ready_conditions[RuleKey(str(namespace), name)] = ready
+        return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
+
+    async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
+        """For an object in an assumed namespace nothing is sent."""
+        if method != "POST" or _namespace_of(path) not in self.assumed:
+            return await super().request(method, path, body=body, **options)
+        answer = {**body, "metadata": {**body["metadata"], "uid": path}}
+        self._answered(transport.Call("create", "", path, method, body=body), answer)
+        return answer
+
+    def _answered(self, call: transport.Call, answer: Any) -> None:
+        self.writes.setdefault(call.path, []).append((call.method, call.body))
+        if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
+            answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none
+            if call.method == "DELETE":
+                answer["metadata"].pop("deletionTimestamp", None)  # no finalizer is waited for
+
+
+def _namespace_of(path: str) -> str:
+    return path.partition("/namespaces/")[2].partition("/")[0]
+
+
+_REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
+"""Reasons that depend on the operator's settings."""
+_SERVED = (RulePhase.SERVING, RulePhase.FROZEN)
+PATIENCE = 60.0
+"""Seconds to list everything that a rule needs."""
+
+
+class _AnySealer(Sealer):
+    """Used without the permission to read the operator's key: every seal is valid, its digest old.
+
+    What is planned from that is compared with the live object before it is shown.
+    """
+
+    __slots__ = ()
+
+    def open(self, *_args: str) -> bytes | None:
+        return bytes(DIGEST_BYTES)
+
+
+class DryRun:
+    """All rules of one kind, served as a dry run; only `act` writes copies."""
+
+    def __init__(self, client: DryRunClient, installation: Installation, actor: Actor) -> None:
+        metrics = Metrics()
+        queue: WorkQueue[Key] = WorkQueue()
+        self.client = client
+        self.informers = InformerFactory(client, metrics=metrics)
+        if actor.scopes:
+            self.informers = ScopedInformerFactory(client, actor.scopes, metrics=metrics)
+        self.installation = installation
+        self.actor = actor
+        self._statuses: dict[RuleKey, Mapping[str, Any]] = {}
+        """The rules' statuses, which a dry run starts without."""
+        self._listed: set[str | None] = set()
+        """Namespaces whose rules were listed; None: all of them."""
+        self.context = CopyContext(
+            home=ClusterContext(
+                client=client,
+                informers=self.informers,
+                discovery=Discovery(client),
+                namespaces=Namespaces(),
+                monotonic=time.monotonic,
+                requeue=queue.add_after,
+                watches_unmanaged=False,
+            ),
+            rules=RuleCache(),
+            queue=queue,
+            recorder=EventRecorder(client, metrics=metrics),
+            settings=installation.settings,
+            metrics=metrics,
+            clock=lambda: datetime.now(UTC),
+            monotonic=time.monotonic,
+            rollouts=False,
+            knows_rules=self.knows_rules,
+        )
+        self.kinds = Kinds(self.context, self.context.home)
+        self.key_known = True
+        """Whether the operator's hash key could be read: with it, right copies are known unread."""
+        self._rules = RuleReconciler(self.context, self.kinds)
+        self._copies = CopyReconciler(self.context)
+
+    async def begin(self) -> None:
+        """List the namespaces."""
+        await self._load_key()
+        context = self.context
+
+        def changed(name: ObjectName, _old: Namespace | None, new: Namespace | None) -> None:
+            if new is None:
+                context.home.namespaces.drop(name.name)
+            else:
+                context.home.namespaces.put(new)
+
+        spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
+        context.home.namespace_watch = self.informers.acquire(spec, changed)
+        async with asyncio.timeout(PATIENCE):
+            while not context.home.namespace_watch.synced:
+                if failure := context.home.namespace_watch.failure:
+                    raise failure
+                await asyncio.sleep(0.02)
+
+    async def _load_key(self) -> None:
+        home = self.installation.settings.namespace
+        sealer = None
+        with suppress(errors.ApiError):
+            sealer = await load_sealer(self.client, home, make=False)
+        self.key_known = sealer is not None
+        self.context.home.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
+
+    def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
+        """Store a rule; one that `acts` is neither suspended nor in Plan mode."""
+        if acts and isinstance(body.get("spec"), Mapping):
+            body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
+        rule = Rule.from_body({**body, "status": {}})
+        self.context.rules.put(rule)
+        self._statuses[rule.key] = body.get("status") or {}
+        return rule
+
+    def reported(self, rule: RuleKey, namespace: str, name: str) -> str:
+        """What the operator reported about a copy, if it is among the samples of the status."""
+        for one in self._statuses.get(rule, {}).get("failures") or ():
+            if one.get("namespace") == namespace and one.get("name") in (name, ""):
+                return f"{one.get('reason')}: {one.get('message')}"
+        return ""
+
+    def status_of(self, rule: RuleKey) -> Mapping[str, Any]:
+        """What the operator reported about a rule."""
+        return self._statuses.get(rule, {})
+
+    def knows_rules(self, namespace: str) -> bool:
+        """Whether all rules of a namespace were listed, so that another one doesn't exist."""
+        return bool(self._listed & {None, namespace})
+
+    def hidden(self, owner: str | None) -> str | None:
+        """A sentence about an object whose rule (``namespace/name``) may not be read, or None."""
+        if owner is None or self.context.rules.by_owner(owner) is not None:
+            return None
+        if self.knows_rules(owner.partition("/")[0]):
+            return None
+        return f"It belongs to the rule {owner}, which you have no permission to read."
+
+    def refusal(self, rule: Rule) -> ReadyCondition | None:
+        """Why the operator doesn't serve a rule, or None."""
+        settings = self.installation.settings
+        if settings.rule_name is not None and rule.key.name != settings.rule_name:
+            return None
+        if not self.installation.settings_known:
+            conditions = conditions_by_type(self._statuses[rule.key].get("conditions"))
+            condition = conditions.get(ConditionType.READY, {})
+            if condition.get("reason") in _REFUSED:
+                reason, message = condition["reason"], str(condition.get("message"))
+                return ReadyCondition(Health.STALLED, reason, message)
+        return refusal(rule, settings, self.kinds)
+
+    async def serve(self, rule: Rule) -> RuleState | None:
+        """Watch all that a rule needs; None where the operator wouldn't serve it.
+
+        Raises:
+            ApiError: it can't be watched.
+        """
+        if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
+            return None
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            await self._rules.reconcile(rule.key)
+            state = self.context.rule_states.get(rule.key)
+            if state and state.phase in _SERVED:
+                return state
+            if failure := self._failure(state):
+                raise failure
+            verdict = state.found if state else None
+            if verdict and verdict.reason not in (RuleReason.PROGRESSING, RuleReason.SYNCED):
+                return state
+            await asyncio.sleep(0.05)
+        raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
+
+    def no_source(self, rule: Rule) -> tuple[str, str]:
+        """Reason and message of a rule that has no source now, as in its Ready condition.
+
+        Of a rule that is served that may not have been written yet, or say that sources are read.
+        """
+        state = self.context.rule_states.get(rule.key)
+        said = state.found if state else None
+        if said and said.reason not in (RuleReason.PROGRESSING, RuleReason.SUSPENDED):
+            return said.reason, said.message
+        spec = rule.spec
+        if isinstance(spec, RuleSpec) and spec.source and state and state.phase in _SERVED:
+            unused = unused_sources(self.context, state)
+            return RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
+        return RuleReason.PROGRESSING, (said and said.message) or "it has no source yet"
+
+    async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
+        """Store all rules, and serve those of a kind as far as that is possible."""
+        for scope in self.actor.scopes or (None,):
+            try:
+                found = await listed(self.client, RULES, scope)
+            except errors.Forbidden:
+                if not self.actor.scopes:
+                    raise
+                continue
+            self._listed.add(scope)
+            for body in found:
+                metadata = body["metadata"]
+                if RuleKey(metadata["namespace"], metadata["name"]) != but:
+                    self.put(body)
+        for rule in self.context.rules:
+            ours = not isinstance(rule.spec, InvalidSpec) and (
+                rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
+            )
+            if ours and rule.key != but:
+                with suppress(errors.ApiError, Fault):  # not the requested rule
+                    await self.serve(rule)
+
+    def _failure(self, state: RuleState | None) -> errors.ApiError | None:
+        watches = [*state.sources] if state else []
+        if (
+            state
+            and state.compiled
+            and (view := self.context.home.kinds.get(state.compiled.resource))
+        ):
+            watches.append(view.registration)
+        return next((watch.failure for watch in watches if watch.failure), None)
+
+    async def act(self, key: CopyKey) -> None:
+        """Reconcile one copy as the operator would; failures are in `context.problems`."""
+        self.context.problems.pop(key, None)
+        await self._copies.reconcile(key)
+
+    async def close(self) -> None:
+        """End everything, the client first: ending a watch doesn't wait for its connection."""
+        await self.client.close()
+        await self.informers.close()
+        await self.context.isolated.close()
+
+
+@dataclasses.dataclass(slots=True)
+class FullSummary(RuleSummary):
+    """Keeps every failure, where a status keeps samples."""
+
+    def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
+        """Keep it."""
+        self.failures[key] = (reason, message)
+
+    failures: dict[CopyKey, tuple[FailureReason, str]] = dataclasses.field(default_factory=dict)
+
+
+@asynccontextmanager
+async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator[DryRun]:
+    """A dry run that has listed the namespaces; its watches and its client end with it.
+
+    Where the user sees some namespaces only, and no operator, tenants' rules count as served.
+    """
+    if actor.scopes and not installation.found:
+        settings = dataclasses.replace(installation.settings, tenant_rules=True)
+        installation = dataclasses.replace(installation, settings=settings)
+    async with actor.target.connect_with(DryRunClient) as client:
+        dry_run = DryRun(client, installation, actor)
+        try:
+            await dry_run.begin()
+            yield dry_run
+        except errors.Forbidden as error:
+            if actor.who:
+                raise
+            raise Fault(
+                f"the operator's account {actor.target.user} lacks a permission: {error.message}; "
+                f"to list all missing permissions: {hint('doctor')}"
+            ) from None
+        finally:
+            await dry_run.close()
+
+
+def owner_of(body: Mapping[str, Any]) -> str | None:
+    """The rule that an object's marks name."""
+    metadata = body["metadata"]
+    if (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+        return None
+    found = (metadata.get("annotations") or {}).get(names.ANN_RULE)
+    return str(found) if found else None

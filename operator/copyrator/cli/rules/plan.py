@@ -1,0 +1,283 @@
+"""`copyrator plan rule`: what a rule would do, by a dry run on the cluster.
+
+Prints the plans of rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import find_installation
+from copyrator.cli.core.objects import one
+from copyrator.cli.core.output import Format, Table, console, dump, prose
+from copyrator.cli.offline import validate
+from copyrator.cli.rules.dry_run import (
+    Actor,
+    DryRun,
+    DryRunClient,
+    FullSummary,
+    actor_of,
+    dry_running,
+)
+from copyrator.cli.rules.plan_inputs import Files
+from copyrator.cli.rules.plan_rows import (
+    API_VERSION,
+    COLUMNS,
+    Keys,
+    PlanRow,
+    RowAction,
+    RulePlan,
+    action_of,
+    diff,
+    merged,
+    summary,
+)
+from copyrator.cli.rules.why import waiting
+from copyrator.cli.view.rule import in_steps
+from copyrator.copies import ready_conditions
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.policy.planning import Action
+from copyrator.copies.rule_report import dropped_fields
+from copyrator.copies.summarize import summarize_rule
+from copyrator.kube import errors
+from copyrator.kube.resources import RULES
+
+
+def show(results: Sequence[RulePlan], shape: Format) -> None:
+    """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
+    if shape in (Format.JSON, Format.YAML):
+        items = [result.to_dict() for result in results]
+        dump({"apiVersion": API_VERSION, "kind": "PlanList", "items": items}, shape)
+        return
+    for result in results:
+        if result.fault:
+            continue
+        if shape is Format.NAME:
+            for row in result.rows:
+                click.echo(row.reference)
+            continue
+        if len(results) > 1:
+            console().print(f"rule {result.rule}")
+        if result.rows:
+            wide = shape is Format.WIDE
+            rows = result.rows if wide else merged(result.rows)
+            Table(COLUMNS, wide=wide, whole=True).print(rows)
+        prose([summary(result.rows, result.right), *result.notes])
+
+
+_CHANGES = (RowAction.UPDATE, RowAction.RECREATE)
+AT_ONCE = 8
+"""Dry runs in flight."""
+
+_UNKNOWN_SETTINGS = (
+    "No operator's Deployment is found, so its settings aren't known: whether it serves rules of "
+    "these kinds and namespaces is in their status once they are applied."
+)
+
+
+async def plan_rules(
+    target: Target, name: str | None, files: Files, home: str | None
+) -> tuple[list[RulePlan], list[str]]:
+    """Plan each rule; a fault of one doesn't affect the plans of others."""
+    you = dataclasses.replace(target, user=None)
+    results, notes = [], []
+    async with you.connect_with(DryRunClient) as mine:
+        installation = await find_installation(mine, home)
+        async for where, read in _bodies(mine, target, name, files):
+            try:
+                body = await read()
+                near = body["metadata"]["namespace"]
+                actor = await actor_of(mine, target, installation, target.namespace, near)
+                async with dry_running(installation, actor) as dry_run:
+                    files.assume_namespaces(dry_run)
+                    rule = await _serve(dry_run, body)
+                    await files.add_sources(dry_run, rule, mine)
+                    _check_means_something(dry_run, rule)
+                    results.append(await _rows(dry_run, rule))
+            except (Fault, errors.ApiError) as error:
+                if name:
+                    raise
+                said = error.message if isinstance(error, errors.ApiError) else str(error)
+                results.append(RulePlan(where, fault=said if where in said else f"{where}: {said}"))
+                continue
+            notes = _notes(actor)
+        if files.manifests and not installation.settings_known:
+            notes.append(_UNKNOWN_SETTINGS)
+    return results, notes
+
+
+def _notes(actor: Actor) -> list[str]:
+    if not actor.who:
+        return []
+    tried = (
+        f"Tried as {actor.who}, not as the operator: the results may differ. To use the "
+        "operator's permissions, set --as to its service account, or get permission to "
+        "impersonate that."
+    )
+    return [tried, actor.note] if actor.note else [tried]
+
+
+async def _bodies(
+    client: DryRunClient, target: Target, name: str | None, files: Files
+) -> AsyncIterator[tuple[str, Callable[[], Awaitable[dict[str, Any]]]]]:
+    """The requested rules: where each is, and how to read it as the API server would store it."""
+    if name:
+        namespace, name = target.locate(name)
+        yield f"rule {namespace}/{name}", partial(one, client, "rules", namespace, name)
+    for manifest in files.rules():
+        yield manifest.where, partial(files.stored, client, RULES, manifest)
+
+
+async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
+    """Serve the rule, and those of the same kind.
+
+    Raises:
+        Fault: the operator wouldn't serve it.
+    """
+    rule = dry_run.put(body, acts=True)
+    if isinstance(rule.spec, InvalidSpec):
+        raise Fault(f"rule {rule.owner}: {rule.spec}")
+    if verdict := dry_run.refusal(rule):
+        raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
+    await dry_run.serve_all(rule.spec.kind, but=rule.key)
+    state = await dry_run.serve(rule)
+    said = dry_run.client.ready_conditions.get(rule.key)
+    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
+        raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
+    return rule
+
+
+def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
+    context = dry_run.context
+    if why := waiting(dry_run, rule):
+        raise Fault(f"rule {rule.owner} does nothing now: {why}")
+    if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
+        assert isinstance(rule.spec, RuleSpec)
+        reason, why = dry_run.no_source(rule)
+        if reason != RuleReason.SOURCE_NOT_FOUND or rule.spec.source is None:
+            why = f"{reason}: {why}"
+        raise Fault(f"rule {rule.owner} does nothing now: {why}")
+
+
+async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
+    context = dry_run.context
+    found = FullSummary()
+    await summarize_rule(context, rule, found)
+    rows = []
+    state = context.rule_states[rule.key]
+    state.condemn({*state.condemned, *found.unwanted})
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def try_(key: CopyKey) -> PlanRow | None:
+        async with limit:
+            return await _try(dry_run, key)
+
+    due = [*found.due, *found.unsealed]
+    mine = [key for key in due if key not in found.failures]
+    tried = await asyncio.gather(*(try_(key) for key in [*mine, *found.unwanted]))
+    rows += [row for row in tried if row]
+    assert state.compiled is not None
+    resource = context.home.kinds[state.compiled.resource].resource
+    for key, (reason, message) in found.failures.items():
+        action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
+        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
+    rows = [
+        _with_report(dry_run, rule, dataclasses.replace(row, group=resource.group)) for row in rows
+    ]
+    rows.sort(key=lambda row: (row.namespace, row.name))
+    desired = found.desired - len(found.failures)
+    changing = sum(row is not None for row in tried[: len(mine)])
+    spec = state.compiled.spec
+    notes = list(_notes_of(dry_run, rule, spec))
+    if spec.rollout and any(row.action in _CHANGES for row in rows):
+        notes.append(in_steps(spec.rollout, len(state.compiled.targets)))
+    if not found.desired:
+        notes.insert(0, f"{RuleReason.NO_TARGETS}: {ready_conditions.no_targets(state.compiled)}")
+    return RulePlan(rule.owner, rows, max(desired - changing, 0), notes=notes)
+
+
+def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
+    said = dry_run.client.ready_conditions.get(rule.key)
+    if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
+        yield f"{said['reason']}: {said['message']}"
+    for binding in dry_run.context.index.of_rule(rule.owner).values():
+        if binding.composition is not None:
+            yield f"From {binding.composition.to_string()}."
+            for host, source, by in sorted(binding.composition.overridden):
+                yield f"{host}: the credentials of {by} are used, not those of {source}."
+            for source, why in sorted(binding.composition.passed_over):
+                yield f"{source} is passed over: {why}."
+    for field in dropped_fields(dry_run.context.rule_states[rule.key], rule, spec):
+        yield f"Warning: the API server knows no field {field} and drops it."
+    if not spec.legacy and (reached := validate.warn_of_system_namespaces(spec.targets)):
+        yield f"Warning: {reached}"
+
+
+def _with_report(dry_run: DryRun, rule: Rule, row: PlanRow) -> PlanRow:
+    """A row of a write that was possible for the user, but not for the operator."""
+    said = dry_run.reported(rule.key, row.namespace, row.name)
+    if not said or not dry_run.actor.who or row.reason:
+        return row
+    return dataclasses.replace(row, note=dry_run.actor.tried(said).strip())
+
+
+async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
+    """Reconcile one copy by a dry run, and return its row."""
+    context, client = dry_run.context, dry_run.client
+    resource = context.home.kinds[key.kind].resource
+    planned = context.plan(key)
+    record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
+    unmanaged = record is None or not (record.owner or planned.act is Action.RESEAL)
+    await dry_run.act(key)
+    where = (resource.kind, key.namespace, key.name)
+    problem = context.problems.get(key)
+    writes = [
+        *client.writes.get(resource.path(key.namespace), ()),
+        *client.writes.get(resource.path(key.namespace, key.name), ()),
+    ]
+    mine = [write for write in writes if write[0] != "POST" or _names(write[1]) == key.name]
+    if problem:
+        action = (
+            RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
+        )
+        return PlanRow(action, *where, problem.reason.value, problem.message)
+    methods = [method for method, _ in mine]
+    if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
+        return PlanRow(RowAction.RECREATE, *where)
+    action_ = action_of(methods, unmanaged=unmanaged)
+    if action_ is None:
+        return None
+    wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
+    keys = Keys()
+    if wanted is not None:
+        keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
+        if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
+            return None
+    return PlanRow(action_, *where, keys=keys)
+
+
+def _names(body: Mapping[str, Any] | None) -> str:
+    return str(((body or {}).get("metadata") or {}).get("name"))
+
+
+async def _diff(dry_run: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
+    if new:
+        return diff(None, wanted)
+    resource = dry_run.context.home.kinds[key.kind].resource
+    try:
+        live = await dry_run.client.get(resource, key.namespace, key.name)
+    except errors.ApiError:
+        return Keys()
+    return diff(live, wanted)

@@ -1,0 +1,202 @@
+"""The result of a dry run for each target: pure, from what was written and refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from copyrator.api.counts import count, some
+from copyrator.cli.core.output import Column
+from copyrator.cli.view.rule import group_failures, shared_message
+from copyrator.copies.policy.transform import DATA_FIELDS
+
+
+class RowAction(StrEnum):
+    """What would happen to a target."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    RECREATE = "recreate"
+    DELETE = "delete"
+    RELEASE = "release"
+    """The object stays, our marks are removed."""
+    CONFLICT = "conflict"
+    """An unmanaged object exists there."""
+    BLOCKED = "blocked"
+    """The API server, an admission plugin or a webhook refuses it."""
+
+
+CHANGES = frozenset(RowAction)
+"""All of them: what is as wanted has no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What changes of an object, by name; never by value."""
+
+    added: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    removed: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        signs = (("+", self.added), ("~", self.changed), ("-", self.removed))
+        return " ".join(f"{sign}{key}" for sign, keys in signs for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One target."""
+
+    action: RowAction
+    kind: str
+    namespace: str
+    name: str
+    reason: str = ""
+    message: str = ""
+    keys: Keys = field(default_factory=Keys)
+    note: str = ""
+    """What else is known of it."""
+    group: str = ""
+    """The kind's API group."""
+
+    @property
+    def reference(self) -> str:
+        """As `kubectl -o name` prints it."""
+        kind = f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
+        return f"{kind}/{self.name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in -o json."""
+        found: dict[str, Any] = {
+            "action": self.action.value,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        if self.reason:
+            found |= {"reason": self.reason, "message": self.message}
+        keys = {
+            "added": self.keys.added,
+            "changed": self.keys.changed,
+            "removed": self.keys.removed,
+        }
+        if any(keys.values()):
+            found["keys"] = {name: list(value) for name, value in keys.items() if value}
+        if self.note:
+            found["note"] = self.note
+        return found
+
+    @property
+    def what(self) -> str:
+        """The last column."""
+        said = f"{self.reason}: {self.message}" if self.reason else str(self.keys)
+        return f"{said} {self.note}".strip()
+
+
+COLUMNS = (
+    Column("ACTION", lambda row: row.action.value),
+    Column("NAMESPACE", lambda row: row.namespace),
+    Column("NAME", lambda row: row.name or "-"),
+    Column("WHAT", lambda row: row.what),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """The plan of one rule."""
+
+    rule: str
+    """``namespace/name``; of a rule that has a fault, where it is."""
+    rows: Sequence[PlanRow] = ()
+    right: int = 0
+    """Copies that are up to date."""
+    fault: str = ""
+    """Why there is no plan."""
+    notes: Sequence[str] = ()
+    """What else to know before it is applied."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in -o json."""
+        found: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Plan", "rule": self.rule}
+        if self.fault:
+            return {**found, "error": self.fault}
+        changes = [row.to_dict() for row in self.rows]
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {**found, "upToDate": self.right, "changes": changes, **notes}
+
+
+API_VERSION = "cli.copyrator.flant.com/v1"
+"""Of what only this program prints."""
+
+
+def merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
+    """Rows with the same fault in several namespaces as one."""
+    found = [row for row in rows if not row.reason]
+    for group in group_failures(row for row in rows if row.reason):
+        if len(group) == 1:
+            found += group
+            continue
+        names = {row.name for row in group}
+        shown = replace(group[0], name=names.pop() if len(names) == 1 else "*")
+        spaces = some((row.namespace for row in group), "namespaces")
+        found.append(replace(shown, namespace=spaces, message=shared_message(shown)))
+    return found
+
+
+def action_of(methods: Sequence[str], *, unmanaged: bool) -> RowAction | None:
+    """The action of the writes to one object; None where there were none."""
+    if not methods:
+        return None
+    if "POST" in methods:
+        return RowAction.CREATE
+    if "PUT" in methods:
+        return RowAction.ADOPT if unmanaged else RowAction.UPDATE
+    return RowAction.RELEASE if "PATCH" in methods else RowAction.DELETE
+
+
+def diff(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Keys:
+    """Which keys of an object differ; of other kinds, which top-level fields."""
+    before = _flat(live) if live else {}
+    after = _flat(wanted)
+    return Keys(
+        added=sorted(after.keys() - before.keys()),
+        changed=sorted(key for key in after.keys() & before.keys() if after[key] != before[key]),
+        removed=sorted(before.keys() - after.keys()),
+    )
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in ("apiVersion", "kind", "metadata", "status"):
+            continue
+        if name in DATA_FIELDS:
+            found |= value or {}
+        elif value not in (None, "Opaque"):  # the default type of a Secret isn't shown
+            found[name] = value
+    for part in ("labels", "annotations"):
+        for key, value in (body["metadata"].get(part) or {}).items():
+            if not key.startswith("copyrator.flant.com/") and not _is_noise(key):
+                found[f"{part}/{key}"] = value
+    return found
+
+
+def _is_noise(key: str) -> bool:
+    return key == "app.kubernetes.io/managed-by" or key.startswith("kubectl.kubernetes.io/")
+
+
+def summary(rows: Iterable[PlanRow], right: int) -> str:
+    """One line: the number of each."""
+    counts = Counter(row.action for row in rows)
+    if not counts:
+        text = count(right, "copy is", "copies are")
+        return f"No changes: {text} up to date."
+    parts = [f"{counts[action]} to {action}" for action in RowAction if counts[action]]
+    text = ", ".join(parts)
+    for words, good in (("to conflict", "in conflict"), ("to blocked", "blocked")):
+        text = text.replace(words, good)
+    return f"Plan: {text}; {count(right, 'is', 'are')} up to date."

@@ -1,0 +1,342 @@
+"""Each rule's reason why an object exists, or doesn't.
+
+The rules whose source an object is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from copyrator.api import names
+from copyrator.api.counts import GROUP, count, some
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rule_spec import Mode
+from copyrator.api.rule_status import FailureReason
+from copyrator.cli.core.hints import hint
+from copyrator.cli.rules.dry_run import DryRun
+from copyrator.cli.view.rule import rollout_state, waits_for_rollout
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.copy_request import CopyRequest
+from copyrator.copies.cache.namespaces import Namespace
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.composed_rules import binding_of
+from copyrator.copies.policy.planning import Action, Cause, CopyDecision
+from copyrator.kube.resources import Resource
+
+
+def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
+    """The rules that copy the object, and how many copies of it each has."""
+    found: dict[str, int] = {}
+    for rule in dry_run.context.rules:
+        for binding in dry_run.context.index.of_rule(rule.owner).values():
+            same = binding.compiled.resource == key.kind
+            composition = binding.composition
+            if composition is not None:
+                is_source = composition.is_source(key.kind, key.namespace, key.name)
+            else:
+                is_source = same and binding.origin == f"{key.namespace}/{key.name}"
+            if is_source:
+                spaces = list(binding.compiled.targets)
+                found[rule.owner] = sum(_has_copy(dry_run, binding, space) for space in spaces)
+    return found
+
+
+def waiting(dry_run: DryRun, rule: Rule) -> str | None:
+    """Why the copies of a template with sources stay as they are, or None."""
+    binding = binding_of(dry_run.context, rule.owner)
+    return binding.composition.fault if binding is not None else None
+
+
+def origin_of(binding: SourceBinding) -> str:
+    """What a copy is made of: ``infra/creds``, ``its template``, ``hub, private (3)``."""
+    if binding.composition is not None:
+        return binding.composition.to_string()
+    return binding.origin or "its template"
+
+
+def _has_copy(dry_run: DryRun, binding: SourceBinding, namespace: str) -> bool:
+    home = dry_run.context.home
+    place = home.namespaces.get(namespace)
+    if place is None:
+        return False
+    record = home.kinds[binding.compiled.resource].copies.get((namespace, binding.at(place).name))
+    return record is not None and record.owner == binding.compiled.rule.owner
+
+
+def as_sentence(sources: Mapping[str, int]) -> str | None:
+    """The rules, each with its number of copies."""
+    if not sources:
+        return None
+    rules = [f"{rule} ({count(number, 'copy', 'copies')})" for rule, number in sources.items()]
+    return f"It is the source of the rule{'s' if len(rules) > 1 else ''} {', '.join(rules)}."
+
+
+_SENTENCES = {
+    Cause.UP_TO_DATE: "It is up to date with the rule {winner}.",
+    Cause.UNWANTED: "No rule requires it.",
+    Cause.SATISFIED: "An object that isn't a copy exists with the content that the rule {winner} "
+    "requires: it counts as ready and isn't changed.",
+    Cause.UNMANAGED: "The rule {winner} requires a copy, but an object that isn't a copy "
+    "exists; delete it, or set spec.onConflict.",
+    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it isn't changed.",
+    Cause.ABANDONED: "Its rule no longer exists and no other rule requires it: it isn't changed.",
+    Cause.IS_SOURCE: "It is the source of a rule, so it is never overwritten.",
+    Cause.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
+    Cause.BEING_DELETED: "It is being deleted, and has a finalizer of another controller.",
+    Cause.PAUSED: "The rule {winner} requires it, but writes nothing now (suspend, mode: Plan, or "
+    "not served).",
+    Cause.PENDING: "The rule {winner} requires it; the sources of its template are read first.",
+    Cause.BROKEN: "The rule {winner} can't render it; see below.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedObject:
+    """The requested object."""
+
+    dry_run: DryRun
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> CopyKey:
+        """Its key for the planner."""
+        return CopyKey(self.resource.key, self.namespace, self.name)
+
+    @property
+    def place(self) -> Namespace | None:
+        """Its namespace, where that exists."""
+        return self.dry_run.context.home.namespaces.get(self.namespace)
+
+
+async def verdict_of(asked: ExplainedObject) -> str:
+    """One sentence: what the operator does about this object now."""
+    context, place = asked.dry_run.context, asked.place
+    if place is None:
+        return f"The namespace {asked.namespace} doesn't exist."
+    if place.terminating:
+        return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
+    if asked.resource.key not in context.home.kinds:
+        return "No rule that the operator serves is for this kind."
+    return await _verdict_in(asked, place)
+
+
+async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
+    plan = asked.dry_run.context.plan(asked.key)
+    if contested := _contested(asked, plan):
+        return contested
+    if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
+        return await _attempt(asked, plan)
+    if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
+        return "Its rule no longer requires it: it will be deleted."
+    broken = None
+    if plan.why is Cause.UNWANTED:
+        broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
+    said = broken or _missing(plan) or _sentence(plan.why, plan.winner.owner if plan.winner else "")
+    return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
+
+
+def _contested(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str | None:
+    """That others change it back, as the operator's status says: a dry run can't see that."""
+    if plan.winner is None:
+        return None
+    said = asked.dry_run.reported(plan.winner.rule.key, asked.namespace, asked.name)
+    reason, _, message = said.partition(": ")
+    if reason != FailureReason.CONFLICT_PERSISTS:
+        return None
+    return f"The rule {plan.winner.owner} requires it, but {message} ({reason})."
+
+
+def _missing(plan: CopyDecision[CopyRequest]) -> str | None:
+    """That its template can't be rendered, or None: a source is missing, or there are too many."""
+    if plan.why is not Cause.PENDING or plan.winner is None:
+        return None
+    composition = plan.winner.binding.composition
+    if composition is None or not (composition.missing() or composition.too_many()):
+        return None
+    return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
+
+
+def composed_of(asked: ExplainedObject) -> str:
+    """The sources of the template that makes it: ``hub, private (3)``; empty where it has none."""
+    if asked.resource.key not in asked.dry_run.context.home.kinds:
+        return ""
+    return _composed_of(asked.dry_run.context.plan(asked.key))
+
+
+def _composed_of(plan: CopyDecision[CopyRequest]) -> str:
+    if plan.winner is None or plan.winner.binding.composition is None:
+        return ""
+    return origin_of(plan.winner.binding)
+
+
+def _broken(asked: ExplainedObject, place: Namespace) -> str | None:
+    """A rule whose copy in the namespace can't be rendered: its name may be unknown."""
+    context = asked.dry_run.context
+    for rule in context.rules:
+        for binding in context.index.of_rule(rule.owner).values():
+            same = binding.compiled.resource == asked.resource.key
+            if same and binding.covers(place) and (problem := binding.at(place).problem):
+                return f"The rule {rule.owner} can't render its copy there: {problem}"
+    return None
+
+
+async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str:
+    """Try the write as a dry run, to find what refuses it."""
+    dry_run = asked.dry_run
+    owner = plan.winner.owner if plan.winner else ""
+    if plan.why is Cause.CHANGED and plan.winner and dry_run.key_known:
+        state = rollout_state(dry_run.status_of(plan.winner.rule.key))
+        if state is not None:
+            return waits_for_rollout(owner, state)
+    await dry_run.act(asked.key)
+    winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
+    said = dry_run.reported(winner, asked.namespace, asked.name)
+    if problem := dry_run.context.problems.get(asked.key):
+        fault = f"{problem.reason}: {problem.message}"
+        tried = dry_run.actor.tried(said if said != fault else "")
+        return f"The rule {owner} requires it, but the write fails: {fault}{tried}"
+    tried = dry_run.actor.tried(said)
+    if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
+        return _sentence(Cause.SATISFIED, owner)
+    if tried and said:
+        return f"The rule {owner} requires it, and a dry run of the write succeeds{tried}."
+    if plan.act is Action.REPLACE and not dry_run.key_known:
+        return (
+            f"It belongs to the rule {owner}; more can't be determined without the operator's "
+            "hash key."
+        )
+    found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
+    return (
+        f"The rule {owner} requires it, and a dry run of the write succeeds{tried}; if it still "
+        f"{found} in a few seconds, check that the operator is running: {hint('doctor')}"
+    )
+
+
+def _sentence(why: Cause, winner: str) -> str:
+    return _SENTENCES.get(why, why.value).format(winner=winner or "?")
+
+
+def answers(asked: ExplainedObject) -> dict[str, str]:
+    """Each rule's answer, by its namespace/name: what it requires there, or why nothing."""
+    rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
+    return {rule.owner: _of_rule(asked, rule) for rule in rules}
+
+
+def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
+    """A line for each rule's answer; rules with the same one share a line."""
+    if not said:
+        yield "No rules found that you have permission to list; create one (docs/rules.md)."
+    same: dict[str, list[str]] = {}
+    for rule, answer in said.items():
+        same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
+    for rules in same.values():
+        answer = said[rules[0]]
+        if len(rules) >= GROUP:
+            yield f"{some(rules, 'rules')}: {answer}"
+            continue
+        for rule in rules:
+            yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
+
+
+def _of_rule(asked: ExplainedObject, rule: Rule) -> str:
+    if verdict := asked.dry_run.refusal(rule):
+        return f"isn't served: {verdict.reason}: {verdict.message}"
+    return _of_served(asked, rule)
+
+
+def _of_served(asked: ExplainedObject, rule: Rule) -> str:
+    spec = rule.spec
+    assert not isinstance(spec, InvalidSpec)
+    if spec.kind != asked.resource.kind:
+        return f"copies objects of kind {spec.kind}"
+    if rule.deleting:
+        return "is being deleted"
+    place = asked.place
+    if place is None:
+        return "the namespace doesn't exist"
+    bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
+    if not bindings:
+        return _paused(rule) + ": ".join(asked.dry_run.no_source(rule))
+    if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
+        return _paused(rule) + "this is its source"
+    said = (
+        waiting(asked.dry_run, rule)
+        or _outside(bindings[0], place)
+        or _of_bindings(asked, rule, bindings, place)
+    )
+    return _paused(rule) + said
+
+
+def _paused(rule: Rule) -> str:
+    spec = rule.spec
+    assert not isinstance(spec, InvalidSpec)
+    if spec.suspend:
+        return "is suspended; otherwise: "
+    return "writes nothing (mode: Plan); otherwise: " if spec.mode is Mode.PLAN else ""
+
+
+def _of_bindings(
+    asked: ExplainedObject, rule: Rule, bindings: list[SourceBinding], place: Namespace
+) -> str:
+    made = {binding.at(place).name: binding for binding in bindings}
+    if asked.name not in made:
+        broken = [binding.at(place).problem for binding in bindings if binding.at(place).problem]
+        shown = ", ".join(sorted(name for name in made if name)[:3])
+        return (
+            f"can't be rendered: {broken[0]}"
+            if broken
+            else f"creates {shown} there, not this object"
+        )
+    binding = made[asked.name]
+    plan = asked.dry_run.context.plan(asked.key)
+    if not binding.covers(place):
+        return _uncovered(binding, place)
+    if problem := binding.at(place).problem:
+        return f"can't be rendered: {problem}"
+    if plan.winner and plan.winner.owner != rule.owner:
+        return f"requires it, but it belongs to the rule {plan.winner.owner}"
+    return f"requires it, from {origin_of(binding)}"
+
+
+def _outside(binding: SourceBinding, place: Namespace) -> str | None:
+    """Why the namespace isn't a target of the rule, or None."""
+    targets = binding.compiled.targets
+    wanted = targets.targets
+    if place.labels.get(names.LABEL_IGNORE) == "true":
+        return f"{place.name} excludes all rules by the label {names.LABEL_IGNORE}"
+    if wanted.namespaces.patterns and not wanted.namespaces.matches(place.name):
+        shown = ", ".join(wanted.namespaces.patterns)
+        return f"{place.name} doesn't match spec.targets.namespaces ({shown})"
+    if wanted.exclude.matches(place.name):
+        return f"{place.name} is in spec.targets.exclude ({', '.join(wanted.exclude.patterns)})"
+    if not wanted.selector.matches(place.labels):
+        return f"{place.name}'s labels don't match {wanted.selector.to_string()}"
+    return None if targets.is_accepted_by(place) else _unaccepted(place, targets.tenant)
+
+
+def _unaccepted(place: Namespace, tenant: str | None) -> str:
+    if place.consent and place.consent.problem:
+        return f"{place.name}'s annotation {names.ANN_ALLOW_FROM} {place.consent.problem}"
+    return (
+        f"{place.name} doesn't accept copies from {tenant}: its owner must name that namespace in "
+        "the "
+        f"annotation {names.ANN_ALLOW_FROM}"
+    )
+
+
+def _uncovered(binding: SourceBinding, place: Namespace) -> str:
+    source = binding.source
+    if (composition := binding.composition) is not None:
+        if (origin := composition.forbidding(place.name)) is None:
+            return "this is one of its sources"
+        return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name {place.name}"
+    if source and source.namespace == place.name:
+        return "this is its source"
+    if source and source.consent and not source.allows(place.name):
+        why = source.consent.problem or f"doesn't name {place.name}"
+        return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} {why}"
+    return "doesn't select this namespace"

@@ -1,0 +1,1 @@
+"""Rules and Bundles as commands and the page show them: pure."""

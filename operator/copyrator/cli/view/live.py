@@ -1,0 +1,284 @@
+"""Rules, Bundles and copies, kept up to date by watches, for commands that show them live.
+
+A user may be allowed to see less than all: what may not be listed in all namespaces is watched in
+the user's own namespace, and what may not be listed there either is named in `denied`. Of a copy
+only its names are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from copyrator.api import names
+from copyrator.api.keys import ObjectName
+from copyrator.cli.core.objects import MANAGED, copy_kinds
+from copyrator.cli.view.overview import SeenCopies, Snapshot
+from copyrator.cli.view.rows import annotation, rule_kind
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
+from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+
+FIRST_VIEW = 30.0
+"""Seconds to wait for the first complete lists."""
+SHOWN = 3
+"""Kinds that a sentence about faults names."""
+FAULTS = 1.0
+"""Seconds between two checks for faults of watches."""
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is kept of a copy."""
+
+    resource_version: str
+    rule: str
+
+
+def _marks(body: dict[str, Any]) -> _Marks:
+    rule = annotation(body, names.ANN_RULE)
+    return _Marks(body["metadata"]["resourceVersion"], sys.intern(rule))
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    resource_version: str
+
+
+def _version(body: dict[str, Any]) -> _Version:
+    return _Version(body["metadata"]["resourceVersion"])
+
+
+@dataclass(slots=True)
+class Live:
+    """Watches what `client` may see, in one namespace or (None) in all; `home` is the user's own.
+
+    Use it as an asynchronous context manager; it returns when the first lists are complete, or
+    after FIRST_VIEW seconds. Unless it is `patient` it doesn't wait for those of copies.
+    """
+
+    client: KubeClient
+    scope: str | None
+    home: str
+    patient: bool = True
+    timing: Timing = DEFAULT_TIMING
+    _informers: InformerFactory = field(init=False)
+    _rules: dict[ObjectName, Body] = field(default_factory=dict)
+    _bundles: dict[ObjectName, Body] = field(default_factory=dict)
+    _places: set[str] = field(default_factory=set)
+    _copies: SeenCopies = field(default_factory=SeenCopies)
+    _kinds: dict[str, Resource] = field(default_factory=dict)
+    _named: frozenset[str] | None = None
+    """The kinds that the rules named at the last discovery."""
+    _denied: dict[str, None] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _finds_kinds: bool = True
+    """Until the kinds of copies are known for the first time."""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    version: int = 0
+    """Grows with each change."""
+
+    async def __aenter__(self) -> Self:
+        self._informers = InformerFactory(self.client, timing=self.timing)
+        await self._watch_kind(RULES, self._rules)
+        await self._watch_kind(BUNDLES, self._bundles)
+        await self._watch_namespaces()
+        await self._synced()
+        if self.patient:
+            await self._watch_all_copies()
+            await self._synced()
+        else:
+            self._start(self._watch_all_copies())
+        self._start(self._look_for_faults())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._informers.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def now(self) -> Snapshot:
+        """What is known now."""
+        return Snapshot(
+            rules=self._rules,
+            bundles=self._bundles,
+            copies=self._copies,
+            namespaces=sorted(self._places or self._places_of_copies()),
+            faults=list(self._faults()),
+            denied=list(self._denied),
+            loading=list(self._loading()),
+        )
+
+    def _loading(self) -> Iterator[str]:
+        if self._finds_kinds:
+            yield "copies"
+        for status in self._informers.statuses():
+            if not (status.synced or status.failure):
+                yield status.spec.resource.kind
+
+    async def wait(self, seen: int, seconds: float) -> int:
+        """Return the version when it isn't the one that was seen, or after so many seconds."""
+        if self.version == seen:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), seconds)
+        return self.version
+
+    def _faults(self) -> Iterator[str]:
+        """A sentence for the faults of the watches; most have the same cause."""
+        failing = {
+            status.spec.resource.key: status.failure
+            for status in self._informers.statuses()
+            if status.failure is not None
+        }
+        if failing:
+            first, *_ = names = sorted(failing)
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            text = f"{', '.join(names[:SHOWN])}{more}: {failing[first].message}"
+            yield text + self._remedy(failing[first])
+
+    def _remedy(self, failure: errors.ApiError) -> str:
+        """The remedy for a fault; the credentials are loaded again while they are refused."""
+        if not isinstance(failure, errors.Unauthorized):
+            return ""
+        return (
+            "; your credentials have expired or were withdrawn: log in again, so that the "
+            f"{self.client.connection.origin} has new ones; they are used within seconds"
+        )
+
+    def _places_of_copies(self) -> set[str]:
+        return {place for rule in self._copies.rules() for place in self._copies.of(rule)}
+
+    def tell(self) -> None:
+        """Wake all who wait: something has changed."""
+        self.version += 1
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    async def _look_for_faults(self) -> None:
+        """Check for faults of watches periodically, because no event reports them."""
+        before: list[str] = []
+        while True:
+            await asyncio.sleep(FAULTS)
+            if (now := list(self._faults())) != before:
+                before = now
+                self.tell()
+
+    async def _watch_kind(self, resource: Resource, found: dict[ObjectName, Body]) -> None:
+        def changed(name: ObjectName, _old: object, new: Body | None) -> None:
+            if new is None:
+                found.pop(name, None)
+            else:
+                found[name] = {**new, "apiVersion": resource.api_version, "kind": resource.kind}
+            self.tell()
+            if resource == RULES:
+                self._look_for_kinds()
+
+        await self._watch(WatchSpec(resource), changed)
+
+    async def _watch_namespaces(self) -> None:
+        if self.scope is not None:
+            self._places.add(self.scope)
+            return
+
+        def changed(name: ObjectName, _old: object, new: object) -> None:
+            (self._places.discard if new is None else self._places.add)(name.name)
+            self.tell()
+
+        await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_version), changed)
+
+    def _look_for_kinds(self) -> None:
+        """Watch the kinds that rules name and that aren't watched yet."""
+        if not self._finds_kinds:
+            self._start(self._watch_copies())
+
+    async def _watch_all_copies(self) -> None:
+        await self._watch_copies()
+        self._finds_kinds = False
+        self.tell()
+
+    async def _watch_copies(self) -> None:
+        kinds: list[Resource] = []
+        bodies = [dict(body) for body in self._rules.values()]
+        named = frozenset(map(rule_kind, bodies))
+        if named == self._named:
+            return
+        with suppress(errors.ApiError):  # discovery is repeated at the next change of a rule
+            kinds = await copy_kinds(self.client, bodies)
+            self._named = named
+        for resource in kinds:
+            if resource.key not in self._kinds:
+                self._kinds[resource.key] = resource
+                await self._watch_copies_of(resource)
+
+    async def _watch_copies_of(self, resource: Resource) -> None:
+        kind = resource.kind
+
+        def changed(name: ObjectName, old: _Marks | None, new: _Marks | None) -> None:
+            before, now = (one.rule if one else "-" for one in (old, new))
+            if before == now:
+                return
+            if before != "-":
+                self._copies.remove(before, kind, name)
+            if now != "-":
+                self._copies.add(now, kind, name)
+            self.tell()
+
+        spec = WatchSpec(resource, label_selector=MANAGED, metadata_only=True, decode=_marks)
+        await self._watch(spec, changed)
+
+    async def _watch(self, spec: WatchSpec, changed: Any) -> None:
+        """Watch in all namespaces where that is wanted and allowed, else in one."""
+        scopes: list[str | None] = [self.scope] if self.scope is not None else [None, self.home]
+        if not spec.resource.namespaced:
+            scopes = [None]
+        for scope in scopes:
+            if not await self._may_list(spec, scope):
+                continue
+            if scope != self.scope and spec.resource.namespaced:
+                self._denied[f"{spec.resource.key} outside the namespace {scope}"] = None
+            self._informers.acquire(replace(spec, namespace=scope), changed, on_synced=self.tell)
+            return
+        self._denied[spec.resource.key] = None
+
+    async def _may_list(self, spec: WatchSpec, scope: str | None) -> bool:
+        pages = self.client.list_pages(
+            spec.resource,
+            scope,
+            label_selector=spec.label_selector,
+            metadata_only=True,
+            limit=1,
+        )
+        try:
+            await anext(pages)
+        except (errors.Forbidden, errors.NotFound):
+            return False
+        except errors.ApiError:
+            return True  # the watch tries again, and reports it
+        finally:
+            await pages.aclose()
+        return True
+
+    async def _synced(self) -> None:
+        """Wait until each watch has listed once, or has failed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FIRST_VIEW
+        while loop.time() < deadline:
+            statuses = self._informers.statuses()
+            if all(one.synced or one.failure is not None for one in statuses):
+                return
+            await asyncio.sleep(0.02)

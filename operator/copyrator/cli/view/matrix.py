@@ -1,0 +1,127 @@
+"""Rules and namespaces as a table: where which rule has copies, and where it fails. Pure.
+
+A table of all rules and namespaces may have millions of cells, so a page of it is made: at most
+ROWS rules and COLUMNS namespaces; the rest is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from copyrator.api.globs import Globs, is_wild
+from copyrator.cli.view.overview import ORDER, OverviewRow, Snapshot, State, rule_row
+
+ROWS: Final = 50
+COLUMNS: Final = 100
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of the table that is shown."""
+
+    rules: str = ""
+    """A glob, or a part, of ``namespace/name``; empty: all."""
+    namespaces: str = ""
+    """The same of a name."""
+    only_faults: bool = False
+    """Only rules with a fault, and namespaces in which one fails."""
+    row_page: int = 1
+    column_page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A rule in a namespace."""
+
+    copies: int = 0
+    fault: str = ""
+    """Reason and message of a failure that the status has."""
+
+
+NOTHING: Final = Cell()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A rule's row."""
+
+    row: OverviewRow
+    cells: Sequence[Cell]
+    copies: int
+    """In all namespaces."""
+    namespaces: int
+    """That have copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A page of the table."""
+
+    lines: Sequence[Line]
+    namespaces: Sequence[str]
+    rules_found: int
+    namespaces_found: int
+    view: View = field(default_factory=View)
+
+    @property
+    def row_pages(self) -> int:
+        """Pages of rules, at least one."""
+        return max(-(-self.rules_found // ROWS), 1)
+
+    @property
+    def column_pages(self) -> int:
+        """Pages of namespaces, at least one."""
+        return max(-(-self.namespaces_found // COLUMNS), 1)
+
+
+def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
+    """The page of the table that a view requests; the last one for pages beyond it."""
+    wanted, shown = _filter(view.rules), _filter(view.namespaces)
+    found = [(rule_row(body, now), body) for name, body in seen.rules.items() if wanted(str(name))]
+    if view.only_faults:
+        found = [one for one in found if one[0].state is not State.GOOD]
+    found.sort(key=lambda one: (ORDER[one[0].state], one[0].shown))
+    places = [place for place in seen.namespaces if shown(place)]
+    if view.only_faults:
+        failing = {place for _, body in found for place in _failures(body)}
+        places = [place for place in places if place in failing]
+    columns = _page(places, view.column_page, COLUMNS)
+    lines = [_line(row, body, seen, columns) for row, body in _page(found, view.row_page, ROWS)]
+    return Matrix(lines, columns, len(found), len(places), view)
+
+
+def _line(row: OverviewRow, body: Body, seen: Snapshot, columns: Sequence[str]) -> Line:
+    copies, failures = seen.copies.of(row.shown), _failures(body)
+    cells = [
+        Cell(len(copies.get(place, ())), failures.get(place, ""))
+        if place in copies or place in failures
+        else NOTHING
+        for place in columns
+    ]
+    return Line(row, cells, sum(map(len, copies.values())), len(copies))
+
+
+def _failures(body: Body) -> dict[str, str]:
+    """The failures that the status has, at most 20, by namespace."""
+    return dict(_failed(body))
+
+
+def _failed(body: Body) -> Iterator[tuple[str, str]]:
+    for one in (body.get("status") or {}).get("failures") or ():
+        yield str(one.get("namespace")), f"{one.get('reason')}: {one.get('message')}"
+
+
+def _filter(text: str) -> Callable[[str], bool]:
+    """Whether a name matches a glob; a text without wildcards may be any part of the name."""
+    return Globs((text,)).matches if is_wild(text) else lambda name: text in name
+
+
+def _page(found: Sequence[Any], number: int, size: int) -> Sequence[Any]:
+    last = max(-(-len(found) // size), 1)
+    start = (min(max(number, 1), last) - 1) * size
+    return found[start : start + size]

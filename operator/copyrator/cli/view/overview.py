@@ -1,0 +1,212 @@
+"""Rules and Bundles in one view, those with faults first. Pure, from objects and the time.
+
+A snapshot of the objects that the live commands show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.keys import ObjectName
+from copyrator.cli.view import rows
+from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.rule import CertificateRow, first_rows, is_expired
+
+Body = Mapping[str, Any]
+
+
+class SeenCopies:
+    """The copies of each rule in each namespace, by kind and name."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, set[tuple[str, str]]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, rule: str) -> Mapping[str, set[tuple[str, str]]]:
+        """Kind and name of a rule's copies (``namespace/name``), by namespace."""
+        return self._found.get(rule, {})
+
+    def rules(self) -> Iterable[str]:
+        """The rules that have copies."""
+        return self._found
+
+    def add(self, rule: str, kind: str, name: ObjectName) -> None:
+        """A copy appeared."""
+        found = self._found.setdefault(rule, {}).setdefault(name.namespace, set())
+        self._count += (kind, name.name) not in found
+        found.add((kind, name.name))
+
+    def remove(self, rule: str, kind: str, name: ObjectName) -> None:
+        """A copy is gone, or is another rule's now."""
+        places = self._found.get(rule, {})
+        found = places.get(name.namespace, set())
+        self._count -= (kind, name.name) in found
+        found.discard((kind, name.name))
+        if not found:
+            places.pop(name.namespace, None)
+        if not places:
+            self._found.pop(rule, None)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What is known now; its parts change until it is read again."""
+
+    rules: Mapping[ObjectName, Body]
+    bundles: Mapping[ObjectName, Body]
+    copies: SeenCopies
+    namespaces: Sequence[str]
+    faults: Sequence[str] = ()
+    """Why it may be out of date."""
+    denied: Sequence[str] = ()
+    """What the user may not list."""
+    loading: Sequence[str] = ()
+    """Kinds that are still being listed: their copies aren't all known yet."""
+
+
+CERTIFICATES: Final = 10
+"""Certificates of the overview."""
+
+
+class State(StrEnum):
+    """The state of an object; the most severe first."""
+
+    FAULT = "fault"
+    WAITS = "waiting"
+    SUSPENDED = "suspended"
+    GOOD = "good"
+
+
+ORDER: Final = {state: number for number, state in enumerate(State)}
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRow:
+    """A rule or Bundle in a list."""
+
+    what: str
+    """``rules`` or ``bundles``."""
+    namespace: str
+    name: str
+    state: State
+    reason: str
+    since: str
+    """How long: ``5m``."""
+    message: str
+    """The fault, or what it waits for; empty where there is neither."""
+    numbers: str
+    """A rule's copies ``12/13``; a Bundle's deployed version."""
+    rollout: str = ""
+    """A rule's rollout that is in progress: ``step 2/4``."""
+    available: str = ""
+    """The version that the registry has for a Bundle."""
+
+    @property
+    def shown(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All rules and Bundles, each list with the worst first."""
+
+    rules: Sequence[OverviewRow]
+    bundles: Sequence[OverviewRow]
+    desired: int
+    """Copies that the rules want."""
+    right: int
+    """Those of them that are right."""
+    certificates: Sequence[CertificateRow]
+    """In copies, those that end first."""
+
+    @property
+    def all(self) -> list[OverviewRow]:
+        """Rules and Bundles in one list, the worst first, and of those rollouts."""
+        return _sorted((*self.rules, *self.bundles))
+
+    @property
+    def attention(self) -> list[OverviewRow]:
+        """Rules and Bundles in any state but GOOD, the most severe first."""
+        return [row for row in self.all if row.state is not State.GOOD]
+
+    def number(self, state: State) -> int:
+        """How many rules and Bundles are in a state."""
+        return sum(row.state == state for row in (*self.rules, *self.bundles))
+
+
+def overview(seen: Snapshot, now: datetime) -> Overview:
+    """The overview of all that is seen."""
+    counts = [(body.get("status") or {}).get("copies") or {} for body in seen.rules.values()]
+    return Overview(
+        rules=_sorted(rule_row(body, now) for body in seen.rules.values()),
+        bundles=_sorted(bundle_row(body, now) for body in seen.bundles.values()),
+        desired=sum(_number(one.get("desired")) for one in counts),
+        right=sum(_number(one.get("ready")) for one in counts),
+        certificates=first_rows(seen.rules.values(), now, CERTIFICATES),
+    )
+
+
+def rule_row(body: Body, now: datetime) -> OverviewRow:
+    """A rule's row."""
+    row = _row("rules", body, rule_view.trouble(body), now, numbers=rows.copies(body))
+    rollout = rule_view.rollout_progress(body)
+    state = State.FAULT if is_expired(body) else row.state
+    return replace(row, state=state, rollout=rollout if rollout != "-" else "")
+
+
+def bundle_row(body: Body, now: datetime) -> OverviewRow:
+    """A Bundle's row."""
+    status = body.get("status") or {}
+    deployed, available = (
+        str((status.get(part) or {}).get("version") or "-") for part in ("deployed", "available")
+    )
+    row = _row("bundles", body, rows.bundle_trouble(body), now, numbers=deployed)
+    waits = rows.awaited(body) if row.state is State.WAITS else ""
+    return replace(row, reason=waits or rows.bundle_reason(body), available=available)
+
+
+def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> OverviewRow:
+    ready = rows.ready(body)
+    return OverviewRow(
+        what=what,
+        namespace=body["metadata"]["namespace"],
+        name=body["metadata"]["name"],
+        state=_state(body, message),
+        reason=str(ready.get("reason") or "-"),
+        since=rows.age(ready.get("lastTransitionTime"), now),
+        message=message,
+        numbers=numbers,
+    )
+
+
+def _state(body: Body, message: str) -> State:
+    ready = rows.ready(body).get("status")
+    bad = rows.is_drifted(body) or rows.is_untrusted(body) or rows.is_unhealthy(body)
+    if bad or (ready == ConditionStatus.FALSE and not rows.is_suspended(body)):
+        return State.FAULT
+    if rows.is_suspended(body):
+        return State.SUSPENDED
+    if ready != ConditionStatus.TRUE or message:
+        return State.WAITS
+    return State.GOOD
+
+
+def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:
+    return sorted(found, key=_order)
+
+
+def _order(row: OverviewRow) -> tuple[object, ...]:
+    return ORDER[row.state], not row.rollout, row.what, row.namespace, row.name
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
