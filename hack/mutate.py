@@ -22,7 +22,7 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutation"
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
-PACKAGES = ("api", "bundles", "copies/policy", "signatures")
+PACKAGES = ("api", "bundles", "copies", "signatures")
 LINKS = {"copyrator": "operator/copyrator"} | {
     name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs")
 }

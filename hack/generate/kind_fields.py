@@ -1,4 +1,4 @@
-"""Makes operator/copyrator/copies/policy/kind_fields.json of an API server's OpenAPI.
+"""Makes operator/copyrator/copies/template/kind_fields.json of an API server's OpenAPI.
 
     kubectl get --raw /openapi/v2 | hack/run python -m generate.kind_fields
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "operator/copyrator/copies/policy/kind_fields.json"
+TARGET = Path(__file__).parents[2] / "operator/copyrator/copies/template/kind_fields.json"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 

@@ -40,7 +40,7 @@ RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
     """Parse a CopyratorRule from the API server. Never raises, whatever the JSON.
 
-    Jinja2 in it is not parsed: compiling takes long (copies/policy/compiling.py).
+    Jinja2 in it is not parsed: compiling takes long (copies/template/compiling.py).
     """
     try:
         fields = Fields(body, "")

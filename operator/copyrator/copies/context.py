@@ -1,42 +1,296 @@
-"""The state that the reconcilers of copies share, and the planner's input made from it."""
+"""The state that the reconcilers of copies share, and the planner's input made from it.
+
+The gauges of rules and copies: sums over the rules, updated rule by rule.
+
+What is known of one cluster, and the clients to it.
+
+Rules and sources are always the home cluster's; each copy is in the cluster that its key names.
+
+How many Events the owners of target namespaces get about copies that can't be written.
+
+Changes of namespaces and sources, until what they make due is queued (due.py).
+
+A watch's listener must return at once, and the time that a change takes depends on the rules and
+annotations that users write. So listeners only record it: by tenant, and the trusted rules apart.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
+from copyrator.api.certificates import Certificate
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import CopyKey, Key, RuleKey
+from copyrator.api.keys import HOME, CopyKey, Key, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy
-from copyrator.api.rule_status import Failure
-from copyrator.copies.cache.compiled_rule import CompiledRule
-from copyrator.copies.cache.copy_request import CopyRequest
-from copyrator.copies.cache.index import BindingIndex
-from copyrator.copies.cache.rules import Rule, RuleCache
-from copyrator.copies.changes import Changes
-from copyrator.copies.cluster_context import ClusterContext
-from copyrator.copies.composer import Composer
-from copyrator.copies.named_sources import NamedSources
-from copyrator.copies.policy.notices import NoticeLimits
-from copyrator.copies.policy.planning import (
+from copyrator.api.rule_status import CopyCounts, Failure
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.rules import Rule, RuleCache
+from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.seal.drift import CopyDriftTracker
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.named import NamedSources
+from copyrator.copies.sources.shares import SourceShares
+from copyrator.copies.targets.fights import FightTracker
+from copyrator.copies.targets.index import BindingIndex
+from copyrator.copies.targets.namespaces import Namespaces
+from copyrator.copies.targets.planning import (
     CopyDecision,
     OwnerState,
     TargetState,
     Unmanaged,
     plan_copy,
 )
-from copyrator.copies.rule_metrics import RuleMetrics
-from copyrator.copies.rule_state import RulePhase, RuleState
-from copyrator.copies.source_shares import SourceShares
+from copyrator.copies.targets.records import Copies, CopyRecord, RecordReader
+from copyrator.copies.targets.request import CopyRequest
+from copyrator.copies.targets.unmanaged import UnmanagedObjects
+from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import Discovery, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
+from copyrator.settings.limits import CERTIFICATE_RULES
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
+
+Tenant = str | None
+"""The namespace of rules that aren't trusted; None for those that are."""
+
+
+@dataclass(slots=True)
+class NamespaceChange:
+    """A namespace that is new, changed or deleted."""
+
+    members: set[RuleKey]
+    """The rules that had it as a target before."""
+    more: bool
+    """It is new, or changed in a field on which any rule may depend."""
+
+
+@dataclass(slots=True)
+class PendingChanges:
+    """Changes that concern one tenant's rules, or the trusted ones."""
+
+    tenant: Tenant
+    namespaces: dict[str, NamespaceChange] = field(default_factory=dict)
+    bindings: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
+    """By rule and source."""
+    work: Iterator[None] | None = None
+    """Work in progress."""
+
+
+class Changes:
+    """All changes that aren't processed yet."""
+
+    def __init__(self) -> None:
+        self.trusted: dict[Tenant, PendingChanges] = {}
+        self.tenants: dict[Tenant, PendingChanges] = {}
+        self.wake = {True: asyncio.Event(), False: asyncio.Event()}
+        """By whether the rules are trusted."""
+
+    def add_binding(self, binding: SourceBinding) -> None:
+        """A source is new or changed: all its targets are due."""
+        pending = self._pending(binding.compiled.targets.tenant)
+        pending.bindings[binding.compiled.rule.owner, binding.origin] = binding
+
+    def add_namespace(
+        self, name: str, members: set[RuleKey], tenants: Iterable[Tenant], *, more: bool
+    ) -> None:
+        """A namespace changed, which was a target of `members` before; for these tenants' rules."""
+        for tenant in tenants:
+            namespaces = self._pending(tenant).namespaces
+            moved = namespaces.setdefault(name, NamespaceChange(members, more))
+            moved.more |= more
+
+    def _pending(self, tenant: Tenant) -> PendingChanges:
+        line = self.trusted if tenant is None else self.tenants
+        self.wake[tenant is None].set()
+        return line.setdefault(tenant, PendingChanges(tenant))
+
+
+PERIOD: Final = 3600.0
+"""Seconds in which one rule causes at most one Event for each namespace and reason."""
+EACH: Final = 10
+"""Events in one namespace in PERIOD, of all rules."""
+TOGETHER: Final = 300
+"""Events in all target namespaces in PERIOD."""
+
+Notice = tuple[str, str, str]
+"""Namespace, rule and reason."""
+
+
+class NoticeLimits:
+    """What was reported in the last PERIOD; at most TOGETHER entries."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[Notice, float] = OrderedDict()
+        self._each: Counter[str] = Counter()
+
+    def take(self, notice: Notice, now: float) -> bool:
+        """Whether an Event may be written now; it counts from then on."""
+        self._forget(now)
+        namespace = notice[0]
+        if notice in self._told or len(self._told) >= TOGETHER or self._each[namespace] >= EACH:
+            return False
+        self._told[notice] = now
+        self._each[namespace] += 1
+        return True
+
+    def _forget(self, now: float) -> None:
+        while self._told:
+            notice, when = next(iter(self._told.items()))
+            if now - when < PERIOD:
+                return
+            del self._told[notice]
+            self._each[notice[0]] -= 1
+            if not self._each[notice[0]]:
+                del self._each[notice[0]]
+
+
+@dataclass(slots=True, eq=False)
+class KindView:
+    """The copies of one kind that exist in the cluster."""
+
+    resource: Resource
+    reader: RecordReader
+    copies: Copies
+    registration: Registration
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of a copy can be relied on."""
+        return self.registration.synced
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ClusterContext:
+    """One cluster.
+
+    ``requeue`` makes a key due in so many seconds. Without ``watches_unmanaged``, unmanaged objects
+    aren't watched: a dry run reads each once.
+    """
+
+    client: KubeClient
+    informers: InformerFactory
+    discovery: Discovery
+    namespaces: Namespaces
+    monotonic: Callable[[], float]
+    requeue: Callable[[CopyKey, float, Priority], None]
+    timing: CopyTiming = DEFAULT_TIMING
+    name: str = HOME
+    watches_unmanaged: bool = True
+    namespace_watch: Registration | None = None
+    sealer: Sealer | None = None
+    kinds: dict[str, KindView] = field(default_factory=dict)
+    drift: CopyDriftTracker = field(init=False)
+    """Copies that have to be read whole."""
+    fights: FightTracker = field(init=False)
+    """Copies that others change back each time."""
+    unmanaged: UnmanagedObjects = field(init=False)
+    """Objects that aren't ours at the targets of copies."""
+
+    def __post_init__(self) -> None:
+        self.drift = CopyDriftTracker(self.monotonic, self.timing)
+        self.fights = FightTracker(self.monotonic, self.timing)
+        informers = self.informers if self.watches_unmanaged else None
+        self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic, self.timing)
+
+    @property
+    def namespaces_synced(self) -> bool:
+        """Whether the absence of a namespace can be relied on."""
+        return self.namespace_watch is not None and self.namespace_watch.synced
+
+    @property
+    def namespaces_seen(self) -> bool:
+        """Whether all namespaces were listed once."""
+        return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
+
+    def key(self, kind: str, namespace: str, name: str) -> CopyKey:
+        """The key of a copy in this cluster; ``kind`` is the resource's key."""
+        return CopyKey(kind, namespace, name, self.name)
+
+    def record(self, key: CopyKey) -> CopyRecord | None:
+        """The copy that exists at a key, if its kind is watched."""
+        view = self.kinds.get(key.kind)
+        return view.copies.get((key.namespace, key.name)) if view else None
+
+
+NOTHING = CopyCounts()
+
+
+class RuleMetrics:
+    """Each rule's last reason and counts, so that a change updates the sums by the difference."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._known: dict[RuleKey, tuple[str, CopyCounts]] = {}
+        self._ends: dict[RuleKey, float] = {}
+        """When each rule's first certificate ends."""
+        self._shown: set[RuleKey] = set()
+
+    def note(self, key: RuleKey, reason: str, copies: CopyCounts = NOTHING) -> None:
+        """A rule was reconciled: the reason of its Ready condition, and its copies."""
+        before = self._known.get(key)
+        if before == (reason, copies):
+            return
+        self._drop(key)
+        self._known[key] = (reason, copies)
+        self._move(reason, copies, 1)
+
+    def note_certificates(self, key: RuleKey, certificates: Sequence[Certificate]) -> None:
+        """The certificates in a rule's copies, the first to end first."""
+        if not certificates:
+            self._forget_certificates(key)
+            return
+        ends = certificates[0].not_after.timestamp()
+        if self._ends.get(key) != ends:
+            self._ends[key] = ends
+            self._show()
+
+    def forget(self, key: RuleKey) -> None:
+        """A rule was deleted, or is not this operator's any more."""
+        self._drop(key)
+        self._forget_certificates(key)
+
+    def _forget_certificates(self, key: RuleKey) -> None:
+        if self._ends.pop(key, None) is not None and key in self._shown:
+            self._show()
+
+    def _show(self) -> None:
+        """Names of rules are labels, so their number is limited."""
+        gauge = self._metrics.certificate_expiry
+        first = heapq.nsmallest(CERTIFICATE_RULES, self._ends.items(), key=lambda one: one[1])
+        for key in self._shown - {key for key, _ in first}:
+            gauge.remove(_label(key))
+        self._shown = {key for key, _ in first}
+        for key, ends in first:
+            gauge.labels(_label(key)).set(ends)
+
+    def _drop(self, key: RuleKey) -> None:
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._move(*known, -1)
+
+    def _move(self, reason: str, copies: CopyCounts, sign: int) -> None:
+        self._metrics.rules.labels(reason).inc(sign)
+        for state, count in copies.to_dict().items():
+            self._metrics.copies.labels(state).inc(sign * count)
+
+
+def _label(key: RuleKey) -> str:
+    return f"{key.namespace}/{key.name}"
+
 
 log = logging.getLogger(__name__)
 

@@ -16,18 +16,17 @@ from typing import Any
 
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.admission import is_served
-from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
-from copyrator.copies.cache.rules import Rule, RuleCache
-from copyrator.copies.cluster_context import ClusterContext
-from copyrator.copies.context import Clock, CopyContext
-from copyrator.copies.copy_reconciler import CopyReconciler
-from copyrator.copies.due import DueWork
-from copyrator.copies.hash_key import load_sealer
-from copyrator.copies.kinds import Kinds
-from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.context import Clock, ClusterContext, CopyContext
+from copyrator.copies.rules.admission import is_served
+from copyrator.copies.rules.reconciler import RuleReconciler
+from copyrator.copies.rules.rules import Rule, RuleCache
+from copyrator.copies.rules.trace_reporter import report_finished, report_now
+from copyrator.copies.seal.hash_key import load_sealer
+from copyrator.copies.targets.due import DueWork
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
+from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.copies.traces import report_finished, report_now
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import Discovery

@@ -15,9 +15,9 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
-from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
-from copyrator.copies.cache.rules import RuleCache
 from copyrator.copies.controller import CopyController
+from copyrator.copies.rules.rules import RuleCache
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.events import EventRecorder

@@ -26,7 +26,7 @@ from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.gates.gate import Gates
-from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import EventRecorder

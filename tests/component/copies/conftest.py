@@ -13,9 +13,9 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import turns, until
 from tests.oracle.recorder import Recorder
 
-from copyrator.copies.cache.namespaces import Namespaces
-from copyrator.copies.cache.rules import RuleCache
 from copyrator.copies.controller import CopyController
+from copyrator.copies.rules.rules import RuleCache
+from copyrator.copies.targets.namespaces import Namespaces
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint

@@ -8,9 +8,9 @@ from tests.component.copies.conftest import HOME, Operator, by_name, rule_body, 
 from tests.component.copies.fake_cluster import FakeCluster, path_of
 from tests.component.kube.fake_api import until
 
-from copyrator.copies.cache.namespaces import NamespaceReader, Namespaces
-from copyrator.copies.cluster_context import ClusterContext
-from copyrator.copies.kinds import Kinds
+from copyrator.copies.context import ClusterContext
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.targets.namespaces import NamespaceReader, Namespaces
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import NAMESPACES, Discovery

@@ -13,7 +13,7 @@ from tests.component.copies.conftest import HOME, Operator, counts, make_rule, r
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
-from copyrator.copies import composer
+from copyrator.copies.template import composer
 from localcluster.certificates import self_signed
 
 TARGETS = [f"team-{number:02}" for number in range(12)]

@@ -5,7 +5,7 @@ from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, 
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
-from copyrator.copies.cache.rules import NOT_READ
+from copyrator.copies.rules.rules import NOT_READ
 from copyrator.copies.timing import CopyTiming
 
 DIGITS = "{{ " + "9" * 4301 + " }}"
@@ -119,10 +119,10 @@ async def test_a_rule_that_cant_be_compiled_isnt_tried_again_until_it_is_changed
         seen.append(spec)
         return original(spec)
 
-    from copyrator.copies import compiling  # noqa: PLC0415 - what is replaced
+    from copyrator.copies.rules import admission  # noqa: PLC0415 - what is replaced
 
-    original = compiling.rule_texts
-    monkeypatch.setattr(compiling, "rule_texts", texts)
+    original = admission.rule_texts
+    monkeypatch.setattr(admission, "rule_texts", texts)
     make_rule(cluster, "rule", template(key=LOOPS))
     await until(lambda: reason(cluster, "rule") == "InvalidSpec")
     for _ in range(3):
@@ -149,10 +149,10 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     async def broken(*_args):
         raise KeyError("secret")
 
-    from copyrator.copies import rule_reconciler as module  # noqa: PLC0415 - what is replaced
+    from copyrator.copies.rules import reconciler  # noqa: PLC0415 - what is replaced
 
-    original = module.summarize_rule
-    monkeypatch.setattr(module, "summarize_rule", broken)
+    original = reconciler.summarize_rule
+    monkeypatch.setattr(reconciler, "summarize_rule", broken)
     make_rule(cluster, "rule", served)
     await until(lambda: reason(cluster, "rule") == "PartialFailure")
     assert "KeyError" in condition(cluster, "rule")["message"]
@@ -160,7 +160,7 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     told = operator.recorder.told
     await until(lambda: told)  # the Event comes after the status
     assert [event[1:3] for event in told] == [("Warning", "PartialFailure")]
-    monkeypatch.setattr(module, "summarize_rule", original)
+    monkeypatch.setattr(reconciler, "summarize_rule", original)
     await until(lambda: reason(cluster, "rule") == "Synced")
 
 

@@ -15,7 +15,7 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.copies.summarize import summarize_rule
+from copyrator.copies.rules.summarize import summarize_rule
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.workqueue.outcome import Priority, RequeueAfter
 
@@ -157,7 +157,7 @@ async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operat
     make_rule(cluster, "rule", by_name("app"))
     await copied(cluster, wanted=["team"])
     await operator.settled()
-    monkeypatch.setattr("copyrator.copies.rule_reconciler.summarize_rule", long_summary)
+    monkeypatch.setattr("copyrator.copies.rules.reconciler.summarize_rule", long_summary)
     edits = 0
     while len(starts) < 2 or time.monotonic() < starts[0] + 3.2:
         edits += 1

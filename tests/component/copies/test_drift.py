@@ -4,7 +4,7 @@ import pytest
 from tests.clock import Clock
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies.drift import LONGEST_STEP, ROUND_RATE, CopyDriftTracker, Round
+from copyrator.copies.seal.drift import LONGEST_STEP, ROUND_RATE, CopyDriftTracker, Round
 from copyrator.copies.timing import DEFAULT_TIMING
 
 KEY = CopyKey("secrets", "team", "app")

@@ -11,7 +11,7 @@ from copyrator.api import consent, names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
-from copyrator.copies.cache.namespaces import Namespace, Namespaces
+from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -102,7 +102,7 @@ async def test_a_namespace_makes_a_trusted_rules_copies_due_before_any_tenants_a
 
 
 async def test_one_source_that_cant_be_planned_cuts_off_no_other(cluster, operator, monkeypatch):
-    from copyrator.copies.cache.bindings import SourceBinding  # noqa: PLC0415
+    from copyrator.copies.sources.bindings import SourceBinding  # noqa: PLC0415
 
     covers = SourceBinding.covers
 

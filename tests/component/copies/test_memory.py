@@ -10,12 +10,10 @@ import msgspec
 from tests.long import LONG
 
 from copyrator.api.rule_spec import Transform
-from copyrator.copies.cache.copies import Copies
-from copyrator.copies.policy.content import Place, copied_content, new_object
-from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.ownership_claim import claimed_fields
-from copyrator.copies.policy.records import RecordReader
-from copyrator.copies.policy.sealing import KEY_BYTES, Sealer
+from copyrator.copies.seal.sealing import KEY_BYTES, Sealer
+from copyrator.copies.targets.content import Place, copied_content, new_object
+from copyrator.copies.targets.ownership import Shapes, claimed_fields
+from copyrator.copies.targets.records import Copies, RecordReader
 from copyrator.kube.watch.store import Store
 
 SOURCES, TARGETS = (100, 110) if LONG else (10, 110)

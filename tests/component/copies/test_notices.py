@@ -4,9 +4,9 @@ from tests.component.copies.conftest import HOME, by_name, counts, make_rule
 from tests.component.kube.fake_api import error, until
 from tests.long import LONG
 
-from copyrator.copies.policy import notices
-from copyrator.copies.policy.notices import TOGETHER
-from copyrator.copies.traces import EVENT_REASON
+from copyrator.copies import context
+from copyrator.copies.context import TOGETHER
+from copyrator.copies.rules.trace_reporter import EVENT_REASON
 
 
 def told(operator):
@@ -71,7 +71,7 @@ async def test_a_template_that_cant_be_rendered_is_told(cluster, operator):
 
 async def test_three_hundred_are_told_in_all(cluster, operator, monkeypatch):
     most = TOGETHER if LONG else 30
-    monkeypatch.setattr(notices, "TOGETHER", most)
+    monkeypatch.setattr(context, "TOGETHER", most)
     places = [f"team-{number}" for number in range(most + 10)]
     for name in places:
         cluster.namespace(name)

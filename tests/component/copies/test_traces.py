@@ -8,7 +8,7 @@ from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
-from copyrator.copies.traces import EVENT_REASON
+from copyrator.copies.rules.trace_reporter import EVENT_REASON
 
 TEAMS = ["team-a", "team-b", "team-c"]
 
@@ -17,7 +17,7 @@ class Traces:
     """The trace lines of the log, and the Events, as they appear."""
 
     def __init__(self, caplog, operator) -> None:
-        caplog.set_level(logging.INFO, logger="copyrator.copies.traces")
+        caplog.set_level(logging.INFO, logger="copyrator.copies.rules.trace_reporter")
         self.caplog = caplog
         self.told = operator.recorder.told
 
@@ -32,7 +32,8 @@ class Traces:
         return [
             record.getMessage()
             for record in self.caplog.records
-            if record.name == "copyrator.copies.traces" and record.levelno == logging.INFO
+            if record.name == "copyrator.copies.rules.trace_reporter"
+            and record.levelno == logging.INFO
         ]
 
     async def next(self):

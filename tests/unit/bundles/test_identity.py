@@ -18,7 +18,7 @@ from copyrator.bundles.deploy.identity import (
     release_metadata,
     spec_hash,
 )
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.seal.sealing import Sealer
 
 SPEC = {"registry": "r", "repo": "app", "version": "1.0.0", "env": {"A": 1}}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from copyrator.copies.policy.adoption import COPIERS, copier, kept_extras
+from copyrator.copies.targets.adoption import COPIERS, copier, kept_extras
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TRACKING = "argocd.argoproj.io/tracking-id"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from copyrator.copies.cache.copies import Copies
-from copyrator.copies.policy.ownership import ACCEPTED, Shapes
-from copyrator.copies.policy.records import NO_EXTRAS, UNKNOWN, CopyRecord, Extras
+from copyrator.copies.targets.ownership import ACCEPTED, Shapes
+from copyrator.copies.targets.records import NO_EXTRAS, UNKNOWN, Copies, CopyRecord, Extras
 
 SHAPE = Shapes().read([]).shape
 NAME = ("team-a", "app")

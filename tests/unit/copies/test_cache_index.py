@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from copyrator.api.rule import parse_rule
-from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.cache.compiled_rule import CompiledRule
-from copyrator.copies.cache.index import BindingIndex
-from copyrator.copies.cache.namespaces import Namespace, Namespaces
-from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.sealing import Sealer
-from copyrator.copies.policy.sources import SourceReader
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.records import SourceReader
+from copyrator.copies.targets.index import BindingIndex
+from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
 SEALER = Sealer(b"k" * 32)
@@ -228,7 +228,7 @@ def test_whatever_goes_wrong_with_a_rendering_is_a_problem_of_that_copy(
     def broken(self, _context):
         raise fault
 
-    monkeypatch.setattr("copyrator.copies.policy.rendering.Text.render", broken)
+    monkeypatch.setattr("copyrator.copies.template.rendering.Text.render", broken)
     spec = {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}}
     binding = indexed.binding(indexed.compiled("rule", spec))
     assert binding.at(indexed.namespaces.get("team-a")).problem

@@ -6,7 +6,7 @@ import pytest
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector
-from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
 

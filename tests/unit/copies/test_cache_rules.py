@@ -2,7 +2,7 @@ import pytest
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.copies.cache.rules import NOT_READ, Rule, RuleCache
+from copyrator.copies.rules.rules import NOT_READ, Rule, RuleCache
 
 
 def rule(version="1", uid="u", spec=None, **more):
@@ -101,7 +101,7 @@ def test_of_a_rule_that_isnt_served_nothing_is_parsed_but_the_kind_of_its_copies
     def parsed(_body):
         raise AssertionError("it was parsed")
 
-    monkeypatch.setattr("copyrator.copies.cache.rules.parse_rule", parsed)
+    monkeypatch.setattr("copyrator.copies.rules.rules.parse_rule", parsed)
     body = {"metadata": {"namespace": "tenant", "name": "rule"}, **fields}
     found = Rule.from_body(body, served=False)
     assert found.spec is NOT_READ

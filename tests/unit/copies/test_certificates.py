@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.copies.policy.certificates import certificates_in
+from copyrator.copies.template.certificates import certificates_in
 from copyrator.settings import limits
 from localcluster.certificates import PRIVATE, self_signed
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.long import LONG
 
-from copyrator.copies.policy.composing import Composing
-from copyrator.copies.policy.rendering import Tree
-from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.copies.template.composing import Composing
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import Tree
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 VALUE = "hunter2-is-the-value"
@@ -321,7 +321,7 @@ def test_no_filter_takes_long(jinja):
 
 
 def test_what_does_not_depend_on_the_target_is_rendered_once(monkeypatch):
-    from copyrator.copies.policy import rendering  # noqa: PLC0415
+    from copyrator.copies.template import rendering  # noqa: PLC0415
 
     rendered = []
     original = rendering.Text.value
@@ -383,7 +383,7 @@ def test_what_was_rendered_for_another_target_counts_as_characters_of_this_one()
 
 
 def test_what_fails_by_itself_is_rendered_once(monkeypatch):
-    from copyrator.copies.policy import rendering  # noqa: PLC0415
+    from copyrator.copies.template import rendering  # noqa: PLC0415
 
     rendered = []
     original = rendering.Text.value

@@ -8,11 +8,11 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, Source
 from copyrator.api.rule_status import CopyCounts, read_copy_counts
 from copyrator.api.selectors import LabelSelector
-from copyrator.copies.cache.composition import Composition, Part
-from copyrator.copies.cache.index import BindingIndex
-from copyrator.copies.policy.content import Content
-from copyrator.copies.policy.source_headers import HeaderReader, is_newer
-from copyrator.copies.policy.template_meter import Findings
+from copyrator.copies.sources.records import HeaderReader, is_newer
+from copyrator.copies.targets.content import Content
+from copyrator.copies.targets.index import BindingIndex
+from copyrator.copies.template.composition import Composition, Part
+from copyrator.copies.template.meter import Findings
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 
 ALLOW = "copyrator.flant.com/allow-to"

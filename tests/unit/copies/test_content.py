@@ -3,16 +3,16 @@ import pytest
 from copyrator.api import names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import KeyTransform, Transform
-from copyrator.copies.policy.content import (
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.content import (
     Place,
     carry_on,
     copied_content,
     new_object,
     rendered_content,
 )
-from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.records import CopyRecord, Extras
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.targets.ownership import Shapes
+from copyrator.copies.targets.records import CopyRecord, Extras
 
 SEALER = Sealer(b"k" * 32)
 NO_TRANSFORM = Transform()

@@ -7,9 +7,9 @@ from tests.steps import assert_quick
 
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
-from copyrator.copies.policy.content import copied_content, rendered_content
-from copyrator.copies.policy.equality import differences
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.content import copied_content, rendered_content
+from copyrator.copies.targets.equality import differences
 from copyrator.settings.limits import COMPARED_VALUES, STEP_SECONDS
 
 SEALER = Sealer(b"k" * 32)

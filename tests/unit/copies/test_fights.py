@@ -6,10 +6,10 @@ from tests.clock import Clock
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import Transform
-from copyrator.copies import fights as module
-from copyrator.copies.fights import FightTracker, describe_change
-from copyrator.copies.policy.content import copied_content, rendered_content
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets import fights as module
+from copyrator.copies.targets.content import copied_content, rendered_content
+from copyrator.copies.targets.fights import FightTracker, describe_change
 
 KEY = CopyKey("configmaps", "team", "app")
 OTHER = CopyKey("configmaps", "other", "app")

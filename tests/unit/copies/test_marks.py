@@ -7,9 +7,9 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.rule_spec import MetadataTransform, Transform
-from copyrator.copies.policy.content import copied_content, rendered_content
-from copyrator.copies.policy.marks import EVERY_MARK, OTHERS
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.content import copied_content, rendered_content
+from copyrator.copies.targets.marks import EVERY_MARK, OTHERS
 
 GCP = "https://cloud.google.com/kubernetes-engine/config-sync/docs/reference/labels-and-annotations"
 CERT_MANAGER = "https://cert-manager.io/docs/reference/annotations/"

@@ -4,9 +4,8 @@ from tests.steps import assert_quick
 from copyrator.api import names
 from copyrator.api.consent import read_consent
 from copyrator.api.fields import NOT_WHOLE
-from copyrator.copies.cache.namespaces import Namespace
-from copyrator.copies.policy.matching import refusal
-from copyrator.copies.policy.sources import SourceReader
+from copyrator.copies.sources.records import SourceReader, refusal
+from copyrator.copies.targets.namespaces import Namespace
 from copyrator.settings.limits import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS
 
 

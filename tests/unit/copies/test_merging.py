@@ -3,8 +3,7 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.copies.policy.merging import is_unchanged, merge_into, reference_marks
-from copyrator.copies.policy.ownership import Shapes
+from copyrator.copies.targets.ownership import Shapes, is_unchanged, merge_into, reference_marks
 
 
 def shape(fields):

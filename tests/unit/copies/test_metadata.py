@@ -3,8 +3,12 @@ import pytest
 from copyrator.api import names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import MetadataTransform, Transform
-from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy
-from copyrator.copies.policy.transform import TransformError
+from copyrator.copies.targets.transform import (
+    TransformError,
+    copied_annotations,
+    copied_labels,
+    is_copy,
+)
 
 
 def test_a_copy_carries_our_marks_whatever_the_source_says():

@@ -7,8 +7,8 @@ import pytest
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.ready_conditions import summarized
-from copyrator.copies.summarize import RuleSummary
+from copyrator.copies.rules.ready_conditions import summarized
+from copyrator.copies.rules.summarize import RuleSummary
 
 SPEC = parse_rule(
     {

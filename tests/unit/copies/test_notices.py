@@ -1,6 +1,6 @@
 """How often target namespaces are told of copies that can't be written."""
 
-from copyrator.copies.policy.notices import EACH, PERIOD, TOGETHER, NoticeLimits
+from copyrator.copies.context import EACH, PERIOD, TOGETHER, NoticeLimits
 
 
 def test_one_a_rule_and_reason_an_hour() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.copies.policy.ownership import Shapes, is_ours_enough, is_ours_exactly
+from copyrator.copies.targets.ownership import Shapes, is_ours_enough, is_ours_exactly
 
 METADATA = {
     "f:labels": {".": {}, "f:app": {}, "f:app.kubernetes.io/managed-by": {}},

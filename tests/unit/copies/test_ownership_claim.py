@@ -1,5 +1,4 @@
-from copyrator.copies.policy.ownership import Shapes, is_ours_exactly
-from copyrator.copies.policy.ownership_claim import claimed_fields
+from copyrator.copies.targets.ownership import Shapes, claimed_fields, is_ours_exactly
 
 BODY = {
     "apiVersion": "v1",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.long import LONG
 
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
-from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.planning import (
+from copyrator.copies.targets.ownership import Shapes
+from copyrator.copies.targets.planning import (
     Action,
     Cause,
     CopyDecision,
@@ -18,7 +18,7 @@ from copyrator.copies.policy.planning import (
     Unmanaged,
     plan_copy,
 )
-from copyrator.copies.policy.records import Extras
+from copyrator.copies.targets.records import Extras
 
 MANY = 5 * settings.default.max_examples if LONG else 100
 SHAPE = Shapes().read([]).shape

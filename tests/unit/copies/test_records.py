@@ -3,15 +3,9 @@ import sys
 import pytest
 
 from copyrator.api import names
-from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.records import (
-    NO_EXTRAS,
-    UNKNOWN,
-    CopyRecord,
-    Extras,
-    RecordReader,
-)
-from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.ownership import Shapes
+from copyrator.copies.targets.records import NO_EXTRAS, UNKNOWN, CopyRecord, Extras, RecordReader
 
 SEALER = Sealer(b"k" * 32)
 DIGEST = SEALER.digest({"data": "x"})

@@ -1,13 +1,13 @@
 import pytest
 
-from copyrator.copies.policy.rendering import (
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import (
     Text,
     Tree,
     checked_name,
     namespace_context,
     source_context,
 )
-from copyrator.copies.policy.template_meter import TemplateError
 
 CONTEXT = {"namespace": namespace_context("team-a", {"tier": "front"}, {"owner": "ops"})}
 

@@ -2,8 +2,8 @@
 
 A simulation changes sources, creates, deletes and edits namespaces and copies, lets writes fail,
 lets time pass, and restarts the operator, in any order. It runs the operator's own decisions
-(copies/rollouts.py, policy/planning.py) over its caches, and keeps its own account of what each
-copy holds.
+(copies/rollout/rollouts.py, copies/targets/planning.py) over its caches, and keeps its own
+account of what each copy holds.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_time
-from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.cache.compiled_rule import CompiledRule
-from copyrator.copies.cache.copies import Copies
-from copyrator.copies.cache.copy_request import CopyRequest
-from copyrator.copies.cache.index import BindingIndex
-from copyrator.copies.cache.namespaces import Namespace, Namespaces
-from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.ownership import ACCEPTED, Shapes
-from copyrator.copies.policy.planning import Action, Cause, TargetState, plan_copy
-from copyrator.copies.policy.records import CopyRecord
-from copyrator.copies.policy.sealing import Sealer
-from copyrator.copies.policy.sources import SourceReader
-from copyrator.copies.rollouts import RolloutActions, advance
-from copyrator.copies.rule_state import RuleState
+from copyrator.copies.rollout.rollouts import RolloutActions, advance
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import RuleState
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.records import SourceReader
+from copyrator.copies.targets.index import BindingIndex
+from copyrator.copies.targets.namespaces import Namespace, Namespaces
+from copyrator.copies.targets.ownership import ACCEPTED, Shapes
+from copyrator.copies.targets.planning import Action, Cause, TargetState, plan_copy
+from copyrator.copies.targets.records import Copies, CopyRecord
+from copyrator.copies.targets.request import CopyRequest
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import RuleKey
-from copyrator.copies.rule_metrics import RuleMetrics
+from copyrator.copies.context import RuleMetrics
 from copyrator.metrics import Metrics
 from copyrator.settings.limits import CERTIFICATE_RULES
 

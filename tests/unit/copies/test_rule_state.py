@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.copies.policy.confirmation import Unconfirmed
-from copyrator.copies.rule_state import RulePhase, RuleState
+from copyrator.copies.rules.confirmation import Unconfirmed
+from copyrator.copies.rules.state import RulePhase, RuleState
 
 A, B = CopyKey("secrets", "a", "x"), CopyKey("secrets", "b", "x")
 

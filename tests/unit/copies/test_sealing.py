@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.copies.policy.sealing import DIGEST_BYTES, Sealer
+from copyrator.copies.seal.sealing import DIGEST_BYTES, Sealer
 
 SEALER = Sealer(b"k" * 32)
 PLACE = ("secrets", "team-a", "creds", "default/rule")

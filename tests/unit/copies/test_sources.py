@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from copyrator.api import names
-from copyrator.copies.policy.sources import SourceReader
+from copyrator.copies.sources.records import SourceReader
 from copyrator.settings.limits import SOURCE_OVERHEAD
 
 BODY = {

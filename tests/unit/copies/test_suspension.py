@@ -11,8 +11,8 @@ import pytest
 
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.rule_status import RuleFacts, build_rule_status
-from copyrator.copies import ready_conditions
-from copyrator.copies.cache.rules import Rule
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.rules import Rule
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SYNCED = ReadyCondition(Health.READY, "Synced", "3 copies are up to date")

@@ -9,9 +9,9 @@ from jinja2.runtime import Undefined
 from tests.unit.copies.test_pem_and_docker import certificate
 from tests.unit.copies.test_template_prices import Bill
 
-from copyrator.copies.policy import template_filters as filters
-from copyrator.copies.policy.template_meter import Findings, Meter, Scope, TemplateError
-from copyrator.copies.policy.template_values import source_set
+from copyrator.copies.template import filters
+from copyrator.copies.template.meter import Findings, Meter, Scope, TemplateError
+from copyrator.copies.template.values import source_set
 
 HALF = "\ud800"
 BINARY = base64.b64encode(b"\xff\xfe").decode()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from copyrator.copies.policy.rendering import Text, namespace_context, source_context
-from copyrator.copies.policy.template_messages import readable_message
-from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import Text, namespace_context, source_context
+from copyrator.copies.template.sandbox import readable_message
 
 CONTEXT = {
     "namespace": namespace_context("team-a", {"stage": "prod"}, {}),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from copyrator.copies.policy.rendering import Text
-from copyrator.copies.policy.template_bounds import FILTER_BOUNDS, METHODS, printf, str_format
-from copyrator.copies.policy.template_meter import Meter, TemplateError, checked, count_of
+from copyrator.copies.template.meter import Meter, TemplateError, checked, count_of
+from copyrator.copies.template.rendering import Text
+from copyrator.copies.template.sandbox import FILTER_BOUNDS, METHODS, printf, str_format
 from copyrator.settings.limits import (
     FORMAT_WIDTH,
     RENDER_STEPS,

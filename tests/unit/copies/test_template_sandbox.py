@@ -3,8 +3,8 @@
 import jinja2
 import pytest
 
-from copyrator.copies.policy.template_meter import Meter, TemplateError
-from copyrator.copies.policy.template_sandbox import (
+from copyrator.copies.template.meter import Meter, TemplateError
+from copyrator.copies.template.sandbox import (
     CHARGE,
     CONCAT,
     CONTAINS,

@@ -3,7 +3,7 @@
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.copies.policy.tenant_names import TENANT_FILTERS, TENANT_VARIABLES, name_refusal
+from copyrator.copies.rules.trust import TENANT_FILTERS, TENANT_VARIABLES, name_refusal
 from copyrator.settings.limits import STEP_SECONDS, TENANT_NAME_TEXT
 
 GOOD = [

@@ -6,9 +6,16 @@ import pytest
 
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source, Targets
-from copyrator.copies.policy.planning import Action
-from copyrator.copies.policy.trace import LONGEST, QUIET, REMEMBERED, Burst, Trigger, edit_text
-from copyrator.copies.rule_trace import RuleTrace
+from copyrator.copies.rules.trace import (
+    LONGEST,
+    QUIET,
+    REMEMBERED,
+    Burst,
+    RuleTrace,
+    Trigger,
+    edit_text,
+)
+from copyrator.copies.targets.planning import Action
 
 
 def burst(*writes: tuple[Action, Trigger, str]) -> str:

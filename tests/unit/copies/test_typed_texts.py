@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from copyrator.api.rule_spec import Transform
-from copyrator.copies.policy.composing import Composing
-from copyrator.copies.policy.content import rendered_content
-from copyrator.copies.policy.rendering import Tree, namespace_context
-from copyrator.copies.policy.sealing import Sealer
-from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.content import rendered_content
+from copyrator.copies.template.composing import Composing
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import Tree, namespace_context
 
 CONTEXT = {
     "namespace": namespace_context(

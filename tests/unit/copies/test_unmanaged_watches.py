@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import CopyKey, ObjectName
-from copyrator.copies.unmanaged_watches import UnmanagedWatches
+from copyrator.copies.targets.unmanaged import UnmanagedWatches
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.store import Seen

@@ -41,7 +41,7 @@ from copyrator.cli.doctor.permissions import (
     workloads,
 )
 from copyrator.cli.doctor.references import polled_references
-from copyrator.copies.hash_key import SECRET_NAME
+from copyrator.copies.seal.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, SECRETS

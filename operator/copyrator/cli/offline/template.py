@@ -2,7 +2,7 @@
 
 What is wrong with the types and names of fields in a rule's template, found without rendering.
 
-Known are Kubernetes' own kinds (policy/kind_fields.py); nothing is said of custom resources.
+Known are Kubernetes' own kinds (copies/template/rendering.py); nothing is said of custom resources.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from jinja2 import meta, nodes
 
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.offline.schema import Problem, Step, closest
-from copyrator.copies.policy.compiling import ENVIRONMENT, is_jinja, whole_expression
-from copyrator.copies.policy.composing import SOURCES
-from copyrator.copies.policy.kind_fields import (
+from copyrator.copies.template.compiling import ENVIRONMENT, is_jinja, whole_expression
+from copyrator.copies.template.composing import SOURCES
+from copyrator.copies.template.rendering import (
     ANY,
     UNKNOWN_KIND,
     field_type,
     fields_of,
     item_type,
+    namespace_context,
+    source_context,
     type_of,
 )
-from copyrator.copies.policy.rendering import namespace_context, source_context
 
 _LITERALS: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),

@@ -36,8 +36,8 @@ from copyrator.cli.offline.template import (
     unknown_names,
     wrong_types,
 )
-from copyrator.copies.policy.compiling import compile_text, rule_texts
-from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.copies.template.compiling import compile_text, rule_texts
+from copyrator.copies.template.meter import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError
 from copyrator.signatures.notation import read_subjects

@@ -31,20 +31,19 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import listed
 from copyrator.cli.doctor.permissions import allowed
-from copyrator.copies.admission import refusal
-from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
-from copyrator.copies.cache.rules import Rule, RuleCache
-from copyrator.copies.cluster_context import ClusterContext
-from copyrator.copies.context import CopyContext
-from copyrator.copies.copy_reconciler import CopyReconciler
-from copyrator.copies.hash_key import load_sealer
-from copyrator.copies.kinds import Kinds
-from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
-from copyrator.copies.ready_conditions import missing_source
-from copyrator.copies.rule_reconciler import RuleReconciler
-from copyrator.copies.rule_state import RulePhase, RuleState
-from copyrator.copies.source_watches import unused_sources
-from copyrator.copies.summarize import RuleSummary
+from copyrator.copies.context import ClusterContext, CopyContext
+from copyrator.copies.rules.admission import refusal
+from copyrator.copies.rules.ready_conditions import missing_source
+from copyrator.copies.rules.reconciler import RuleReconciler
+from copyrator.copies.rules.rules import Rule, RuleCache
+from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.copies.seal.hash_key import load_sealer
+from copyrator.copies.seal.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
+from copyrator.copies.sources.watches import unused_sources
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient

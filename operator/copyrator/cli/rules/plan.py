@@ -46,11 +46,11 @@ from copyrator.cli.rules.plan_rows import (
 )
 from copyrator.cli.rules.why import waiting
 from copyrator.cli.view.rule import in_steps
-from copyrator.copies import ready_conditions
-from copyrator.copies.cache.rules import Rule
-from copyrator.copies.policy.planning import Action
-from copyrator.copies.rule_report import dropped_fields
-from copyrator.copies.summarize import summarize_rule
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.status import dropped_fields
+from copyrator.copies.rules.summarize import summarize_rule
+from copyrator.copies.targets.planning import Action
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
 

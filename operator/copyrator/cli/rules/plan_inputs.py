@@ -22,11 +22,11 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check, is_ours
 from copyrator.cli.rules.dry_run import DryRun, DryRunClient
-from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.cache.namespaces import Namespace
-from copyrator.copies.cache.rules import Rule
-from copyrator.copies.composed_rules import binding_of
-from copyrator.copies.policy.sources import SourceReader
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.records import SourceReader
+from copyrator.copies.targets.namespaces import Namespace
+from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
 

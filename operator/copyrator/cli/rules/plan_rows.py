@@ -11,7 +11,7 @@ from typing import Any
 from copyrator.api.counts import count, some
 from copyrator.cli.core.output import Column
 from copyrator.cli.view.rule import group_failures, shared_message
-from copyrator.copies.policy.transform import DATA_FIELDS
+from copyrator.copies.targets.transform import DATA_FIELDS
 
 
 class RowAction(StrEnum):

@@ -17,12 +17,12 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.cli.core.hints import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import rollout_state, waits_for_rollout
-from copyrator.copies.cache.bindings import SourceBinding
-from copyrator.copies.cache.copy_request import CopyRequest
-from copyrator.copies.cache.namespaces import Namespace
-from copyrator.copies.cache.rules import Rule
-from copyrator.copies.composed_rules import binding_of
-from copyrator.copies.policy.planning import Action, Cause, CopyDecision
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.targets.namespaces import Namespace
+from copyrator.copies.targets.planning import Action, Cause, CopyDecision
+from copyrator.copies.targets.request import CopyRequest
+from copyrator.copies.template.rules import binding_of
 from copyrator.kube.resources import Resource
 
 

@@ -1,1 +1,0 @@
-"""Pure functions that decide about copies: no I/O, no clock, no state."""

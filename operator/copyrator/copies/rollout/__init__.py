@@ -1,0 +1,1 @@
+"""`spec.rollout`: the steps in which changed content goes out."""

@@ -1,0 +1,365 @@
+"""Carries out ``spec.rollout``: opens a rule's barrier step by step (steps.py decides).
+
+A step is written to the status before any copy of it. A restart continues from the status and the
+copies' seals, which show what was written of a step.
+
+A rule's targets, compared in memory with what it wants: no copy is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped, read_rollout_state
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rollout import steps
+from copyrator.copies.rollout.consumers import Consumers, ConsumersError
+from copyrator.copies.rollout.steps import TargetNamespace, in_order
+from copyrator.copies.rollout.workloads import (
+    ConsumerState,
+    RestartCause,
+    merge_unhealthy,
+    newly_unhealthy,
+    unhealthy,
+)
+from copyrator.copies.rules.compiled_rule import CompiledRule, RolloutBarrier
+from copyrator.copies.rules.state import RuleState
+from copyrator.copies.targets.request import CopyRequest
+from copyrator.workqueue.fairness import TimeSlice
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTargets:
+    """The namespaces that get copies of a rule."""
+
+    ordered: Sequence[str]
+    """In the order in which the steps cover them."""
+    old: frozenset[str]
+    """Those with a copy of other content."""
+    unwritten: frozenset[str]
+    """Of these, those whose write hasn't failed."""
+
+
+def content_of(context: CopyContext, compiled: CompiledRule) -> str:
+    """A keyed hash of what a rule's copies are to have, whatever their namespaces."""
+    owner = compiled.rule.owner
+    marks = {origin: binding.mark.hex() for origin, binding in context.index.of_rule(owner).items()}
+    return compiled.sealer.digest({"rule": owner, "content": marks}).hex()
+
+
+async def compare(
+    context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime
+) -> RolloutTargets:
+    """Compare all targets; `began`: when the rollout of the present content did, or would."""
+    targets: dict[str, TargetNamespace] = {}
+    old: set[str] = set()
+    unwritten: set[str] = set()
+    turn = TimeSlice()
+    for binding in list(context.index.of_rule(compiled.rule.owner).values()):
+        for name in list(compiled.targets):
+            await turn.pause()
+            namespace = context.home.namespaces.get(name)
+            if namespace is None or namespace.terminating or not binding.covers(namespace):
+                continue
+            targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
+            request = CopyRequest.of(binding, namespace)
+            if _is_old(context, compiled, request):
+                old.add(name)
+                if not _has_failed(context, compiled, request):
+                    unwritten.add(name)
+    ordered = in_order(rollout, targets.values(), began)
+    return RolloutTargets(ordered, frozenset(old), frozenset(unwritten))
+
+
+def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
+    """Whether a copy of the rule has other content; not one that can't be written at all."""
+    view = context.home.kinds.get(compiled.resource)
+    if view is None or request.broken or request.pending:
+        return False
+    record = view.copies.get((request.namespace.name, request.desired.name))
+    if record is None or record.owner != compiled.rule.owner or record.deleting:
+        return False
+    return request.is_old(record)
+
+
+def _has_failed(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
+    key = context.home.key(compiled.resource, request.namespace.name, request.desired.name)
+    return key in context.problems
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutActions:
+    """The requests that a rollout makes: to consumers, and to the rule's status."""
+
+    consumers: Consumers
+    persist: Callable[[], Awaitable[bool]]
+    """Writes the status now; returns whether it has the rollout's state."""
+
+
+AT_ONCE: Final = 0.0
+"""In place of seconds: the content has changed meanwhile."""
+FAULT_SECONDS: Final = 15.0
+"""Seconds before consumers that couldn't be read or restarted are read again."""
+UNSAVED: Final = 1.0
+"""Seconds before a step is begun again whose state couldn't be written."""
+
+
+@dataclass(slots=True)
+class _Decision:
+    """One decision about one rule."""
+
+    context: CopyContext
+    state: RuleState
+    compiled: CompiledRule
+    spec: Rollout
+    actions: RolloutActions
+
+    @property
+    def barrier(self) -> RolloutBarrier:
+        """Where changed content is written."""
+        assert self.compiled.barrier is not None
+        return self.compiled.barrier
+
+    async def take(self) -> float | None:
+        """Decide and act; see `advance`."""
+        try:
+            wait = await self._decide()
+        except ConsumersError as error:
+            self.state.rollout_fault = str(error)
+            return FAULT_SECONDS
+        self.state.rollout_fault = None
+        return wait
+
+    async def _decide(self) -> float | None:
+        content = content_of(self.context, self.compiled)
+        before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
+        if before is not None and before.content == content and not before.running:
+            return self._done(content)
+        now = self.context.clock()
+        found = await compare(
+            self.context, self.compiled, self.spec, steps.began(before, content, now)
+        )
+        if content_of(self.context, self.compiled) != content:
+            return AT_ONCE
+        wanted = steps.Wanted(content, len(found.ordered), len(found.old))
+        known = steps.begin(self.spec, before, wanted, now)
+        if not known.running:
+            interrupted = before is not None and before.running
+            return (
+                await self._at_once(content, found, before) if interrupted else self._done(content)
+            )
+        if self.compiled.rule.finish == known.id:
+            return await self._at_once(content, found)
+        return await (self._enter if known != before else self._carry_on)(known, found)
+
+    async def _carry_on(self, known: RolloutState, found: RolloutTargets) -> float | None:
+        """A step has begun, maybe before a restart."""
+        is_edited = self.state.rollout is not None and self.barrier.step != known.step
+        self.state.rollout = known
+        paused = known.next_at is not None and known.stopped is None
+        if is_edited and paused and (added := self._unwritten(known, found)):
+            return await self._extend(known, found, added)
+        if self.barrier.step != known.step:  # after a restart, or an edit of the rule
+            self._admit(known, found)
+        if known.stopped is not None:
+            return await self._stopped(known, known.stopped, found)
+        return await self._go_on(known, found)
+
+    def _done(self, content: str) -> float | None:
+        """No rollout is in progress, or not any more: there is nothing to wait for."""
+        if self.state.rollout is not None and self.state.rollout.running:
+            self._count("finished")
+        self.state.rollout = RolloutState(content)
+        self.barrier.open()
+        return None
+
+    async def _at_once(
+        self, content: str, found: RolloutTargets, interrupted: RolloutState | None = None
+    ) -> float | None:
+        """Write everywhere: a change back from an `interrupted` rollout, or the end of one.
+
+        The status keeps the rollout until its consumers are restarted, so that this isn't
+        forgotten.
+        """
+        self.barrier.open()
+        places = found.ordered
+        if interrupted is not None:
+            places = steps.share(self.spec, interrupted.step, found.ordered)
+        if self.spec.restart is Restart.CONSUMERS:
+            if found.unwritten:
+                return None  # each write requeues the rule
+            cause = RestartCause(self.compiled.rule.owner, content, back=interrupted is not None)
+            seen = await self.actions.consumers.find(self.compiled, places)
+            await self.actions.consumers.restart(cause, seen)
+            if content_of(self.context, self.compiled) != content:
+                self.barrier.close()
+                return AT_ONCE
+        return self._done(content)
+
+    def _count(self, outcome: str) -> None:
+        self.context.metrics.rollouts.labels(outcome).inc()
+
+    async def _enter(self, state: RolloutState, found: RolloutTargets) -> float | None:
+        """Begin a step: it is written to the status before any copy of it."""
+        if state.step == 1:
+            self.barrier.close()
+        if self.spec.health:
+            seen = await self._read_consumers(state, found)
+            state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
+        return await self._begin(state, found)
+
+    async def _extend(
+        self, state: RolloutState, found: RolloutTargets, added: Sequence[str]
+    ) -> float | None:
+        """An edit has added namespaces to a step that has begun: its pause begins anew."""
+        if self.spec.health:
+            seen = await self.actions.consumers.find(self.compiled, added)
+            before = merge_unhealthy(state.unhealthy_before, unhealthy(seen))
+            state = dataclasses.replace(state, unhealthy_before=before)
+        state = dataclasses.replace(state, next_at=None, stopped=None)
+        return await self._begin(state, found, is_new=False)
+
+    async def _begin(
+        self, state: RolloutState, found: RolloutTargets, *, is_new: bool = True
+    ) -> float | None:
+        if not await self._persist(state):
+            return UNSAVED
+        if content_of(self.context, self.compiled) != state.content:
+            return AT_ONCE
+        if is_new and state.step == 1:
+            self._count("started")
+        self._admit(state, found)
+        return None
+
+    def _unwritten(self, state: RolloutState, found: RolloutTargets) -> list[str]:
+        """The namespaces of a step that has begun whose copies are old, and can be written."""
+        share = steps.share(self.spec, state.step, found.ordered)
+        return [name for name in share if name in found.unwritten]
+
+    async def _persist(self, state: RolloutState) -> bool:
+        """Write a step to the status; it has begun only where that succeeded."""
+        before, written = self.state.rollout, False
+        self.state.rollout = state
+        try:
+            written = await self.actions.persist()
+        finally:
+            if not written:
+                self.state.rollout = before
+        return written
+
+    def _admit(self, state: RolloutState, found: RolloutTargets) -> None:
+        portion = steps.portion(self.spec, state.step, found.ordered)
+        self.barrier.admit(state.step, steps.share(self.spec, state.step, found.ordered), portion)
+
+    async def _go_on(self, state: RolloutState, found: RolloutTargets) -> float | None:
+        """Wait for the writes of a step, then for its pause, then begin the next one."""
+        if state.next_at is None:
+            if any(name in self.barrier for name in found.unwritten):
+                return None  # each write requeues the rule
+            if self.spec.restart is Restart.CONSUMERS:
+                seen = await self._read_consumers(state, found)
+                cause = RestartCause(self.compiled.rule.owner, state.content)
+                await self.actions.consumers.restart(cause, seen)
+            if not self.spec.health and not self._next(state, found):
+                return self._done(state.content)
+            self.state.rollout = state = steps.paused(state, self.context.clock(), self._pause)
+            self.state.report_at_once()
+        assert state.next_at is not None
+        left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
+        if left > 0:
+            return left
+        if self.spec.health and self.compiled.rule.resume != state.ticket:
+            one = newly_unhealthy(state, await self._read_consumers(state, found))
+            if one is not None:
+                return self._stop(state, one)
+        return await self._end_step(state, found)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between the writes of two steps."""
+        least = self.context.settings.rollout_health_pause if self.spec.health else 0.0
+        return max(self.spec.pause, least)
+
+    async def _end_step(self, state: RolloutState, found: RolloutTargets) -> float | None:
+        if content_of(self.context, self.compiled) != state.content:
+            return AT_ONCE
+        if state.stopped is not None and (added := self._unwritten(state, found)):
+            return await self._extend(state, found, added)  # an edit has made the step larger
+        step = self._next(state, found)
+        if not step:
+            return self._done(state.content)
+        after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
+        return await self._enter(after, found)
+
+    def _next(self, state: RolloutState, found: RolloutTargets) -> int:
+        return steps.next_step(self.spec, state.step, len(found.ordered))
+
+    # --- health ----------------------------------------------------------------------------------
+
+    async def _read_consumers(
+        self, state: RolloutState, found: RolloutTargets
+    ) -> list[ConsumerState]:
+        """Read the consumers in the namespaces that a step adds."""
+        if self.barrier.step == state.step:
+            places: Sequence[str] = self.barrier.portion
+        else:
+            places = steps.portion(self.spec, state.step, found.ordered)
+        return await self.actions.consumers.find(self.compiled, places)
+
+    def _stop(self, state: RolloutState, one: ConsumerState) -> float:
+        """Stop the rollout: from now on only missing copies are written."""
+        self.barrier.stop()
+        self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
+        self.state.report_at_once()
+        wait = self.context.timing.consumer_read
+        self.state.next_consumer_read = self.context.monotonic() + wait
+        self._count("stopped")
+        return wait
+
+    async def _stopped(
+        self, state: RolloutState, stopped: Stopped, found: RolloutTargets
+    ) -> float | None:
+        """Continue when a user requests it, or when the consumer has recovered."""
+        self.barrier.stop()
+        if self.compiled.rule.resume == state.ticket:
+            return await self._end_step(state, found)
+        left = self.state.next_consumer_read - self.context.monotonic()
+        if left > 0:
+            return left
+        wait = self.context.timing.consumer_read
+        self.state.next_consumer_read = self.context.monotonic() + wait
+        seen = await self.actions.consumers.read(self.compiled, stopped.consumer)
+        if seen is not None and not seen.healthy:
+            return wait
+        one = newly_unhealthy(state, await self._read_consumers(state, found))
+        if one is not None:
+            self.state.rollout = dataclasses.replace(
+                state, stopped=Stopped(one.consumer, one.lacks)
+            )
+            return wait
+        return await self._end_step(state, found)
+
+
+async def advance(context: CopyContext, state: RuleState, actions: RolloutActions) -> float | None:
+    """Decide where a rule's changed content is written now.
+
+    Returns:
+        Seconds until this has to be called again although nothing changes, or None.
+
+    Raises:
+        ApiError: the status can't be written.
+    """
+    compiled = state.compiled
+    assert compiled is not None
+    spec = compiled.spec.rollout
+    if compiled.barrier is None or spec is None:
+        state.rollout = None
+        return None
+    if not context.rollouts:
+        compiled.barrier.open()
+        return None
+    return await _Decision(context, state, compiled, spec, actions).take()

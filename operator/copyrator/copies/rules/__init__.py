@@ -1,0 +1,1 @@
+"""A rule from its event to its status."""

@@ -1,0 +1,207 @@
+"""Compiles the Jinja2 of a rule when the operator begins to serve it.
+
+Short texts are compiled in this process, one by one with pauses; all others in a child process,
+since neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not
+retried until it is changed.
+
+Which rules this operator serves, and the conditions of those that it refuses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from copyrator.api import names
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_transform import path_of
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.trust import name_refusal, tenant_refusal
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.template.compiling import (
+    CompiledText,
+    compile_text,
+    compile_texts,
+    rule_texts,
+)
+from copyrator.copies.template.composing import SOURCES
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import Text
+from copyrator.settings.config import Settings
+from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER
+from copyrator.workqueue.fairness import TimeSlice
+from copyrator.workqueue.isolated import IsolatedError
+
+
+def is_served(key: RuleKey, settings: Settings) -> bool:
+    """Whether this operator serves a rule of this name and namespace; others aren't parsed."""
+    named = settings.rule_name in (None, key.name)
+    return named and (key.namespace == settings.namespace or settings.tenant_rules)
+
+
+def is_managed(rule: Rule, settings: Settings) -> bool:
+    """Whether this operator writes anything to the rule at all."""
+    if is_served(rule.key, settings):
+        return True
+    if settings.rule_name not in (None, rule.key.name):
+        return False
+    # Another operator serves it: both would overwrite each other's status.
+    return names.FINALIZER_RULE not in rule.finalizers
+
+
+def may_end(rule: Rule, settings: Settings, kinds: Kinds) -> bool:
+    """Whether this operator removes the finalizer.
+
+    Also of a rule that is no longer served (the settings changed), but not where another operator
+    serves it and only that one can list its copies.
+    """
+    return is_managed(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
+
+
+def tenant_of(rule: Rule, settings: Settings) -> str | None:
+    """The namespace of an untrusted rule; None for a trusted one."""
+    return None if rule.key.namespace == settings.namespace else rule.key.namespace
+
+
+def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
+    """Why a rule isn't served, or None; evaluated before anything is watched or read for it."""
+    tenant = tenant_of(rule, settings)
+    if tenant and not settings.tenant_rules:
+        return ready_conditions.not_trusted(settings.namespace)
+    if isinstance(rule.spec, InvalidSpec):
+        return ready_conditions.invalid(rule.spec)
+    if tenant and (why := tenant_refusal(rule.spec, tenant)):
+        return ready_conditions.tenant_refused(why)
+    if not kinds.allows(rule.spec.kind, rule.spec.api_version):
+        return ready_conditions.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
+    return _sources_refusal(rule.spec, settings, kinds)
+
+
+def _sources_refusal(spec: RuleSpec, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
+    """Why the sources of a rule can't be read, or None."""
+    for source in spec.all_sources:
+        if not kinds.allows(source.kind, source.api_version):
+            return ready_conditions.kind_not_allowed(source.kind, source.api_version)
+    spaces = (name for source in spec.all_sources for name in source.namespaces)
+    if outside := [name for name in dict.fromkeys(spaces) if not settings.serves(name)]:
+        return ready_conditions.outside(outside)
+    return None
+
+
+_NAME = "spec.template.metadata.name"
+LIMITS_AGAIN = 600.0
+"""Seconds before a text that exceeded the child process's limits is retried.
+
+Memory may have been short.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a rule can't be compiled."""
+
+    uid: str
+    generation: int
+    condition: ReadyCondition
+    until: float
+    """Loop time."""
+
+
+class RuleCompiler:
+    """Compiles rules, and caches why a rule can't be compiled."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._faults: dict[RuleKey, _Fault] = {}
+
+    def forget(self, key: RuleKey) -> None:
+        """Drop what is cached of a deleted rule."""
+        self._faults.pop(key, None)
+
+    async def compile(self, rule: Rule, spec: RuleSpec) -> Mapping[str, Text] | ReadyCondition:
+        """All compiled Jinja2 texts of a rule, or why they can't be compiled."""
+        fault = self._faults.get(rule.key)
+        if (
+            fault is not None
+            and (fault.uid, fault.generation) == (rule.uid, rule.generation)
+            and self._context.monotonic() < fault.until
+        ):
+            return fault.condition
+        self._faults.pop(rule.key, None)
+        until = math.inf
+        try:
+            found = await self._texts(rule, spec)
+        except IsolatedError as error:
+            path = "spec.template" if spec.template else "spec.transform.name"
+            problem = InvalidSpec(path, f"can't be compiled: {error}; shorten its Jinja2")
+            found = ready_conditions.invalid(problem)
+            until = self._context.monotonic() + LIMITS_AGAIN
+        if isinstance(found, ReadyCondition):
+            self._faults[rule.key] = _Fault(rule.uid, rule.generation, found, until)
+        return found
+
+    async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
+        places = {text: place for place, text in rule_texts(spec)}
+        if (why := _refusal(rule, spec, self._context.settings)) is not None:
+            return ready_conditions.tenant_refused(why)
+        slice_ = TimeSlice()
+        found: dict[str, Text] = {}
+        for batch in _batches(places):
+            answers = await self._compile_batch(rule, batch, places)
+            for text, answer in answers.items():
+                if isinstance(answer, str):
+                    return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))
+                if SOURCES in answer.names and text == _name_in(spec):
+                    why = "can't depend on sources: the names of copies are fixed"
+                    return ready_conditions.invalid(InvalidSpec(_NAME, why))
+                found[text] = Text(text, answer)
+                await slice_.pause()
+        return found
+
+    async def _compile_batch(
+        self, rule: Rule, batch: list[str], places: Mapping[str, object]
+    ) -> dict[str, CompiledText | str]:
+        """The code of each text, or its error."""
+        short = max(map(len, batch)) <= COMPILED_AT_ONCE
+        if not short or sum(map(len, places)) > COMPILED_HERE:
+            isolated = self._context.isolated
+            return await isolated.call(compile_texts, rule.key.namespace, batch)
+        slice_ = TimeSlice()
+        found: dict[str, CompiledText | str] = {}
+        for text in batch:
+            try:
+                found[text] = compile_text(text)
+            except TemplateError as error:
+                found[text] = str(error)
+            await slice_.pause()
+        return found
+
+
+def _name_in(spec: RuleSpec) -> str:
+    """The template's text for the names of copies."""
+    return str(spec.template.body["metadata"]["name"]) if spec.template else ""
+
+
+def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
+    """What in a tenant's name template isn't allowed to tenants' rules."""
+    name = spec.transform.name
+    return name_refusal(name) if name and tenant_of(rule, settings) else None
+
+
+def _batches(texts: Mapping[str, object]) -> list[list[str]]:
+    """The texts in batches, each of which the child process compiles in one call."""
+    batches: list[list[str]] = []
+    left = 0
+    for text in texts:
+        if len(text) > left:
+            batches.append([])
+            left = COMPILED_TOGETHER
+        batches[-1].append(text)
+        left -= len(text)
+    return batches

@@ -1,0 +1,298 @@
+"""The end of a rule: its copies are deleted or released, then its finalizer is removed.
+
+Decides which of a rule's copies are deleted, and which deletions wait.
+
+Two bounds apply beside a complete view. What an edit of the rule would delete needs a confirmation
+where it is more than ``spec.maxDelete``. Without an edit, a mass deletion needs a second list with
+the same result.
+
+Whether the rule was edited is derived from its status, so that a restart changes nothing: the
+status names the last generation whose deletions were allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
+from copyrator.api.rule_status import RuleFacts, confirmed_generation, read_unconfirmed
+from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.confirmation import Unconfirmed, judge_edit
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.status import delay_first_status, write_status
+from copyrator.copies.rules.summarize import RuleSummary, owned_copies
+from copyrator.copies.rules.trace_reporter import report_now
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.targets.planning import Cause
+from copyrator.kube import errors
+from copyrator.kube.resources import RULES
+from copyrator.workqueue.fairness import TimeSlice
+from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
+
+log = logging.getLogger(__name__)
+
+
+class DeletionGuard:
+    """Decides on the deletions of rules that are served."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+
+    # --- edits -----------------------------------------------------------------------------------
+
+    async def judge(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Decide on the deletions of the rule's generation; before it writes anything."""
+        if state.confirmed == rule.generation:
+            return
+        if rule.confirmed == str(rule.generation):
+            state.confirm(rule.generation)
+            return
+        self._recall(state, rule)
+        if state.confirmed == rule.generation or state.is_unconfirmed(rule.generation):
+            return
+        deleted, had = await self._find_deletions(rule)
+        had = state.count_before(had)
+        if state.phase is not RulePhase.SERVING:
+            return
+        found = None
+        if spec.deletion_policy is DeletionPolicy.DELETE:
+            args = (set(deleted), had, spec.max_delete, state.unconfirmed)
+            found = judge_edit(rule.generation, *args)
+        if found is None:
+            state.confirm(rule.generation)
+        else:
+            state.leave_unconfirmed(found)
+
+    def _recall(self, state: RuleState, rule: Rule) -> None:
+        """After a restart, restore earlier decisions about deletions from the status."""
+        if state.recalled:
+            return
+        edit = read_unconfirmed(rule.status)
+        observed = rule.status.get("observedGeneration")
+        confirmed, unconfirmed = state.confirmed, state.unconfirmed
+        if edit and edit.copies and isinstance(observed, int):
+            unconfirmed = Unconfirmed(observed, None, edit.had)
+        elif confirmed_generation(rule.status) == rule.generation:
+            confirmed = rule.generation
+        state.recall(confirmed, unconfirmed)
+
+    async def _find_deletions(self, rule: Rule) -> tuple[list[CopyKey], int]:
+        """The copies that no rule requires, and how many the rule has."""
+        deleted, had = [], 0
+        async for key, required in owned_copies(self._context, rule, TimeSlice()):
+            had += 1
+            if not required and self._would_delete(key):
+                deleted.append(key)
+        return deleted, had
+
+    def _would_delete(self, key: CopyKey) -> bool:
+        """Whether no other rule takes over a copy that isn't required."""
+        return self._context.plan(key).why is Cause.UNWANTED
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    async def decide(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+        """Decide which copies are deleted, on a complete view."""
+        if state.is_unconfirmed(rule.generation) and not await self._ends(state, rule, summary):
+            return
+        edited = state.take_edit() and state.summarized != 0
+        if not summary.unwanted:
+            state.spare()
+            return
+        known = state.condemned.issuperset(summary.unwanted)
+        if summary.is_mass_deletion and not (edited or known or self._is_listed_again(state)):
+            log.warning(
+                "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
+                "listing again before they are deleted",
+                state.key,
+                len(summary.unwanted),
+                len(summary.unwanted) + summary.kept,
+            )
+            return
+        if not known:
+            state.trace.deletes_by_edit = edited
+        state.condemn(summary.unwanted)
+        for key in summary.unwanted:
+            self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
+
+    async def _ends(self, state: RuleState, rule: Rule, summary: RuleSummary) -> bool:
+        """Whether an unconfirmed edit would delete nothing any more; else it stays unconfirmed."""
+        turn = TimeSlice()
+        copies = set()
+        for key in summary.unwanted:
+            if self._would_delete(key):
+                copies.add(key)
+            await turn.pause()
+        if copies and state.unconfirmed is not None:
+            edit = dataclasses.replace(state.unconfirmed, copies=frozenset(copies))
+            state.leave_unconfirmed(edit)
+            return False
+        state.confirm(rule.generation)
+        return True
+
+    def _is_listed_again(self, state: RuleState) -> bool:
+        assert self._context.home.namespace_watch is not None
+        return state.listed_again([*state.sources, self._context.home.namespace_watch])
+
+
+KIND_GONE = 10.0
+"""Seconds that a kind must be missing before its objects count as deleted."""
+RECHECK_SECONDS = 5.0
+"""Seconds before a rule that waits for its copies' deletion is reconciled again in any case."""
+
+
+class RuleRemover:
+    """Ends the service of rules."""
+
+    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+        self._context = context
+        self._kinds = kinds
+        self._takeover_at: dict[RuleKey, float] = {}
+        """Loop time from which this operator ends a rule that it doesn't serve."""
+
+    def forget(self, key: RuleKey) -> None:
+        """The rule is gone, or not this operator's: its copies aren't changed."""
+        self._takeover_at.pop(key, None)
+        self._context.rule_metrics.forget(key)
+        self._context.shares.forget(key, key.namespace)
+        state = self._context.rule_states.pop(key, None)
+        if state is not None:
+            self._end(state, f"{key.namespace}/{key.name}")
+
+    def freeze(self, rule: Rule) -> None:
+        """The rule isn't valid or not trusted (any more): its copies aren't changed."""
+        state = self._context.rule_states.get(rule.key)
+        if state is not None:
+            state.freeze()
+            self._context.shares.forget(rule.key, rule.key.namespace)
+            self._end(state, rule.owner)
+
+    def _end(self, state: RuleState, owner: str) -> None:
+        released = state.end()
+        self.drop_bindings(owner)
+        for cluster in self._context.clusters.values():
+            cluster.unmanaged.rule_ended(owner)
+        for registration in released:
+            registration.release()
+
+    def drop_bindings(self, owner: str) -> None:
+        """Remove a rule's bindings; rules that had lost a target to it are queued."""
+        context = self._context
+        rivals: set[RuleKey] = set()
+        for binding in context.index.remove_rule(owner):
+            rivals |= {rival.compiled.rule.key for rival in context.index.rivals(binding)}
+        for key in rivals:
+            context.requeue_rule(key, Priority.RESYNC)
+
+    async def remove(self, rule: Rule) -> Outcome:
+        """Delete the rule's copies, then remove the finalizer.
+
+        Raises:
+            ApiError: the finalizer can't be removed, or the status can't be written.
+        """
+        if names.FINALIZER_RULE not in rule.finalizers:
+            self.forget(rule.key)
+            return Done()
+        context = self._context
+        if (wait := self._takeover_wait(rule)) > 0:
+            return RequeueAfter(wait)
+        state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
+        if state.phase is not RulePhase.DELETING:
+            self._end(state, rule.owner)
+            state.delete()
+            delay_first_status(context, state)
+        if not self._sees_all_copies(rule):
+            await write_status(context, state, rule, ready_conditions.reading(), RuleFacts())
+            return RequeueAfter(1.0)
+        left = self._left(rule)
+        if not left:
+            await self._drop_finalizer(rule)
+            return Done()
+        for key in left:
+            context.queue.add(key, Priority.NORMAL, respect_backoff=True)
+        problems = [context.problems[key] for key in left if key in context.problems]
+        condition = ready_conditions.removing(len(left), (problem.message for problem in problems))
+        await write_status(context, state, rule, condition, RuleFacts(failures=problems))
+        return RequeueAfter(RECHECK_SECONDS)
+
+    def _takeover_wait(self, rule: Rule) -> float:
+        """Seconds to wait for another operator that may serve the rule; 0 where this one may act.
+
+        The finalizer may also date from before our settings changed: then no other operator serves
+        it.
+        """
+        context, settings = self._context, self._context.settings
+        ours = rule.key.namespace == settings.namespace or settings.tenant_rules
+        if ours and settings.rule_name in (None, rule.key.name):
+            return 0.0
+        takeover_at = self._takeover_at.setdefault(
+            rule.key, context.monotonic() + context.timing.takeover
+        )
+        return max(0.0, takeover_at - context.monotonic())
+
+    def _sees_all_copies(self, rule: Rule) -> bool:
+        """Whether the absence of copies can be relied on.
+
+        A kind that we may not list blocks only its own rules. One that isn't served any more has no
+        objects left: a CRD's deletion ends only after theirs.
+        """
+        kind = rule.kind[0] if rule.kind else None
+        for cluster in self._context.clusters.values():
+            if not cluster.namespaces_synced:
+                return False
+            for view in cluster.kinds.values():
+                if view.synced:
+                    continue
+                is_lasting = isinstance(
+                    view.registration.failure, errors.Forbidden | errors.NotFound
+                )
+                if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
+                    return False
+        return True
+
+    def _left(self, rule: Rule) -> list[CopyKey]:
+        """The copies that still exist.
+
+        Those in Terminating namespaces don't count, nor do those that are being deleted: the owner
+        of their finalizer has to remove it, and that blocks nothing else.
+        """
+        left = []
+        for cluster, key in self._context.owned(rule.owner):
+            namespace = cluster.namespaces.get(key.namespace)
+            record = cluster.record(key)
+            if record is None or record.deleting:
+                continue
+            if namespace is not None and not namespace.terminating:
+                left.append(key)
+        return left
+
+    async def _drop_finalizer(self, rule: Rule) -> None:
+        context = self._context
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [f for f in rule.finalizers if f != names.FINALIZER_RULE],
+            }
+        }
+        try:
+            answer = await context.home.client.patch(
+                RULES, rule.key.namespace, rule.key.name, patch
+            )
+        except errors.NotFound:
+            return
+        rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
+        rule.resource_version = answer["metadata"]["resourceVersion"]
+        report_now(context, [rule])
+        self.forget(rule.key)
+
+
+def _is_kind_gone(view: KindView) -> bool:
+    failure = view.registration.failure
+    missing = isinstance(failure, errors.NotFound) and failure.kind_missing
+    return missing and view.registration.reflector.failing_for >= KIND_GONE

@@ -1,0 +1,398 @@
+"""Builds a rule's Ready condition.
+
+The part of a rule's Ready condition about its rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from copyrator.api import names
+from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.counts import GROUP, count, some
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rollout import RolloutState
+from copyrator.api.rule_spec import Mode, RuleSpec
+from copyrator.api.rule_status import CopyCounts, FailureReason, PlanCounts, RuleFacts, RuleReason
+from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
+from copyrator.api.times import format_time
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.confirmation import Unconfirmed
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.watch.informers import Registration
+
+
+def progress(spec: RuleSpec, rollout: RolloutState | None) -> str:
+    """``rollout step 2 of 4, the next one is due at …``; empty where none is in progress."""
+    if rollout is None or not rollout.running or spec.rollout is None:
+        return ""
+    steps = len(spec.rollout.steps)
+    text = f"rollout step {rollout.step} of {steps}"
+    if rollout.next_at is None:
+        return f"{text}, being written"
+    due = "it ends" if rollout.step == steps else "the next one is due"
+    return f"{text}, {due} at {format_time(rollout.next_at)}"
+
+
+def stopped(
+    compiled: CompiledRule, copies: str, rollout: RolloutState | None
+) -> ReadyCondition | None:
+    """A consumer isn't healthy with the new content: its recovery or a user continues it."""
+    if rollout is None or rollout.stopped is None or compiled.spec.rollout is None:
+        return None
+    who, lacks = rollout.stopped.consumer, rollout.stopped.message
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.ROLLOUT_STOPPED,
+        f"{who.kind} {who.namespace}/{who.name} isn't healthy since its copy was changed"
+        f"{f' ({lacks})' if lacks else ''}; the rollout is stopped at step {rollout.step} of "
+        f"{len(compiled.spec.rollout.steps)}: {copies}. It continues when that recovers, and "
+        "starts over when the source changes; to continue nevertheless: copyrator rollout resume "
+        f"rule {compiled.rule.owner}",
+    )
+
+
+def invalid(problem: InvalidSpec) -> ReadyCondition:
+    """The spec is invalid; its copies aren't changed."""
+    return ReadyCondition(Health.STALLED, RuleReason.INVALID_SPEC, str(problem))
+
+
+def tenant_refused(why: str) -> ReadyCondition:
+    """A tenant's rule requests more than tenants may."""
+    return ReadyCondition(Health.STALLED, RuleReason.NOT_TRUSTED, why)
+
+
+def not_trusted(namespace: str) -> ReadyCondition:
+    """The rule is in a namespace whose rules aren't served."""
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.NOT_TRUSTED,
+        f"only rules in the namespace {namespace} are served; move the rule there, or run the "
+        "operator with --tenant-rules",
+    )
+
+
+def failed(error: Exception) -> ReadyCondition:
+    """An internal error; its message may quote data, so it isn't reported."""
+    return ReadyCondition(
+        Health.RETRYING,
+        RuleReason.PARTIAL_FAILURE,
+        f"the operator failed to reconcile this rule with {type(error).__name__}; its copies "
+        "aren't "
+        "changed, and it is retried; report a bug with the operator's log",
+    )
+
+
+def outside(namespaces: Iterable[str]) -> ReadyCondition:
+    """The rule's sources are in namespaces that this operator may not read."""
+    return invalid(
+        InvalidSpec(
+            "spec.source",
+            f"this operator doesn't serve {', '.join(namespaces)}; add it to --watch-namespaces "
+            "(chart: watchNamespaces)",
+        )
+    )
+
+
+def kind_not_allowed(kind: str, api_version: str | None) -> ReadyCondition:
+    """The settings leave the kind out, so the operator has no permissions for it."""
+    group = (api_version or "").rpartition("/")[0]
+    value = f"{kind}.{group}" if group else kind
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.KIND_UNAVAILABLE,
+        f"this operator doesn't copy the kind {kind}: add {value} to the chart's rules.kinds "
+        "(--kinds)",
+    )
+
+
+def kind_unavailable(error: ApiError) -> ReadyCondition:
+    """The cluster serves no such kind, or several."""
+    return ReadyCondition(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, error.message)
+
+
+def forbidden(error: Forbidden) -> ReadyCondition:
+    """The operator lacks a permission; the API server's message names it."""
+    return ReadyCondition(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
+
+
+def watch_fault(registrations: Iterable[Registration]) -> ReadyCondition | None:
+    """Why the view isn't complete, or None."""
+    for registration in registrations:
+        failure = registration.failure
+        if failure is None or registration.synced:
+            continue
+        if isinstance(failure, Forbidden):
+            return forbidden(failure)
+        if isinstance(failure, NotFound):
+            return ReadyCondition(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, failure.message)
+        return ReadyCondition(
+            Health.RETRYING,
+            RuleReason.PROGRESSING,
+            f"can't watch {registration.reflector}: {failure.message}",
+        )
+    return None
+
+
+def waits(why: str) -> ReadyCondition:
+    """There is no room for the rule's sources or their watch; it resumes when there is."""
+    return ReadyCondition(Health.RETRYING, RuleReason.PROGRESSING, why)
+
+
+def reading() -> ReadyCondition:
+    """Not everything was listed yet."""
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
+
+
+def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
+    """A rule is being deleted."""
+    message = next(iter(failed), None)
+    if message:
+        return ReadyCondition(
+            Health.RETRYING,
+            RuleReason.PARTIAL_FAILURE,
+            f"{count(left, 'copy is', 'copies are')} left to remove; one can't be removed: "
+            f"{message}",
+        )
+    text = f"removing {count(left, 'copy', 'copies')}"
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a rule does not do yet."""
+
+    unconfirmed: Unconfirmed | None = None
+    rollout: RolloutState | None = None
+    fault: str | None = None
+    """Why the rollout can't continue."""
+
+
+NOTHING_WAITS: Final = Waits()
+
+
+def summarized(
+    compiled: CompiledRule,
+    summary: RuleSummary,
+    sources: int,
+    unused: str,
+    waits: Waits = NOTHING_WAITS,
+) -> ReadyCondition:
+    """A rule is served, or paused."""
+    spec, edit = compiled.spec, waits.unconfirmed
+    if paused := _paused(spec):
+        return paused
+    if edit is not None and edit.generation == compiled.rule.generation:
+        return _unconfirmed(compiled, summary, edit)
+    if spec.source is not None and sources == 0:
+        return ReadyCondition(
+            Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
+        )
+    return (
+        stopped(compiled, _up_to_date(summary), waits.rollout)
+        or _incomplete(compiled, summary, waits)
+        or _right(compiled, summary)
+    )
+
+
+def _incomplete(
+    compiled: CompiledRule, summary: RuleSummary, waits: Waits
+) -> ReadyCondition | None:
+    """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
+    rollout = progress(compiled.spec, waits.rollout)
+    if waits.fault:
+        text = f"the rollout can't continue: {_up_to_date(summary)}: {waits.fault}"
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+    if summary.contested:
+        text = _contested(summary)
+        text = f"{text}; {rollout}" if rollout else text
+        return ReadyCondition(Health.RETRYING, RuleReason.CONFLICT_PERSISTS, text)
+    if summary.failed or summary.conflicts or summary.stuck:
+        text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+    if rollout:
+        text = f"{rollout}: {_up_to_date(summary)}"
+        return ReadyCondition(Health.PROGRESSING, RuleReason.ROLLING_OUT, text)
+    if summary.pending or summary.unwanted:
+        return ReadyCondition(
+            Health.PROGRESSING,
+            RuleReason.PROGRESSING,
+            f"{_up_to_date(summary)}; {count(len(summary.unwanted), 'is', 'are')} to be removed",
+        )
+    return None
+
+
+def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed) -> ReadyCondition:
+    """An edit would delete more copies than it may; its other writes are made."""
+    rule = compiled.rule
+    deleted = len(summary.unwanted) if edit.copies is None else len(edit.copies)
+    had = count(edit.had, "copy that the rule had", "copies that the rule had")
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.DELETION_UNCONFIRMED,
+        f"generation {rule.generation} of the rule would delete {deleted} of {had}, more than "
+        f"spec.maxDelete allows ({compiled.spec.max_delete}%); none is deleted. Correct the rule, "
+        f"or confirm: copyrator confirm-delete rule {rule.owner} (annotation "
+        f'{names.ANN_CONFIRM_DELETE}: "{rule.generation}"). {_besides(summary)}',
+    )
+
+
+def _contested(summary: RuleSummary) -> str:
+    """How many copies are changed back by others, what they do to the first, and other failures."""
+    number = count(len(summary.contested), "copy is", "copies are")
+    text = f"{number} changed back by other clients: {summary.contest}"
+    if summary.failed or summary.conflicts or summary.stuck:
+        text += f". {_failing(summary)}"
+    return text
+
+
+def _besides(summary: RuleSummary) -> str:
+    if summary.contested:
+        return _contested(summary)
+    if summary.failed or summary.conflicts or summary.stuck:
+        return _failing(summary)
+    return _up_to_date(summary)
+
+
+def _paused(spec: RuleSpec) -> ReadyCondition | None:
+    if spec.suspend:
+        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED)
+    if spec.mode is Mode.PLAN:
+        return ReadyCondition(
+            Health.PAUSED,
+            RuleReason.PLANNED,
+            "spec.mode is Plan: nothing is written; status.plan has the planned changes",
+        )
+    return None
+
+
+_REFUSALS: Final = (RuleReason.INVALID_SPEC, RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
+"""Reasons why a rule isn't served, whether it is suspended or not."""
+
+
+def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None, ReadyCondition]:
+    """What Ready was, and is: of a suspended rule it keeps its status, unless the rule is refused.
+
+    The spec of an edit that isn't valid may suspend it or not, so that ends nothing.
+    """
+    recorded = Suspension.parse(rule.status.get("suspension"))
+    kept = None if recorded == NOT_SUSPENDED else recorded
+    if rule.deleting:
+        return None, condition
+    if isinstance(rule.spec, InvalidSpec):
+        return kept, condition
+    if not rule.spec.suspend:
+        return None, condition
+    if condition.health is Health.STALLED and condition.reason in _REFUSALS:
+        return kept, condition
+    if kept is None:
+        observed = rule.status.get("observedGeneration")
+        kept = suspend(
+            rule.status.get("conditions"),
+            observed=observed if isinstance(observed, int) else None,
+            generation=rule.generation,
+            edits=1,
+        )
+    is_edited = rule.generation > (kept.generation or 0)
+    return kept, suspended_ready(kept, RuleReason.SUSPENDED, is_edited=is_edited)
+
+
+def no_targets(compiled: CompiledRule) -> str:
+    """Why a valid rule with sources requires no copy at present."""
+    targets, spec = compiled.targets, compiled.spec
+    if len(targets):
+        why = f"the rule matches {count(len(targets), 'namespace')}, but requires no copy there: "
+        return why + (
+            "a source isn't copied into its own namespace, nor where its annotation "
+            f"{names.ANN_ALLOW_TO} doesn't allow it"
+        )
+    text = f"the rule matches no namespace: its targets are {spec.targets.to_string()}"
+    if targets.tenant is None:
+        return text
+    return f"{text}, if they accept {targets.tenant} by the annotation {names.ANN_ALLOW_FROM}"
+
+
+def _right(compiled: CompiledRule, summary: RuleSummary) -> ReadyCondition:
+    """Everything is as wanted, some of it in objects of others."""
+    if not summary.desired:
+        return ReadyCondition(Health.READY, RuleReason.NO_TARGETS, no_targets(compiled))
+    if not summary.satisfied:
+        text = f"{count(summary.ready, 'copy is', 'copies are')} up to date"
+        return ReadyCondition(Health.READY, RuleReason.SYNCED, text)
+    return ReadyCondition(
+        Health.READY,
+        RuleReason.SATISFIED,
+        f"{count(summary.ready - summary.satisfied, 'copy is', 'copies are')} up to date; "
+        f"{count(summary.satisfied, 'other object has', 'other objects have')} the desired content",
+    )
+
+
+def _up_to_date(summary: RuleSummary) -> str:
+    desired = count(summary.desired, "copy", "copies")
+    verb = "is" if 1 in (summary.ready, summary.desired) else "are"
+    return f"{summary.ready} of {desired} {verb} up to date"
+
+
+def _failing(summary: RuleSummary) -> str:
+    """How many failed; a missing permission is named, because only granting it helps."""
+    text = (
+        f"{_up_to_date(summary)}; {summary.failed} failed, "
+        f"{summary.conflicts} in conflict with other objects"
+    )
+    text += f", {summary.stuck} can't be removed" if summary.stuck else ""
+    return f"{text} (see status.failures){_missing_permission(summary)}"
+
+
+def _missing_permission(summary: RuleSummary) -> str:
+    """The first missing permission, with the namespaces in which it is missing."""
+    forbidden = [one for one in summary.samples if one.reason is FailureReason.FORBIDDEN]
+    if not forbidden:
+        return ""
+    message = forbidden[0].message
+    spaces = {one.namespace for one in forbidden if one.message == message}
+    where = f"{some(spaces, 'namespaces')}: " if len(spaces) >= GROUP else ""
+    return f": {where}{message}"
+
+
+def missing_source(spec: RuleSpec, unused: str) -> str:
+    """Why a rule has no source; `unused`: why it isn't what matches."""
+    assert spec.source is not None
+    source = spec.source
+    where = ", ".join(source.namespaces)
+    if unused:
+        return unused
+    if source.name:
+        return f"there is no {source.kind} {source.name} in {where}"
+    selector = source.selector.to_string() if source.selector else ""
+    return f"no {source.kind} in {where} matches {selector or 'the selector'}"
+
+
+def facts(spec: RuleSpec, summary: RuleSummary, *, sources: int, targets: int) -> RuleFacts:
+    """The counts of a status."""
+    sources_known = spec.source is None or sources > 0
+    plan = None
+    if spec.mode is Mode.PLAN and not spec.suspend:
+        plan = PlanCounts(
+            create=summary.missing,
+            update=summary.pending - summary.missing,
+            delete=len(summary.unwanted),
+        )
+    return RuleFacts(
+        sources=sources,
+        targets=targets,
+        copies=CopyCounts(
+            desired=summary.desired,
+            ready=summary.ready,
+            satisfied=summary.satisfied,
+            failed=summary.failed,
+            conflicts=summary.conflicts + len(summary.contested),
+            pending=summary.pending,
+        ),
+        failures=summary.samples,
+        plan=plan,
+        synced=sources_known and summary.desired == summary.ready and not summary.unwanted,
+    )

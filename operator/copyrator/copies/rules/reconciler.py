@@ -1,0 +1,425 @@
+"""Reconciles one rule: the copies that are due or unwanted, and its status.
+
+Prepares what planning a rule's copies needs: spec, watches, complete caches, sources.
+
+`copyrator reseal rule`: on request, a rule takes over once what has its marks and no seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from copyrator.api import names
+from copyrator.api.certificates import read_certificates, seconds_until_transition
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import RuleKey
+from copyrator.api.rollout import read_rollout_state
+from copyrator.api.rule_spec import Mode, RuleSpec
+from copyrator.api.rule_status import RuleFacts
+from copyrator.copies.context import SUMMARY_REST, CopyContext
+from copyrator.copies.rollout.consumers import Consumers
+from copyrator.copies.rollout.rollouts import RolloutActions, advance
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.admission import RuleCompiler, is_managed, may_end, refusal, tenant_of
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.deletions import DeletionGuard, RuleRemover
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.status import (
+    delay_first_status,
+    report,
+    report_failed,
+    report_forbidden,
+    write_status,
+)
+from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
+from copyrator.copies.rules.trace_reporter import what_changed
+from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.watches import has_watches, no_room, watch_sources
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.targets.notices import notify_owners
+from copyrator.copies.template.composer import ComposeError
+from copyrator.copies.template.rendering import Text
+from copyrator.copies.template.rules import (
+    begin_composed,
+    compose,
+    facts_before,
+    resolve_sources,
+    seconds_until_change,
+)
+from copyrator.kube import errors
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import RULES, Resource
+from copyrator.workqueue.fairness import TimeSlice
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter, sooner
+
+
+def queue_unsealed(
+    context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary
+) -> None:
+    """Queue the objects with the rule's marks and no valid seal to be read, at low priority."""
+    keys = list(summary.unsealed)
+    if state.take_reseal(rule.reseal):
+        keys += summary.refused
+    for key in keys:
+        context.queue.add(key, Priority.RESYNC, respect_backoff=True)
+
+
+async def end_request(
+    context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary
+) -> None:
+    """Remove the request from the rule when nothing is left to do.
+
+    Raises:
+        ConflictError: the rule has changed.
+        ApiError: the rule can't be written.
+    """
+    left = summary.unsealed or summary.refused or state.phase is not RulePhase.SERVING
+    if left or not state.reseals(rule.reseal):
+        return
+    patch = {
+        "metadata": {
+            "uid": rule.uid,
+            "resourceVersion": rule.resource_version,
+            "annotations": {names.ANN_RULE_RESEAL_AT: None},
+        }
+    }
+    answer = await context.home.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+    rule.reseal = None
+    rule.resource_version = answer["metadata"]["resourceVersion"]
+
+
+RECHECK_SECONDS = 2.0
+"""Seconds before a rule whose watches aren't complete is reconciled again."""
+KIND_AGAIN = 15.0
+"""Seconds before a kind that the cluster doesn't serve is looked up again."""
+
+
+class StoppedError(Exception):
+    """The rule can't be served (now); without a condition, its status isn't changed."""
+
+    def __init__(
+        self,
+        condition: ReadyCondition | None,
+        again: float | None = None,
+        facts: RuleFacts | None = None,
+    ) -> None:
+        super().__init__(condition and condition.message)
+        self.condition = condition
+        self.again = again
+        self.facts = facts or RuleFacts()
+
+
+class RulePreparation:
+    """What has to be known of a rule before any of its copies is decided about."""
+
+    def __init__(self, context: CopyContext, kinds: Kinds, remover: RuleRemover) -> None:
+        self._context = context
+        self._kinds = kinds
+        self._remover = remover
+        self._compiler = RuleCompiler(context)
+
+    def forget(self, key: RuleKey) -> None:
+        """The rule was deleted."""
+        self._compiler.forget(key)
+
+    async def prepare(self, state: RuleState, rule: Rule) -> RuleSpec:
+        """Watch what the rule needs, and return its spec once all of it is known.
+
+        Raises:
+            StoppedError: it isn't known yet, or the rule can't be served.
+        """
+        spec = self._accepted_spec(rule)
+        await self._serve(state, rule, spec)
+        if state.compiled is not None:
+            await state.compiled.targets.settle(TimeSlice())
+        self._check_complete(state, spec)
+        await self._compose(state, spec)
+        return spec
+
+    def _accepted_spec(self, rule: Rule) -> RuleSpec:
+        condition = refusal(rule, self._context.settings, self._kinds)
+        if condition is not None:
+            self._remover.freeze(rule)
+            raise StoppedError(condition)
+        assert not isinstance(rule.spec, InvalidSpec)
+        return rule.spec
+
+    async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Add the finalizer, and watch what the rule needs."""
+        try:
+            resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
+            sources = await resolve_sources(self._context, spec)
+        except (errors.KindUnavailable, errors.AmbiguousKind) as error:
+            state.wait()
+            raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
+        for wide in (one for one in (resource, *sources) if not one.namespaced):
+            path = "spec.template.kind" if spec.template else "spec.source.kind"
+            path = path if wide is resource else "spec.sources"
+            problem = InvalidSpec(path, f"a {wide.kind} isn't namespaced")
+            raise StoppedError(ready_conditions.invalid(problem))
+        if state.compiled is None or state.compiled.rule.uid != rule.uid:
+            state.replaced()
+        if state.generation == rule.generation and state.compiled is not None:
+            await self._ensure_finalizer(rule)
+            state.compiled.rule = rule
+            return
+        texts = await self._compiler.compile(rule, spec)
+        if isinstance(texts, ReadyCondition):
+            self._remover.freeze(rule)
+            raise StoppedError(texts)
+        await self._ensure_finalizer(rule)
+        self._begin(state, rule, spec, (resource, texts, sources))
+
+    async def _ensure_finalizer(self, rule: Rule) -> None:
+        if names.FINALIZER_RULE in rule.finalizers:
+            return
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
+            }
+        }
+        answer = await self._context.home.client.patch(
+            RULES, rule.key.namespace, rule.key.name, patch
+        )
+        metadata = answer["metadata"]
+        rule.finalizers = tuple(metadata.get("finalizers") or ())
+        rule.resource_version = metadata["resourceVersion"]
+
+    def _begin(
+        self,
+        state: RuleState,
+        rule: Rule,
+        spec: RuleSpec,
+        made: tuple[Resource, Mapping[str, Text], Sequence[Resource]],
+    ) -> None:
+        """Begin to serve a new rule, or a new version of it."""
+        context = self._context
+        assert context.home.sealer is not None
+        resource, texts, sources = made
+        tenant = tenant_of(rule, context.settings)
+        self._await_watches(rule, spec, resource, tenant)
+        self._kinds.watch(resource)
+        compiled = CompiledRule.of(
+            rule,
+            spec,
+            resource=resource.key,
+            targets=context.home.namespaces.targets(spec.targets, tenant),
+            sealer=context.home.sealer,
+            texts=texts,
+        )
+        earlier, served = state.sources, state.compiled
+        state.trace.begin(what_changed(rule, spec, served.spec if served else None))
+        self._remover.drop_bindings(rule.owner)
+        state.begin(compiled, rule.generation)
+        delay_first_status(context, state)
+        if spec.source is not None:
+            state.watch(watch_sources(context, state, spec.source, resource, tenant))
+        elif spec.sources:
+            state.watch(begin_composed(context, state, compiled, sources))
+        else:
+            state.watch([])
+            context.index.add(SourceBinding(compiled, None))
+        for registration in earlier:
+            registration.release()
+        context.shares.of(tenant).next_rule()
+
+    def _await_watches(
+        self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
+    ) -> None:
+        """Stop here while there is no room for the rule's watches; its own earlier ones make some.
+
+        Nothing is read for a rule that waits.
+        """
+        context = self._context
+        context.shares.forget(rule.key, tenant)
+        if spec.source is None or has_watches(context, tenant, spec.source, resource):
+            return
+        self._remover.freeze(rule)
+        if has_watches(context, tenant, spec.source, resource):
+            return
+        share = context.shares.of(tenant)
+        share.waiting[rule.key] = None
+        raise StoppedError(ready_conditions.waits(share.no_watch))
+
+    def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
+        """Set the rule's phase: nothing is done on a view that was never complete."""
+        context, compiled = self._context, state.compiled
+        assert compiled is not None
+        view = context.home.kinds[compiled.resource]
+        assert context.home.namespace_watch is not None
+        watches = [*state.sources, view.registration, context.home.namespace_watch]
+        if not all(watch.seen for watch in watches):
+            state.wait()
+            condition = ready_conditions.watch_fault(watches)
+            if condition is None and not compiled.rule.is_observed:
+                condition = ready_conditions.reading()
+            raise StoppedError(condition, RECHECK_SECONDS)
+        share = context.shares.of(tenant_of(compiled.rule, context.settings))
+        if why := no_room(state.sources, share):
+            state.pause()
+            state.freeze()
+            raise StoppedError(ready_conditions.waits(why), context.timing.room_again)
+        wanted = context.copies_requested(compiled)
+        if wanted > spec.limit:
+            state.pause()
+            state.freeze()
+            text = (
+                f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
+                "reduce its targets or sources, or raise spec.limit"
+            )
+            raise StoppedError(ready_conditions.invalid(InvalidSpec("spec.limit", text)))
+        if spec.suspend or spec.mode is Mode.PLAN:
+            state.freeze()
+        elif all(watch.synced for watch in watches):
+            state.serve()
+        else:
+            state.wait()
+
+    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
+        """Render the copies from the sources; without one of those, they stay as they are."""
+        if not spec.sources:
+            return
+        try:
+            await compose(self._context, state)
+        except ComposeError as error:
+            assert state.compiled is not None
+            state.pause()
+            state.freeze()
+            again = self._context.timing.room_again if error.waits else None
+            raise StoppedError(
+                error.condition, again, facts_before(self._context, state)
+            ) from error
+
+
+class RuleReconciler:
+    """Reconciles rule keys."""
+
+    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+        self._context = context
+        self._kinds = kinds
+        self._remover = RuleRemover(context, kinds)
+        self._preparation = RulePreparation(context, kinds, self._remover)
+        self._deletions = DeletionGuard(context)
+        self._consumers = Consumers(context)
+
+    async def reconcile(self, key: RuleKey) -> Outcome:
+        """Reconcile a rule and queue its copies."""
+        rule = self._context.rules.get(key)
+        if rule is None:
+            self._remover.forget(key)
+            self._preparation.forget(key)
+            return Done()
+        try:
+            return await self._reconcile(rule)
+        except errors.ConflictError:
+            return RequeueAfter(0.2)  # the rule has changed: its watch event follows
+        except ApiError as error:
+            if isinstance(error, errors.Forbidden):
+                await report_forbidden(self._context, rule, error)
+            return Failed(error)
+        except Exception as error:
+            await report_failed(self._context, rule, error)
+            return Failed(error)
+
+    async def _reconcile(self, rule: Rule) -> Outcome:
+        if rule.deleting and may_end(rule, self._context.settings, self._kinds):
+            return await self._remover.remove(rule)
+        if not is_managed(rule, self._context.settings):
+            self._remover.forget(rule.key)
+            return Done()
+        return self._until_certificate(rule, await self._serve(rule))
+
+    def _until_certificate(self, rule: Rule, outcome: Outcome) -> Outcome:
+        """The outcome, due at the latest when a certificate's warning begins or it ends."""
+        wait = seconds_until_transition(
+            read_certificates(rule.status),
+            self._context.clock(),
+            self._context.settings.certificate_warning,
+        )
+        return sooner(outcome, wait)
+
+    async def _serve(self, rule: Rule) -> Outcome:
+        state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
+        try:
+            spec = await self._preparation.prepare(state, rule)
+            await self._judge_edit(state, rule, spec)
+            wait = await self._advance(state, rule)
+        except StoppedError as stopped:
+            if stopped.condition:
+                await write_status(self._context, state, rule, stopped.condition, stopped.facts)
+            return RequeueAfter(stopped.again) if stopped.again else Done()
+        return sooner(await self._summarize(state, rule), wait)
+
+    async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Let the rule write; what an edit would delete is decided, and recorded, before that.
+
+        Otherwise the copies that it creates would change the result after a restart.
+        """
+        compiled = state.compiled
+        assert compiled is not None
+        if state.phase is not RulePhase.FROZEN:
+            await self._deletions.judge(state, rule, spec)
+        if not compiled.active and state.is_unconfirmed(rule.generation):
+            state.report_at_once()
+            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+        state.resume()
+
+    async def _advance(self, state: RuleState, rule: Rule) -> float | None:
+        """Decide which copies get changed content now, on a complete view."""
+        if state.phase is not RulePhase.SERVING:
+            return None
+
+        async def persist() -> bool:
+            state.report_at_once()
+            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+            stored = read_rollout_state(rule.status)
+            return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
+
+        wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
+        if state.rollout is not None and state.rollout.running:
+            state.forget_lag()  # its copies are delayed by the rollout
+        return wait
+
+    async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
+        context = self._context
+        began = context.monotonic()
+        summary = await summarize_rule(context, rule)
+        ended = context.monotonic()
+        state.delay_summary(ended + SUMMARY_REST * (ended - began))
+        if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
+            for key in (*summary.retrying, *summary.contested):
+                context.problems.pop(key, None)
+                context.clusters[key.cluster].fights.end(key)
+                context.queue.add(key)
+            summary = await summarize_rule(context, rule)
+        notify_owners(context, state, rule, summary)
+        queue_unsealed(context, state, rule, summary)
+        await end_request(context, state, rule, summary)
+        fresh = state.summarized != rule.generation
+        priority = Priority.NORMAL if fresh else Priority.RESYNC
+        for key in summary.due:
+            context.queue.add(key, priority, respect_backoff=not fresh)
+        if fresh:
+            for key in summary.retrying:
+                context.queue.add(key, priority)
+        if state.phase is RulePhase.SERVING:
+            await self._deletions.decide(state, rule, summary)
+            state.complete(rule.generation)
+        self._measure_lag(state, summary)
+        if fresh and (summary.due or state.condemned):
+            delay_first_status(context, state)
+        await report(context, state, rule, summary)
+        if state.phase is RulePhase.INCOMPLETE:
+            return RequeueAfter(RECHECK_SECONDS)
+        wait = seconds_until_change(context, state)
+        return Done() if wait is None else RequeueAfter(wait)
+
+    def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
+        """Failed copies don't count: they may need a person's action."""
+        if summary.pending == 0 and (lag := state.take_lag()) is not None:
+            self._context.metrics.copy_lag_seconds.observe(lag)

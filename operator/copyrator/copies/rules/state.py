@@ -1,0 +1,271 @@
+"""The state of a rule while it is served. Its transitions are methods here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rollout import RolloutState
+from copyrator.api.rule_status import read_dropped
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.confirmation import Unconfirmed
+from copyrator.copies.rules.trace import RuleTrace
+from copyrator.kube.watch.informers import Registration
+
+
+class RulePhase(Enum):
+    """What a rule may do."""
+
+    INCOMPLETE = "incomplete"
+    """Not everything is known (any more): nothing is deleted."""
+    FROZEN = "frozen"
+    """It isn't valid, not trusted, suspended …: its copies aren't changed."""
+    SERVING = "serving"
+    DELETING = "deleting"
+
+
+@dataclass(slots=True, eq=False)
+class RuleState:
+    """One rule that is served. Its fields are changed by methods here, called by its reconciler.
+
+    Watches and writes report changes of sources and the times of writes, too.
+
+    Attributes:
+        phase: what it may do now.
+        compiled: what makes its copies; None while no version of its spec is served.
+        generation: of the spec that `compiled` was made from.
+        summarized: the last generation of which a summary completed while SERVING; 0: none.
+        sources: the watches of its source, one for each namespace.
+        condemned: copies whose deletion was decided on a complete view.
+        confirmed: the last generation whose deletions are allowed; 0: none is known.
+        unconfirmed: the last edit whose deletions wait for a confirmation.
+        had: copies that the rule had before this generation wrote anything.
+        rollout: the state of the rollout for the status; None while it isn't known.
+        rollout_fault: why a rollout can't continue now: a message.
+        next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
+        trace: what caused the latest writes, for the log and the Events.
+        recalled: whether the decisions of an earlier process were read from the status.
+        source_changed: loop time of the first change of a source that not all copies have yet.
+        found: the last condition, as of a rule that isn't suspended.
+        next_status: loop time before which no status is written.
+        next_summary: loop time before which changes of copies cause no summary.
+    """
+
+    key: RuleKey
+    phase: RulePhase = RulePhase.INCOMPLETE
+    compiled: CompiledRule | None = None
+    generation: int = 0
+    summarized: int = 0
+    sources: list[Registration] = field(default_factory=list)
+    condemned: set[CopyKey] = field(default_factory=set)
+    confirmed: int = 0
+    unconfirmed: Unconfirmed | None = None
+    had: int | None = None
+    recalled: bool = False
+    rollout: RolloutState | None = None
+    rollout_fault: str | None = None
+    next_consumer_read: float = 0.0
+    trace: RuleTrace = field(default_factory=RuleTrace)
+    source_changed: float | None = None
+    found: ReadyCondition | None = None
+    next_status: float = 0.0
+    next_summary: float = 0.0
+    _lists_before: dict[Registration, int] | None = None
+    """Watches that list again before a mass deletion, with their count of lists before that."""
+    _edited: bool = False
+    """The deletions of an edit have just been allowed."""
+    _request: str | None = None
+    """The last value of the requestedAt annotation that was handled."""
+    _reseal: str | None = None
+    """The last value of the resealAt annotation that was handled."""
+    dropped: set[str] | None = None
+    """Fields of copies that the API server has dropped; None: this version of the spec has written
+    nothing yet.
+    """
+    _last_write: float = 0.0
+    """Loop time of the last write of a copy."""
+    _open_writes: int = 0
+
+    # --- phases ----------------------------------------------------------------------------------
+
+    def begin(self, compiled: CompiledRule, generation: int) -> None:
+        """Serve a new version of the spec. Nothing is deleted until a summary was complete."""
+        self.phase = RulePhase.INCOMPLETE
+        self.compiled = compiled
+        self.generation = generation
+        known = compiled.rule.status
+        same = known.get("observedGeneration") == generation
+        self.dropped = set(read_dropped(known)) if same else None
+        self.had = None
+        self.spare()
+
+    def wait(self) -> None:
+        """Not everything is known: nothing is deleted."""
+        self.phase = RulePhase.INCOMPLETE
+
+    def freeze(self) -> None:
+        """Don't change the copies."""
+        self.phase = RulePhase.FROZEN
+
+    def pause(self) -> None:
+        """Write nothing more until `resume`, whatever the phase."""
+        if self.compiled is not None:
+            self.compiled.active = False
+
+    def resume(self) -> None:
+        """Write what the phase allows."""
+        if self.compiled is not None:
+            self.compiled.active = True
+
+    def serve(self) -> None:
+        """Everything is known."""
+        self.phase = RulePhase.SERVING
+
+    def delete(self) -> None:
+        """The rule is being deleted."""
+        self.phase = RulePhase.DELETING
+
+    def replaced(self) -> None:
+        """Another rule has the name now: compile its spec, whatever its generation."""
+        self.generation = 0
+        self.confirmed, self.unconfirmed, self.recalled = 0, None, False
+        self.rollout = self.rollout_fault = None
+
+    def watch(self, sources: list[Registration]) -> None:
+        """These watches deliver the sources of the version that is served."""
+        self.sources = sources
+
+    def complete(self, generation: int) -> None:
+        """A summary of this generation completed while SERVING."""
+        self.summarized = generation
+
+    def end(self) -> list[Registration]:
+        """Serve no version of the spec any more; returns the watches to be released."""
+        self.compiled = None
+        self.generation = 0
+        self.spare()
+        released, self.sources = self.sources, []
+        return released
+
+    # --- deletions -------------------------------------------------------------------------------
+
+    def condemn(self, keys: Iterable[CopyKey]) -> None:
+        """Decide that these copies, and no others, are deleted."""
+        self.condemned = set(keys)
+
+    def spare(self) -> None:
+        """Decide that no copy is deleted."""
+        self.condemned = set()
+        self._lists_before = None
+
+    def confirm(self, generation: int) -> None:
+        """Allow the deletions of an edit."""
+        self.confirmed, self.unconfirmed, self._edited = generation, None, True
+
+    def recall(self, confirmed: int, unconfirmed: Unconfirmed | None) -> None:
+        """Restore the decision of an earlier process; it doesn't count as a new edit."""
+        self.confirmed, self.unconfirmed, self.recalled = confirmed, unconfirmed, True
+
+    def count_before(self, had: int) -> int:
+        """The copies before this generation wrote anything; `had` where none were counted yet."""
+        if self.had is None:
+            self.had = had
+        return self.had
+
+    def leave_unconfirmed(self, edit: Unconfirmed) -> None:
+        """The deletions of an edit wait for a confirmation."""
+        self.unconfirmed = edit
+
+    def is_unconfirmed(self, generation: int) -> bool:
+        """Whether the deletions of this generation wait for a confirmation."""
+        return self.unconfirmed is not None and self.unconfirmed.generation == generation
+
+    def take_edit(self) -> bool:
+        """Whether the deletions of an edit were allowed since the last call."""
+        edited, self._edited = self._edited, False
+        return edited
+
+    def listed_again(self, watches: Sequence[Registration]) -> bool:
+        """Whether all watches have listed again since this was first called; that starts it."""
+        if self._lists_before is None:
+            self._lists_before = {watch: watch.reflector.lists for watch in watches}
+            for watch in watches:
+                watch.reflector.relist()
+            return False
+        return all(
+            watch.synced and watch.reflector.lists > before
+            for watch, before in self._lists_before.items()
+        )
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def take_request(self, requested: str | None, handled: object) -> bool:
+        """Whether a request is new; `handled` is the one that the status echoes."""
+        if requested in (None, self._request, handled):
+            return False
+        self._request = requested
+        return True
+
+    def take_reseal(self, requested: str | None) -> bool:
+        """Whether a reseal request is new."""
+        if requested is None or requested == self._reseal:
+            return False
+        self._reseal = requested
+        return True
+
+    def reseals(self, requested: str | None) -> bool:
+        """Whether this reseal request was begun."""
+        return requested is not None and requested == self._reseal
+
+    # --- times -----------------------------------------------------------------------------------
+
+    def delay_status(self, until: float) -> None:
+        """Write no status before this loop time."""
+        self.next_status = max(self.next_status, until)
+
+    def report_at_once(self) -> None:
+        """The next status isn't delayed."""
+        self.next_status = 0.0
+
+    def delay_summary(self, until: float) -> None:
+        """Changes of copies cause no summary before this loop time."""
+        self.next_summary = until
+
+    def source_has_changed(self, now: float) -> None:
+        """Record the first change of a source since all copies were right."""
+        if self.source_changed is None:
+            self.source_changed = now
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A copy is being written: its watch may deliver it before the response arrives."""
+        self._open_writes += 1
+        try:
+            yield
+        finally:
+            self._open_writes -= 1
+
+    def wrote(self, now: float, dropped: set[str] | None = None) -> None:
+        """A copy was written, or deleted; `dropped` is what the server has dropped of it."""
+        self._last_write = now
+        if dropped is not None:
+            self.dropped = (self.dropped or set()) | dropped
+
+    def forget_lag(self) -> None:
+        """The copies needn't follow the source at once."""
+        self.source_changed = None
+
+    def take_lag(self) -> float | None:
+        """Seconds from a source's change to the last write; None without such a write.
+
+        To be called when no copy is due.
+        """
+        changed = self.source_changed
+        if changed is None or self._open_writes:
+            return None
+        self.source_changed = None
+        return self._last_write - changed if self._last_write >= changed else None

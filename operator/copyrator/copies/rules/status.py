@@ -1,0 +1,264 @@
+"""Reports a served rule in its status.
+
+Writes a rule's status: rarely, and only changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.certificates import Certificate, read_certificates, soonest
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    Health,
+    ReadyCondition,
+    conditions_by_type,
+    ready_reason,
+)
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import (
+    RuleFacts,
+    RuleReason,
+    UnconfirmedEdit,
+    build_rule_status,
+    confirmed_generation,
+    read_dropped,
+    read_unconfirmed,
+)
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import RuleState
+from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.copies.sources.watches import unused_sources
+from copyrator.copies.template.rules import binding_of
+from copyrator.kube import errors
+from copyrator.kube.client.client import PatchType
+from copyrator.kube.events import ObjectRef
+from copyrator.kube.resources import RULES
+from copyrator.workqueue.fairness import TimeSlice
+
+_IN_PROGRESS = (RuleReason.PROGRESSING,)
+"""Reasons of work in progress: they cause no Event, and aren't the result of a request."""
+
+
+def delay_first_status(context: CopyContext, state: RuleState) -> None:
+    """Copies have just been queued: their result is a better first status than Progressing."""
+    state.delay_status(context.monotonic() + context.timing.settling)
+
+
+async def write_status(
+    context: CopyContext, state: RuleState, rule: Rule, condition: ReadyCondition, facts: RuleFacts
+) -> None:
+    """Write the status if it changed; at most once a second for a rule.
+
+    Raises:
+        ApiError: it can't be written.
+    """
+    if condition.reason not in _IN_PROGRESS:
+        facts = dataclasses.replace(facts, request=rule.requested)
+    state.found = condition
+    suspension, condition = ready_conditions.keep_ready(rule, condition)
+    context.rule_metrics.note(rule.key, condition.reason, facts.copies)
+    facts = dataclasses.replace(
+        facts,
+        suspension=suspension,
+        unconfirmed=_unconfirmed(state, rule, condition),
+        warning=context.settings.certificate_warning,
+        steps=_steps(rule),
+    )
+    status = build_rule_status(
+        rule.status, condition, facts, generation=rule.generation, now=context.clock()
+    )
+    context.rule_metrics.note_certificates(rule.key, read_certificates(status))
+    if _is_known(status, rule.status):
+        return
+    if state.next_status > context.monotonic():
+        context.touch(rule.owner)
+        return
+    state.delay_status(context.monotonic() + context.timing.status_interval)
+    known = rule.status.get("conditions")
+    try:
+        await context.home.client.patch(
+            RULES,
+            rule.key.namespace,
+            rule.key.name,
+            {
+                "apiVersion": names.RULE_API_VERSION,
+                "kind": names.RULE_KIND,
+                "metadata": {
+                    "name": rule.key.name,
+                    "namespace": rule.key.namespace,
+                    "uid": rule.uid,
+                },
+                "status": status,
+            },
+            kind=PatchType.APPLY,
+            subresource="status",
+            force=True,
+        )
+    except (errors.NotFound, errors.ConflictError):
+        return  # deleted or replaced: its watch event follows
+    rule.status = status
+    if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
+        good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
+        _record_event(context, rule, condition.reason, condition.message, good=good)
+    for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
+        _record_warning(context, rule, kind, known)
+
+
+async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
+    """Report a missing permission in the status, unless it is the one to write the status."""
+    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
+    with suppress(errors.ApiError):
+        await write_status(context, state, rule, ready_conditions.forbidden(error), RuleFacts())
+
+
+async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
+    """Report an internal error that keeps a rule from being served."""
+    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
+    with suppress(Exception):  # the first error matters, and the worker logs it
+        await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
+
+
+_ENDING = ("unconfirmed", "rollout", "suspension")
+"""Parts of a status that are absent once they have ended."""
+
+
+def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    gone = any(name in before and name not in status for name in _ENDING)
+    return not gone and all(before.get(name) == value for name, value in status.items())
+
+
+def _steps(rule: Rule) -> int | None:
+    """How many steps a rule's rollout has; None where its spec isn't known."""
+    if isinstance(rule.spec, InvalidSpec):
+        return None
+    return len(rule.spec.rollout.steps) if rule.spec.rollout else 0
+
+
+def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> UnconfirmedEdit | None:
+    """What the status records about an edit whose deletions aren't allowed (yet).
+
+    Not of a rule that is paused: it deletes nothing before another edit.
+    """
+    last = confirmed_generation(rule.status)
+    paused = condition.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
+    if paused or rule.generation in (state.confirmed, last):
+        return None
+    edit = state.unconfirmed
+    if edit is not None and edit.copies is not None and edit.generation == rule.generation:
+        return UnconfirmedEdit(last, len(edit.copies), edit.had)
+    known = read_unconfirmed(rule.status)
+    return known or (UnconfirmedEdit(last) if last else None)
+
+
+def _record_warning(context: CopyContext, rule: Rule, kind: ConditionType, known: Any) -> None:
+    """Record an Event when a condition becomes True, and when what it says changes.
+
+    Such as when a certificate enters its warning period, and when it ends.
+    """
+    before, after = (
+        conditions_by_type(one).get(kind, {}) for one in (known, rule.status.get("conditions"))
+    )
+    same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
+    if after.get("status") == ConditionStatus.TRUE and not same:
+        _record_event(context, rule, after["reason"], after["message"], good=False)
+
+
+def _record_event(
+    context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool
+) -> None:
+    context.recorder.record(
+        ObjectRef(
+            names.RULE_API_VERSION,
+            names.RULE_KIND,
+            rule.key.namespace,
+            rule.key.name,
+            rule.uid,
+        ),
+        "Normal" if good else "Warning",
+        reason,
+        message,
+    )
+
+
+async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+    """Write what a summary found.
+
+    Raises:
+        ApiError: the status can't be written.
+    """
+    compiled = state.compiled
+    assert compiled is not None
+    spec, composed = compiled.spec, binding_of(context, rule.owner)
+    unused = ""
+    if composed is not None:
+        sources = composed.composition.count()
+    else:
+        sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
+        unused = "" if sources else unused_sources(context, state)
+    assert context.home.namespace_watch is not None
+    condition = ready_conditions.watch_fault(
+        [
+            *state.sources,
+            context.home.kinds[compiled.resource].registration,
+            context.home.namespace_watch,
+        ]
+    ) or ready_conditions.summarized(
+        compiled,
+        summary,
+        sources,
+        unused,
+        ready_conditions.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
+    )
+    found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
+    found = dataclasses.replace(
+        found,
+        certificates=await _certificates(context, rule),
+        rollout=state.rollout,
+        dropped=dropped_fields(state, rule, spec),
+    )
+    if composed is not None:
+        composition = composed.composition
+        found = dataclasses.replace(
+            found,
+            overridden=tuple(composition.overridden),
+            passed_over=tuple(composition.passed_over),
+            composed_of=composition.to_string(),
+        )
+    await write_status(context, state, rule, condition, found)
+
+
+def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
+    """The fields that copies are written without.
+
+    Of a template's metadata only some is written at all; the rest is known from the API server,
+    and as long as nothing was written, from the status.
+    """
+    metadata = spec.template.body["metadata"] if spec.template else {}
+    ours = {f"metadata.{key}" for key, value in metadata.items() if value and key not in _WRITTEN}
+    known = state.dropped
+    if known is None:
+        known = {one for one in read_dropped(rule.status) if not one.startswith("metadata.")}
+    return sorted(known | ours)
+
+
+_WRITTEN: Final = frozenset({"name", "namespace", "labels", "annotations"})
+
+
+async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:
+    """Of all sources; each is read once a change."""
+    turn = TimeSlice()
+    found: tuple[Certificate, ...] = ()
+    for binding in list(context.index.of_rule(rule.owner).values()):
+        if binding.certificates:
+            found = soonest((*found, *binding.certificates))
+        await turn.pause()
+    return found

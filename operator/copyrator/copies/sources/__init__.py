@@ -1,0 +1,1 @@
+"""The objects that rules copy from, and their watches."""

@@ -1,0 +1,182 @@
+"""How many watches of sources, and how many bytes of them, the rules of a namespace may hold.
+
+A rule without room waits, and is reconciled again when there is room; its copies aren't changed. So
+a namespace with a thousand rules, or with very large sources, delays only its own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from copyrator.api.counts import count
+from copyrator.api.keys import RuleKey
+from copyrator.copies.sources.records import SourceRecord
+from copyrator.settings import limits
+
+TOO_MUCH: Final = "the memory limit is reached"
+
+_MIB: Final = 1024 * 1024
+
+
+class SourceShare:
+    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share)."""
+
+    def __init__(self, shares: SourceShares, tenant: str | None) -> None:
+        self._shares = shares
+        self._tenant = tenant
+        self.watches = 0
+        self.bytes = 0
+        self.waiting: dict[RuleKey, None] = {}
+        """Rules that wait for a watch, the next one first."""
+
+    @property
+    def tenant(self) -> str | None:
+        """The namespace; None for trusted rules."""
+        return self._tenant
+
+    @property
+    def may_watch(self) -> bool:
+        """Whether there is room for one more watch."""
+        if self._tenant is None or self.watches < limits.FIRST_WATCHES:
+            return True
+        together = self._shares.watches < limits.TENANTS_WATCHES
+        return together and self.watches < limits.TENANT_WATCHES
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many more bytes may be held."""
+        after = self.bytes + size
+        if self._tenant is None:
+            return after <= limits.TRUSTED_SOURCE_BYTES
+        if after <= limits.FIRST_SOURCE_BYTES:
+            return True
+        together = self._shares.bytes + size <= limits.TENANTS_SOURCE_BYTES
+        return together and after <= limits.TENANT_SOURCE_BYTES
+
+    def opened(self) -> None:
+        """A watch was opened."""
+        self.watches += 1
+        self._shares.watches += self._counts
+
+    def closed(self) -> None:
+        """A watch ended: a waiting rule may use its place."""
+        self._shares.watches -= self._counts
+        self.watches -= 1
+        self._shares.made_room(self)
+
+    def held(self, old: Any, new: Any) -> Any:
+        """What to hold of a source: all of it, or only its name where there is no room.
+
+        A watch that many names share delivers metadata only, and isn't counted.
+        """
+        if not isinstance(new, SourceRecord):
+            return new
+        if old is not None:
+            self._add(-old.held)
+        if new.refused is None and not self.has_room(new.size):
+            new = _without_content(new)
+        self._add(new.held)
+        return new
+
+    def dropped(self, record: Any) -> None:
+        """A source isn't held any more."""
+        if isinstance(record, SourceRecord):
+            self._add(-record.held)
+
+    def reserve(self, size: int) -> bool:
+        """Hold so many bytes of a template's sources, if there is room; to be given back."""
+        if not self.has_room(size):
+            return False
+        self._add(size)
+        return True
+
+    def give_back(self, size: int) -> None:
+        """A template's sources aren't held any more."""
+        self._add(-size)
+
+    def next_rule(self) -> None:
+        """Queue the rule that has waited longest for a watch, where there is room for one."""
+        if self.waiting and self.may_watch:
+            rule = next(iter(self.waiting))
+            del self.waiting[rule]
+            self._shares.look_at(rule)
+
+    @property
+    def no_watch(self) -> str:
+        """Why a rule waits, for its status."""
+        if self.watches >= limits.TENANT_WATCHES:
+            return (
+                f"is waiting for a watch: the rules of the namespace {self._tenant} have "
+                f"{self.watches}, the limit for a namespace; use the same selector in several "
+                "rules, name their source, or delete some rules"
+            )
+        return (
+            f"is waiting for a watch: the rules of all namespaces but the operator's have "
+            f"{self._shares.watches}, the limit for all of them; it starts when another watch ends"
+        )
+
+    def no_room(self, sources: int, size: int) -> str:
+        """Why a rule's sources aren't all held, for its status."""
+        most, where = limits.TENANT_SOURCE_BYTES, f"the namespace {self._tenant}"
+        if self._tenant is None:
+            most, where = limits.TRUSTED_SOURCE_BYTES, "the operator's namespace"
+        elif self.bytes + size <= most:
+            most, where = limits.TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
+        return (
+            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the sources of the "
+            f"rules of {where} may have {most // _MIB} MiB; select fewer or smaller objects in the "
+            "rules. Until then this rule's copies aren't changed"
+        )
+
+    @property
+    def _counts(self) -> int:
+        """1 for a watch beyond a namespace's first ones."""
+        return int(self._tenant is not None and self.watches > limits.FIRST_WATCHES)
+
+    def _add(self, size: int) -> None:
+        self.bytes += size
+        if self._tenant is not None:
+            self._shares.bytes += size
+
+
+class SourceShares:
+    """The shares of all namespaces. ``look_at`` requeues a rule that needn't wait any more.
+
+    Attributes:
+        watches: of all tenants, except the first ones of each.
+        bytes: of all tenants' sources.
+    """
+
+    def __init__(self, look_at: Callable[[RuleKey], None]) -> None:
+        self.watches = 0
+        self.bytes = 0
+        self.look_at = look_at
+        self._shares: dict[str | None, SourceShare] = {}
+
+    def of(self, tenant: str | None) -> SourceShare:
+        """The share of a tenant's namespace; of trusted rules for None."""
+        share = self._shares.get(tenant)
+        if share is None:
+            share = self._shares[tenant] = SourceShare(self, tenant)
+        return share
+
+    def forget(self, key: RuleKey, tenant: str | None) -> None:
+        """A rule doesn't wait any more."""
+        share = self._shares.get(tenant)
+        if share is not None:
+            share.waiting.pop(key, None)
+
+    def made_room(self, share: SourceShare) -> None:
+        """A watch of a share has ended: a waiting rule may use its place."""
+        share.next_rule()
+        if self.watches == limits.TENANTS_WATCHES - 1:  # all were in use: others may wait
+            for other in list(self._shares.values()):
+                other.next_rule()
+        if not share.watches and not share.waiting and not share.bytes:
+            self._shares.pop(share.tenant, None)
+
+
+def _without_content(record: SourceRecord) -> SourceRecord:
+    named = {key: record.body["metadata"][key] for key in ("name", "namespace")}
+    return replace(record, body={"metadata": named}, refused=TOO_MUCH, whole=False)

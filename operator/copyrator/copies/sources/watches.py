@@ -1,0 +1,173 @@
+"""The watches of a rule's sources, and the bindings that their events change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from copyrator.api.counts import count
+from copyrator.api.keys import ObjectName
+from copyrator.api.rule_spec import Source
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.summarize import loop
+from copyrator.copies.sources.bindings import SourceBinding, rule_context
+from copyrator.copies.sources.records import SourceReader, SourceRecord
+from copyrator.copies.sources.shares import SourceShare
+from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.rendering import source_context
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.reflector import OnChange
+
+
+def has_watches(
+    context: CopyContext, tenant: str | None, source: Source, resource: Resource
+) -> bool:
+    """Whether there is room for the watches that a rule needs; existing ones are joined."""
+    share = context.shares.of(tenant)
+    if share.may_watch:
+        return True
+    for namespace in source.namespaces:
+        if source.name:
+            name = ObjectName(namespace, source.name)
+            is_there = context.named_sources.has_watch(resource, name, share)
+        else:
+            is_there = _spec(source, namespace, resource, share) in context.home.informers
+        if not is_there:
+            return False
+    return True
+
+
+def watch_sources(
+    context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
+) -> list[Registration]:
+    """Join a watch for each namespace; known sources become bindings before this returns.
+
+    The server filters: other objects cost nothing.
+    """
+    share = context.shares.of(tenant)
+    registrations = []
+    for order, namespace in enumerate(source.namespaces):
+        listener = _listener(context, state, order)
+
+        def on_synced() -> None:
+            context.requeue_rule(state.key)
+
+        if source.name:
+            name = ObjectName(namespace, source.name)
+            place = context.named_sources.acquire(resource, name, share, listener, on_synced)
+        else:
+            spec = _spec(source, namespace, resource, share)
+            place = context.home.informers.acquire(spec, listener, on_synced=on_synced)
+        registrations.append(place)
+    return registrations
+
+
+def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare) -> WatchSpec:
+    return WatchSpec(
+        resource=resource,
+        namespace=namespace,
+        label_selector=source.selector.to_string() if source.selector else None,
+        decode=SourceReader(resource.api_version, resource.kind),
+        share=share,
+        reserved=share.tenant is not None,
+    )
+
+
+def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
+    """Why sources aren't all held, or None; those that have room by now are read again."""
+    records = (record for watch in sources for record in watch.store.values())
+    missing = [one for one in records if isinstance(one, SourceRecord) and not one.whole]
+    if not missing:
+        return None
+    size = sum(record.size for record in missing)
+    if share.has_room(size):
+        for watch in sources:
+            watch.reflector.relist()
+    return share.no_room(len(missing), size)
+
+
+def unused_sources(context: CopyContext, state: RuleState) -> str:
+    """Why the objects that match aren't copied; empty where none matches."""
+    compiled = state.compiled
+    records = (record for watch in state.sources for record in watch.store.values())
+    found = [one for one in records if isinstance(one, SourceRecord) and one.refused]
+    if not found or compiled is None:
+        return ""
+    first = min(found, key=lambda one: (one.namespace, one.name))
+    place = f"{first.namespace}/{first.name}"
+    more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
+    start = "" if len(found) == 1 else more
+    view = context.home.kinds.get(compiled.resource)
+    copy = view.copies.get((first.namespace, first.name)) if view else None
+    maker = (copy.owner or copy.marks) if copy else ""
+    if not maker:
+        return f"{start}{place} is never copied: {first.refused}"
+    bindings = [
+        one for one in context.index.of_rule(maker).values() if one.static_name == first.name
+    ]
+    start += f"{place} is a copy of {maker}, and a copy is never a source; "
+    if any(_is_target(compiled, one, first) for one in bindings):
+        return start + loop(maker, compiled.rule.owner)
+    origins = ", ".join(one.origin for one in bindings if one.origin)
+    original = f"copy {origins} instead, or " if origins else ""
+    return f"{start}{original}add these targets to {maker}"
+
+
+def _is_target(compiled: CompiledRule, other: SourceBinding, source: SourceRecord) -> bool:
+    """Whether a rule would copy its `source` onto that of another binding."""
+    if other.source is None or other.source.namespace not in compiled.targets:
+        return False
+    name: str | None = source.name
+    if compiled.name is not None:
+        metadata, kind = source.body["metadata"], compiled.spec.kind
+        variables = {
+            "source": source_context(metadata, kind),
+            "rule": rule_context(compiled.rule),
+            "namespace": {"name": other.source.namespace},
+        }
+        try:
+            name = compiled.name.render(variables)
+        except TemplateError:
+            name = None
+    return name == other.source.name
+
+
+def _listener(context: CopyContext, state: RuleState, order: int) -> OnChange[SourceRecord]:
+    def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
+        _source_changed(context, state, order, name, new)
+
+    return on_change
+
+
+def _source_changed(
+    context: CopyContext,
+    state: RuleState,
+    order: int,
+    name: ObjectName,
+    record: SourceRecord | None,
+) -> None:
+    compiled = state.compiled
+    if compiled is None:
+        return
+    owner, origin = compiled.rule.owner, f"{name.namespace}/{name.name}"
+    if record is None or record.refused:
+        if context.index.remove(owner, origin):
+            context.requeue_rule(state.key)
+        return
+    compiled.close_barrier()
+    binding = SourceBinding(compiled, record, (order, name.name))
+    earlier = context.index.add(binding)
+    if state.phase is not RulePhase.SERVING:
+        return  # the summary that follows covers it
+    if not context.keeps_limit(state):
+        return
+    state.trace.source_changed(origin)
+    state.source_has_changed(context.monotonic())
+    context.changes.add_binding(binding)
+    moved = earlier is None or earlier.static_name != binding.static_name
+    if moved or compiled.barrier is not None:
+        context.requeue_rule(state.key)  # copies of another name may be unwanted now
+    else:
+        context.touch(owner)

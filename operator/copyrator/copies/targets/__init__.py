@@ -1,0 +1,1 @@
+"""One target object: what is there, what should be, the write."""

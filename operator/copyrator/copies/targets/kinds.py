@@ -1,0 +1,186 @@
+"""The kinds that may be copied, and a metadata-only watch of our copies of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import cast
+
+from copyrator.api import names
+from copyrator.api.keys import ObjectName
+from copyrator.copies.context import ClusterContext, CopyContext, KindView
+from copyrator.copies.seal.drift import Round
+from copyrator.copies.targets.ownership import Shapes
+from copyrator.copies.targets.planning import Action, Cause
+from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordReader
+from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import WatchSpec
+from copyrator.workqueue.outcome import Priority
+
+log = logging.getLogger(__name__)
+
+SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+_BY_OTHERS = (Cause.CONTESTED, Cause.DRIFTED, Cause.UNSEALED)
+
+
+class Kinds:
+    """Starts the watches of copies in one cluster; they run until the operator stops."""
+
+    def __init__(self, context: CopyContext, cluster: ClusterContext) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._shapes = Shapes()
+        self._allowed = [_split(kind) for kind in context.settings.kinds]
+        self._round = Round(context.monotonic, self._copies, timing=context.timing)
+        self.missing: set[str] = set()
+        """Allowed kinds that the cluster doesn't serve at present."""
+
+    def _copies(self) -> dict[str, list[Name]]:
+        return {key: view.copies.names() for key, view in self._cluster.kinds.items()}
+
+    def allows(self, kind: str, api_version: str | None) -> bool:
+        """Whether the settings allow rules of this kind."""
+        for allowed, group, version in self._allowed:
+            if allowed != kind:
+                continue
+            if not group or api_version is None or api_version.partition("/")[0] == group:
+                return not version or api_version in (None, f"{group}/{version}")
+        return False
+
+    async def watch_allowed(self) -> None:
+        """Watch the copies of all allowed kinds.
+
+        Also of those that no rule names: a rule may have changed its kind while the operator was
+        down.
+        """
+        for kind, group, version in self._allowed:
+            try:
+                resource = await self._cluster.discovery.resolve(
+                    kind, f"{group}/{version}" if group and version else None
+                )
+            except (KindUnavailable, AmbiguousKind) as error:
+                if kind not in self.missing:
+                    log.warning("the kind %s can't be copied: %s", kind, error.message)
+                self.missing.add(kind)
+            except ApiError as error:
+                log.warning("the kind %s can't be looked up: %s", kind, error)
+                self.missing.add(kind)
+            else:
+                self.missing.discard(kind)
+                if resource.namespaced and group in ("", resource.group):
+                    self.watch(resource)
+
+    def watch(self, resource: Resource) -> KindView:
+        """The view of a kind's copies; a new one starts its watch."""
+        view = self._cluster.kinds.get(resource.key)
+        if view is not None:
+            return view
+        assert self._cluster.sealer is not None
+        reader = RecordReader(resource.key, self._cluster.sealer, self._shapes)
+        spec = WatchSpec(
+            resource=resource,
+            label_selector=SELECTOR,
+            metadata_only=True,
+            decode=reader,
+            reserved=True,
+        )
+        early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
+
+        def on_change(name: ObjectName, old: CopyRecord | None, new: CopyRecord | None) -> None:
+            if resource.key in self._cluster.kinds:
+                self._copy_changed(self._cluster.kinds[resource.key], name, old, new)
+            else:
+                early.append((name, old, new))
+
+        registration = self._cluster.informers.acquire(
+            spec, on_change, on_synced=self._context.requeue_all_rules
+        )
+        view = KindView(
+            resource,
+            reader,
+            Copies(cast("Mapping[Name, CopyRecord]", registration.store), registration.delivered),
+            registration,
+        )
+        self._cluster.kinds[resource.key] = view
+        for change in early:
+            on_change(*change)
+        return view
+
+    def forget(self) -> None:
+        """Drop all views."""
+        for view in self._cluster.kinds.values():
+            view.registration.release()
+        self._cluster.kinds.clear()
+
+    def _copy_changed(
+        self,
+        view: KindView,
+        name: ObjectName,
+        old: CopyRecord | None,
+        new: CopyRecord | None,
+    ) -> None:
+        context = self._context
+        news = view.copies.observe(name, old, new)
+        if not view.registration.reflector.lists:
+            return  # the first list: rules are reconciled when it is complete
+        if news:
+            if new is None:
+                self._cluster.fights.lose(self._cluster.key(view.resource.key, *name))
+            self.enqueue_copy(view, name, news=True)
+        if new is None and old is not None:
+            context.note_lost(old.owner, self._cluster.key(view.resource.key, *name))
+        for record in (old, new):
+            if news and record is not None and record.owner:
+                context.touch(record.owner)
+
+    def enqueue_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
+        """Queue a copy if it is due.
+
+        With `news`, a copy whose metadata are right is read: managedFields can be forged.
+        """
+        key = self._cluster.key(view.resource.key, *name)
+        try:
+            plan = self._context.plan(key)
+        except Exception as error:  # such as a rule's rendering: that rule's status reports it
+            log.error(
+                "the required change of %s can't be determined: %s", key, type(error).__name__
+            )
+            return
+        if news and plan.why in _BY_OTHERS:
+            self._cluster.fights.change(key)
+        if plan.why is Cause.CONTESTED:
+            self._context.queue.add_after(key, self._cluster.fights.wait(key))
+        elif plan.act is Action.RESEAL:
+            self._context.queue.add(key, Priority.RESYNC)
+        elif plan.act is not Action.NOTHING:
+            self._context.queue.add(key)
+        elif news and plan.why is Cause.UP_TO_DATE and (record := view.copies.get(name)):
+            self._cluster.drift.suspect(key, record.resource_version)
+            self._context.queue.add_after(key, self._cluster.drift.wait(key) or 0.0)
+        if plan.winner is not None:
+            self._context.touch(plan.winner.owner)
+
+    def read_next(self) -> None:
+        """Queue the copies that are due in the daily round (drift.py)."""
+        if not self._context.rule_states:
+            return  # another replica leads
+        for kind, name in self._round.due():
+            key = self._cluster.key(kind, *name)
+            self._cluster.drift.suspect(key)
+            self._context.queue.add(key, Priority.RESYNC)
+
+    def drop_stale_writes(self) -> None:
+        """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
+        for view in self._cluster.kinds.values():
+            for name in view.copies.forget_stale():
+                self.enqueue_copy(view, name)
+
+
+def _split(kind: str) -> tuple[str, str, str]:
+    """``Kind.group/version`` in three; group and version may be empty."""
+    name, _, rest = kind.partition(".")
+    group, _, version = rest.partition("/")
+    return name, group, version

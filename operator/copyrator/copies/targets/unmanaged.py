@@ -1,0 +1,240 @@
+"""Objects that aren't ours at the targets of copies.
+
+Each is read when it is found, and again only when it changed: its watch delivers that
+(unmanaged_watches.py), or, where there was no room for a watch, a read from time to time. What a
+trusted rule wants is compared with the live object: one with that content counts as right and isn't
+changed (ADR 15).
+
+Watches of unmanaged objects at the targets of copies: each by its name, metadata only.
+
+The watch of our own copies selects them by label and doesn't show others' objects. A watch is a
+connection, so their number is bounded, fair between namespaces; objects beyond the bound are read
+from time to time (copies/targets/unmanaged.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.api.rule_spec import ConflictPolicy
+from copyrator.copies.targets.planning import Terms, Unmanaged
+from copyrator.copies.targets.request import CopyRequest
+from copyrator.copies.timing import CopyTiming
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.store import Seen, seen
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.outcome import Priority
+
+OnVersion = Callable[[CopyKey, str], None]
+"""Called with a key and the resourceVersion of the live object; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    registration: Registration
+    places: FairLimit
+    namespace: str
+    """Whose share the watch counts against."""
+
+
+class UnmanagedWatches:
+    """Calls ``on_change`` for every change of the objects that it watches."""
+
+    def __init__(self, informers: InformerFactory | None, on_change: OnVersion) -> None:
+        self._informers = informers
+        self._on_change = on_change
+        self._followed: dict[CopyKey, _Followed] = {}
+        each = limits.UNMANAGED_WATCHES
+        self._trusted = FairLimit(each=each, together=limits.TRUSTED_UNMANAGED_WATCHES)
+        self._tenants = FairLimit(each=each, together=limits.TENANTS_UNMANAGED_WATCHES)
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, key: CopyKey, resource: Resource, tenant: str | None) -> None:
+        """Watch an object from now on, while there is room.
+
+        Args:
+            key: its target.
+            resource: its kind.
+            tenant: the namespace of the rule that requests the target; None for a trusted rule.
+        """
+        if self._informers is None or key in self._followed:
+            return
+        places = self._trusted if tenant is None else self._tenants
+        namespace = tenant or key.namespace
+        if not places.try_acquire(namespace):
+            return
+        spec = WatchSpec(
+            resource=resource,
+            namespace=key.namespace,
+            name=key.name,
+            metadata_only=True,
+            decode=seen,
+            reserved=True,
+        )
+
+        def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._on_change(key, new.resource_version if new else "")
+
+        def synced() -> None:
+            if self.version(key) == "":
+                self._on_change(key, "")
+
+        registration = self._informers.acquire(spec, changed, on_synced=synced)
+        self._followed[key] = _Followed(registration, places, namespace)
+
+    def version(self, key: CopyKey) -> str | None:
+        """The live object's version, empty where there is none; None without a working watch."""
+        followed = self._followed.get(key)
+        if followed is None or not followed.registration.synced:
+            return None
+        told: Seen | None = followed.registration.store.get(ObjectName(key.namespace, key.name))
+        return told.resource_version if told else ""
+
+    def release(self, key: CopyKey) -> None:
+        """End its watch; idempotent."""
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.registration.release()
+            followed.places.release(followed.namespace)
+
+    def close(self) -> None:
+        """End all watches, and open no more."""
+        self._informers = None
+        for key in list(self._followed):
+            self.release(key)
+
+
+LONGEST_SATISFIED = 3_600.0
+"""Seconds at most for an object with the wanted content: there may be one in each namespace."""
+
+
+@dataclass(slots=True, eq=False)
+class UnmanagedObject:
+    """One object, as it was last read."""
+
+    version: str
+    looked_at: float
+    """Loop time."""
+    owner: str
+    """``namespace/name`` of the rule in conflict with it."""
+    terms: Terms | None = None
+    """What it was last compared for: for anything else it has to be read again."""
+    differs: tuple[str, ...] | None = None
+    """The fields that differ from those terms; None where they weren't compared."""
+    wait: float = 0.0
+    """Seconds of the last wait."""
+
+    @property
+    def satisfied(self) -> Terms | None:
+        """The terms that it fulfils."""
+        return self.terms if self.differs == () else None
+
+    def next_wait(self, timing: CopyTiming, *, watched: bool) -> float:
+        """Seconds until the next read."""
+        if watched:
+            return timing.longest_reread
+        longest = timing.longest_reread if self.satisfied is None else LONGEST_SATISFIED
+        self.wait = min(max(self.wait * 2, timing.first_reread), longest)
+        return self.wait
+
+
+class UnmanagedObjects:
+    """Unmanaged objects by the copy's key; requeues a key when its object changes.
+
+    Args:
+        informers: for the watches; None where nothing is to be watched.
+        requeue: adds a key to the queue after so many seconds.
+        monotonic: the clock.
+    """
+
+    def __init__(
+        self,
+        informers: InformerFactory | None,
+        requeue: Callable[[CopyKey, float, Priority], None],
+        monotonic: Callable[[], float],
+        timing: CopyTiming,
+    ) -> None:
+        self.watches = UnmanagedWatches(informers, self._changed)
+        self._requeue = requeue
+        self._now = monotonic
+        self._timing = timing
+        self._known: dict[CopyKey, UnmanagedObject] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: CopyKey) -> UnmanagedObject | None:
+        """The unmanaged object at a key, if one was found."""
+        return self._known.get(key)
+
+    def satisfied(self, key: CopyKey) -> Terms | None:
+        """The terms that the object there fulfils (copies.policy.planning.TargetState)."""
+        known = self._known.get(key)
+        return known.satisfied if known else None
+
+    def is_unchanged(self, key: CopyKey, terms: Terms) -> bool:
+        """Whether the object is known to be unchanged, and was compared with these terms."""
+        known = self._known.get(key)
+        return (
+            known is not None
+            and known.terms == terms
+            and self.watches.version(key) == known.version
+        )
+
+    def is_gone(self, key: CopyKey) -> bool:
+        """Whether the object's watch shows that it doesn't exist."""
+        return self.watches.version(key) == ""
+
+    def record(
+        self, key: CopyKey, resource: Resource, found: Unmanaged, winner: CopyRequest
+    ) -> UnmanagedObject:
+        """Record the object that was found at the target of a rule, and watch it."""
+        known, version = self._known.get(key), found.resource_version
+        if known is None:
+            known = self._known[key] = UnmanagedObject(version, self._now(), winner.owner)
+        elif known.version != version:
+            known.version, known.terms, known.differs = version, None, None
+        known.looked_at, known.owner = self._now(), winner.owner
+        self.watches.follow(key, resource, winner.binding.tenant)
+        return known
+
+    def next_wait(self, key: CopyKey, known: UnmanagedObject) -> float:
+        """Seconds until the object is read again, if no watch event comes before."""
+        return known.next_wait(self._timing, watched=self.watches.version(key) is not None)
+
+    def forget(self, key: CopyKey) -> None:
+        """There is no conflict any more, or no rule requests the target."""
+        if self._known.pop(key, None) is not None:
+            self.watches.release(key)
+
+    def rule_ended(self, owner: str) -> None:
+        """A rule isn't served any more: requeue the targets of its conflicts."""
+        for key, known in self._known.items():
+            if known.owner == owner:
+                self._requeue(key, 0.0, Priority.RESYNC)
+
+    def close(self) -> None:
+        """Drop everything, for good."""
+        self._known.clear()
+        self.watches.close()
+
+    def _changed(self, key: CopyKey, version: str) -> None:
+        known = self._known.get(key)
+        if known is None or version == known.version:
+            return
+        wait = known.looked_at + self._timing.first_reread - self._now() if version else 0.0
+        self._requeue(key, max(wait, 0.0), Priority.NORMAL)
+
+
+def compares(winner: CopyRequest) -> bool:
+    """Whether the live object is compared with what a rule wants.
+
+    Never for a tenant's rule: its status would reveal the content of others' objects.
+    """
+    return winner.binding.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE

@@ -1,0 +1,247 @@
+"""Compiles Jinja2 texts to code that counts its own work.
+
+A text is parsed, its tree is changed so that loops, macros and operations that make long values
+call the meter, and Python code is generated. None of this executes anything in the text.
+"""
+
+from __future__ import annotations
+
+import marshal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final
+
+import jinja2
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_transform import Place, template_texts
+from copyrator.copies.template import sandbox
+from copyrator.copies.template.meter import TemplateError
+
+ENVIRONMENT: Final = sandbox.SandboxEnvironment()
+"""Rendering sets its meter; nothing else of it changes."""
+
+_STATEMENTS: Final[dict[type[nodes.Node], str]] = {
+    nodes.Extends: "extends",
+    nodes.Include: "include",
+    nodes.Import: "import",
+    nodes.FromImport: "import",
+    nodes.ScopedEvalContextModifier: "autoescape",
+    nodes.EvalContextModifier: "autoescape",
+}
+"""There is nothing to import from, and the argument of autoescape would be evaluated at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledText:
+    """A text as code; may be made by another process with the same Python."""
+
+    names: frozenset[str]
+    """Names that it reads."""
+    steps: int
+    """Steps outside of loops and macros."""
+    code: bytes
+    """Marshalled."""
+
+    def load(self) -> jinja2.Template:
+        """The template, ready to be rendered."""
+        code: CodeType = marshal.loads(self.code)  # noqa: S302 - made by compile_text
+        return jinja2.Template.from_code(ENVIRONMENT, code, ENVIRONMENT.globals)
+
+
+def is_jinja(text: str) -> bool:
+    """Whether a text may contain Jinja2; a quick check."""
+    return "{" in text
+
+
+def rule_texts(spec: RuleSpec) -> Iterator[tuple[Place, str]]:
+    """The path and the text of every field of a rule that may contain Jinja2."""
+    if spec.transform.name and is_jinja(spec.transform.name):
+        yield (None, "spec.transform.name"), spec.transform.name
+    if spec.template:
+        for path, text in template_texts(spec.template.body, "spec.template"):
+            if is_jinja(text):
+                yield path, text
+
+
+def compile_text(text: str) -> CompiledText:
+    """Compile one text.
+
+    Raises:
+        TemplateError: it is not valid Jinja2, or it can't be compiled.
+    """
+    try:
+        tree = ENVIRONMENT.parse(text)
+        names = frozenset(name.name for name in tree.find_all(nodes.Name) if name.ctx == "load")
+        steps = _count(tree)
+        _Metering(steps).visit(tree)
+        if (whole := whole_expression(tree)) is not None:
+            output = tree.body[0]
+            assert isinstance(output, nodes.Output)
+            output.nodes = [_through(whole, sandbox.WHOLE)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's, about code such as 1[0]
+            code = ENVIRONMENT.compile(tree)
+        return CompiledText(names, steps[id(tree)].steps, marshal.dumps(code))
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"isn't valid Jinja2: {error}") from None
+    except TemplateError:
+        raise
+    except RecursionError:
+        raise TemplateError("isn't valid Jinja2: it is nested too deeply") from None
+    except MemoryError:
+        raise TemplateError("isn't valid Jinja2: it takes too much memory") from None
+    except ValueError:
+        raise TemplateError(
+            "isn't valid Jinja2: it has a number with thousands of digits"
+        ) from None
+    except Exception as error:
+        # Python's compiler has limits of its own: 20 nested blocks, for one.
+        why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise TemplateError(f"isn't valid Jinja2: Python can't compile it: {why}") from None
+
+
+def whole_expression(tree: nodes.Template) -> nodes.Expr | None:
+    """The expression of a text that is exactly one ``{{ … }}``."""
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return None
+    found = tree.body[0].nodes
+    return None if len(found) != 1 or isinstance(found[0], nodes.TemplateData) else found[0]
+
+
+def compile_texts(texts: Iterable[str]) -> dict[str, CompiledText | str]:
+    """Compile many, in another process; a text's error takes the place of its code."""
+    found: dict[str, CompiledText | str] = {}
+    for text in texts:
+        try:
+            found[text] = compile_text(text)
+        except TemplateError as error:
+            found[text] = str(error)
+    return found
+
+
+# What a tree costs ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Cost:
+    """Of a node with what it holds, without the bodies of loops and macros in it."""
+
+    steps: int = 0
+    characters: int = 0
+
+
+def _count(root: nodes.Node) -> dict[int, _Cost]:
+    """The cost of each body that may run several times, and of the whole tree, by the node's id."""
+    found: dict[int, _Cost] = {}
+    pending: list[tuple[nodes.Node, _Cost]] = [(root, found.setdefault(id(root), _Cost()))]
+    while pending:
+        node, cost = pending.pop()
+        if isinstance(node, nodes.TemplateData):
+            cost.characters += len(node.data)
+        elif not isinstance(node, nodes.Output):  # which counts its own output
+            cost.steps += 1
+        if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
+            continue
+        inner = cost
+        if isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block):
+            inner = found.setdefault(id(node), _Cost(steps=1))
+        once = node.iter if isinstance(node, nodes.For) else None
+        pending += [(child, cost if child is once else inner) for child in node.iter_child_nodes()]
+    return found
+
+
+class _Metering(NodeTransformer):
+    """Inserts calls of the meter into a tree."""
+
+    def __init__(self, costs: dict[int, _Cost]) -> None:
+        self._costs = costs
+
+    def visit(self, node: nodes.Node, *_args: Any, **_kwargs: Any) -> Any:
+        """Change a node and its children; refuse what rules can't use."""
+        if word := _STATEMENTS.get(type(node)):
+            raise TemplateError(f"isn't valid Jinja2: {word} isn't available in rules")
+        self.generic_visit(node)
+        change = _CHANGES.get(type(node))
+        return change(self, node) if change else node
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        """A node that needs no change, except what it passes on with * and **."""
+        super().generic_visit(node, *args, **kwargs)
+        for field, filter_ in (("dyn_args", sandbox.ITEMS), ("dyn_kwargs", sandbox.WEIGHED)):
+            if getattr(node, field, None) is not None:
+                setattr(node, field, _through(getattr(node, field), filter_))
+        return node
+
+    def _for(self, node: nodes.For) -> nodes.Node:
+        """Each iteration costs as much as the body."""
+        cost = self._costs[id(node)]
+        node.iter = _through(node.iter, sandbox.LOOP, cost.steps, cost.characters)
+        if node.recursive:
+            self._charge(node, cost)
+        return node
+
+    def _macro(self, node: nodes.Macro | nodes.CallBlock | nodes.Block) -> nodes.Node:
+        """Each call costs as much as the body."""
+        self._charge(node, self._costs[id(node)])
+        return node
+
+    def _charge(self, node: Any, cost: _Cost) -> None:
+        counted = _through(nodes.Const(cost.steps), sandbox.CHARGE, cost.characters)
+        node.body.insert(0, nodes.ExprStmt(counted, lineno=node.lineno, environment=ENVIRONMENT))
+
+    def _concat(self, node: nodes.Concat) -> nodes.Node:
+        """``a ~ b``."""
+        return _through(nodes.List(node.nodes), sandbox.CONCAT, line=node.lineno)
+
+    def _compare(self, node: nodes.Compare) -> nodes.Node:
+        """Comparing values reads all of them."""
+        first, *others = node.ops
+        if first.op in ("in", "notin") and not others:
+            found = _through(first.expr, sandbox.CONTAINS, node.expr, line=node.lineno)
+            return found if first.op == "in" else nodes.Not(found, lineno=node.lineno)
+        if any(operand.op in ("in", "notin") for operand in node.ops):
+            raise TemplateError("isn't valid Jinja2: put each comparison with in into parentheses")
+        node.expr = _weighed(node.expr)
+        for operand in node.ops:
+            operand.expr = _weighed(operand.expr)
+        return node
+
+    def _getitem(self, node: nodes.Getitem) -> nodes.Node:
+        """An item is a new value, and the key is read."""
+        if isinstance(node.arg, nodes.Slice):
+            return _through(node, sandbox.SLICED)
+        node.arg = _weighed(node.arg)
+        return node
+
+    def _pair(self, node: nodes.Pair) -> nodes.Node:
+        """A key of a map is read."""
+        node.key = _weighed(node.key)
+        return node
+
+
+_CHANGES: Final[Mapping[type[nodes.Node], Callable[[_Metering, Any], nodes.Node]]] = {
+    nodes.For: _Metering._for,
+    nodes.Macro: _Metering._macro,
+    nodes.CallBlock: _Metering._macro,
+    nodes.Block: _Metering._macro,
+    nodes.Concat: _Metering._concat,
+    nodes.Compare: _Metering._compare,
+    nodes.Getitem: _Metering._getitem,
+    nodes.Pair: _Metering._pair,
+}
+
+
+def _weighed(node: nodes.Expr) -> nodes.Expr:
+    return node if isinstance(node, nodes.Const) else _through(node, sandbox.WEIGHED)
+
+
+def _through(node: nodes.Node, name: str, *args: Any, line: int | None = None) -> nodes.Filter:
+    """The node, wrapped in one of our filters."""
+    given = [one if isinstance(one, nodes.Expr) else nodes.Const(one) for one in args]
+    made = nodes.Filter(node, name, given, [], None, None, lineno=line or node.lineno or 1)
+    return made.set_environment(ENVIRONMENT)  # type: ignore[return-value] # itself

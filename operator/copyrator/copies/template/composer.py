@@ -1,0 +1,200 @@
+"""Reads the sources of templates, and holds their contents while copies need them.
+
+One reading serves all copies that are rendered and written together: it is dropped a second after
+its last use, so a change of a source, or new and deleted copies of one second, take one reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.keys import ObjectName
+from copyrator.api.rule_status import RuleReason
+from copyrator.copies.sources.records import refusal
+from copyrator.copies.sources.shares import SourceShare
+from copyrator.copies.template.composed import ComposedBinding
+from copyrator.copies.template.composing import Composing
+from copyrator.copies.template.composition import Composition, Part, Reading
+from copyrator.copies.template.values import Entry
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.settings.limits import COMPOSED_BYTES
+
+READS = 8
+"""Concurrent reads of all templates' sources."""
+HELD_SECONDS = 1.0
+"""Seconds that contents are held after their last use."""
+_METADATA = ("name", "namespace", "labels", "annotations", "resourceVersion")
+"""What is held of an object's metadata."""
+ATTEMPTS = 3
+"""Readings in a row while the sources change; the watch triggers another one afterwards."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class ComposeError(Exception):
+    """The sources can't be used (now); the copies stay as they are."""
+
+    def __init__(self, reason: RuleReason, message: str, *, waits: bool = False) -> None:
+        super().__init__(message)
+        self.condition = ReadyCondition(Health.RETRYING, reason, message)
+        self.waits = waits
+        """Whether it may succeed later although no source changes."""
+
+
+class Composer:
+    """Reads and holds sources; all arguments are the home cluster's."""
+
+    def __init__(
+        self, client: KubeClient, share: Callable[[], SourceShare], clock: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._share = share
+        self._clock = clock
+        self._reads = asyncio.Semaphore(READS)
+        self._timers: dict[Composition, asyncio.TimerHandle] = {}
+
+    @asynccontextmanager
+    async def held(self, binding: ComposedBinding) -> AsyncIterator[bool]:
+        """Hold the contents of a template's sources, which are read unless they are held already.
+
+        Yields:
+            Whether all copies have to be rendered again, because other versions were read.
+
+        Raises:
+            ComposeError: they can't be used.
+            ApiError: one can't be read.
+        """
+        composition = binding.composition
+        composition.users += 1
+        if timer := self._timers.pop(composition, None):
+            timer.cancel()
+        try:
+            async with composition.lock:
+                renewed = await self._refresh(binding)
+            yield renewed
+        finally:
+            composition.users -= 1
+            if not composition.users and composition.reading is not None:
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(HELD_SECONDS, self.drop, composition)
+                self._timers[composition] = timer
+
+    def drop(self, composition: Composition) -> None:
+        """Hold the contents no longer."""
+        if timer := self._timers.pop(composition, None):
+            timer.cancel()
+        if composition.reading is not None:
+            self._share().give_back(composition.reading.size)
+            composition.reading = None
+
+    async def _refresh(self, binding: ComposedBinding) -> bool:
+        composition = binding.composition
+        for _ in range(ATTEMPTS):
+            reading = composition.reading
+            if reading is not None and composition.is_covered_by(reading.versions):
+                break
+            self.drop(composition)
+            hashed = binding.compiled.spec.rollout is not None
+            composition.reading = await self._read(composition, hashed=hashed)
+        assert composition.reading is not None
+        if composition.rendered == composition.reading.versions:
+            return False
+        binding.renew()
+        composition.renewed(composition.reading.versions)
+        composition.fingerprint = composition.reading.fingerprint
+        return True
+
+    async def _read(self, composition: Composition, *, hashed: bool) -> Reading:
+        """Read all sources once.
+
+        Raises:
+            ComposeError, ApiError: as `held`.
+        """
+        check(composition)
+        left = [COMPOSED_BYTES]
+        found = await asyncio.gather(
+            *(self._read_one(part, name, left) for part, name, _ in composition.headers())
+        )
+        check(composition)  # what was read may be refused
+        bodies = dict(filter(None, found))
+        entries: dict[str, Entry] = {}
+        for part in composition.parts:
+            mine = [
+                bodies[part.resource.key, *name]
+                for name in part.found()
+                if (part.resource.key, *name) in bodies
+            ]
+            alias, single = part.entry.alias, part.entry.single
+            if not mine and not part.entry.optional:
+                raise ComposeError(
+                    RuleReason.SOURCE_NOT_FOUND,
+                    f"sources.{alias} was deleted; the copies stay as they are",
+                    waits=True,
+                )
+            entries[alias] = (mine[0] if mine else None) if single else mine
+        size = COMPOSED_BYTES - left[0]
+        if not self._share().reserve(size):
+            why = self._share().no_room(len(bodies), size)
+            raise ComposeError(RuleReason.PROGRESSING, why, waits=True)
+        versions = {key: str(body["metadata"]["resourceVersion"]) for key, body in bodies.items()}
+        fingerprint = _fingerprint(entries) if hashed else b""
+        optional = {part.entry.alias for part in composition.parts if part.entry.optional}
+        composing = Composing(entries, self._clock(), optional)
+        return Reading(composing, versions, size, fingerprint)
+
+    async def _read_one(
+        self, part: Part, name: ObjectName, left: list[int]
+    ) -> tuple[tuple[str, str, str], Mapping[str, Any]] | None:
+        """An object with its key; None of one that doesn't exist (any more), or is refused."""
+        async with self._reads:
+            if left[0] < 0:
+                return None
+            try:
+                body = part.assumed.get(name) or await self._client.get(part.resource, *name)
+            except errors.NotFound:
+                return None
+        body = {**body, "apiVersion": part.resource.api_version, "kind": part.resource.kind}
+        if why := refusal(part.resource.kind, body):
+            part.refuse(name, str(body["metadata"]["resourceVersion"]), why)
+            return None
+        body["metadata"] = {key: body["metadata"].get(key) for key in _METADATA}
+        left[0] -= len(msgspec.json.encode(body))
+        if left[0] < 0:
+            raise ComposeError(
+                RuleReason.TOO_LARGE,
+                f"the objects of spec.sources have more than {COMPOSED_BYTES // 2**20} MiB; select "
+                "fewer or smaller ones. The copies stay as they are",
+            )
+        return (part.resource.key, *name), body
+
+
+def _fingerprint(entries: Mapping[str, Entry]) -> bytes:
+    """A hash of contents, whatever their versions."""
+    hashed = hashlib.blake2b(digest_size=32)
+    for alias, entry in sorted(entries.items()):
+        hashed.update(b"\0" + alias.encode())
+        for body in [entry] if isinstance(entry, Mapping) else entry or ():
+            metadata = {**body["metadata"], "resourceVersion": None}
+            hashed.update(_encoder.encode({**body, "metadata": metadata}))
+    return hashed.digest()
+
+
+def check(composition: Composition) -> None:
+    """Refuse sources that can't be used, without reading one.
+
+    Raises:
+        ComposeError: one is missing or refused, or they are too many.
+    """
+    if why := composition.too_many():
+        raise ComposeError(RuleReason.TOO_LARGE, f"{why}; the copies stay as they are")
+    if why := composition.missing():
+        raise ComposeError(RuleReason.SOURCE_NOT_FOUND, why)
