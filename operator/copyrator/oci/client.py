@@ -6,9 +6,11 @@ list and one HEAD.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,30 +20,16 @@ from yarl import URL
 from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import (
+    InvalidResponse,
     RegistryError,
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.exchange import (
-    INDEX_TYPE,
-    MANIFEST_TYPES,
-    Request,
-    Response,
-    Sink,
-    TlsVerification,
-    checked,
-    digest_of,
-    is_same_origin,
-    manifest_type,
-    media_type,
-    named,
-    not_a_manifest,
-    unexpected,
-)
+from copyrator.oci.exchange import Request, Response, Sink, TlsVerification, is_same_origin
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
-from copyrator.oci.tokens import RequestScope, Tokens, access_error, refuse_foreign
+from copyrator.oci.tokens import RequestScope, TokenCache, access_error, refuse_foreign
 from copyrator.oci.transport import RegistryTransport
 from copyrator.settings.limits import (
     MANIFEST_BYTES,
@@ -55,7 +43,14 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-_ANY_MANIFEST: Final = ", ".join(MANIFEST_TYPES)
+_INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+_MANIFEST_TYPES: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    _INDEX_TYPE,
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_ANY_MANIFEST: Final = ", ".join(_MANIFEST_TYPES)
 _NOTHING_THERE: Final = frozenset(
     {303, 400, 401, 403, 404, 405, 406, 409, 410, 412, 414, 415, 416, 418, 422, 451, 501}
 )
@@ -72,8 +67,13 @@ class _Manifest(msgspec.Struct):
     config: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Declared(msgspec.Struct, rename="camel"):
+    media_type: str
+
+
 _MAX_CONFIG = 64 * 1024
 _manifests = msgspec.json.Decoder(_Manifest)
+_declared = msgspec.json.Decoder(_Declared)
 
 
 class RegistryClient:
@@ -97,7 +97,7 @@ class RegistryClient:
         )
         self._clock = clock
         self._decoding = FairLimit(each=TAG_LISTS_AT_ONCE, together=TAG_LISTS_AT_ONCE)
-        self._tokens = Tokens(self._transport, clock=clock)
+        self._tokens = TokenCache(self._transport, clock=clock)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -106,18 +106,18 @@ class RegistryClient:
     def keep_registries(self, registries: Iterable[tuple[str, bool]]) -> None:
         """Drop the metrics of all registries but these: ``host[:port]``, and whether plain HTTP."""
         origins = {Repository(name, "", plain_http=plain).origin for name, plain in registries}
-        self._transport.keep_hosts({_authority(origin) for origin in origins})
+        self._transport.hosts.drop_series({_authority(origin) for origin in origins})
 
     async def digest(self, repository: Repository, tag: str, credential: Credential | None) -> str:
         """Return the manifest digest that a tag (or a digest) resolves to, ``sha256:<64 hex>``.
 
         Raises:
-            NotFound: no such tag, or no such repository.
+            TagNotFound: no such tag, or no such repository.
         """
         answer = await self._head(repository, tag, credential)
         named_digest = answer.headers.get("Docker-Content-Digest", "") if answer else ""
         if DIGEST.fullmatch(named_digest):
-            return checked(repository, tag, named_digest)
+            return _check_digest(repository, tag, named_digest)
         digest, _ = await self.manifest(repository, tag, credential)
         return digest
 
@@ -129,11 +129,11 @@ class RegistryClient:
         Docker Hub counts this as a pull.
 
         Raises:
-            NotFound: no such tag, or no such repository.
+            TagNotFound: no such tag, or no such repository.
         """
         answer = await self._manifest(repository, reference, credential, MANIFEST_BYTES)
         manifest = _manifest(answer, repository, reference)
-        return checked(repository, reference, digest_of(answer.body)), manifest
+        return _check_digest(repository, reference, digest_of(answer.body)), manifest
 
     async def artifact(
         self, repository: Repository, digest: str, credential: Credential | None
@@ -141,19 +141,19 @@ class RegistryClient:
         """Return the descriptor of a manifest: by HEAD, or by GET where headers are missing.
 
         Raises:
-            NotFound: no such manifest, or no such repository.
+            TagNotFound: no such manifest, or no such repository.
         """
         head = await self._head(repository, digest, credential)
         named_digest = head.headers.get("Docker-Content-Digest", digest) if head else ""
         if head is not None and DIGEST.fullmatch(named_digest):
-            checked(repository, digest, named_digest)
+            _check_digest(repository, digest, named_digest)
             length = head.headers.get("Content-Length", "")
-            kind = media_type(head)
-            if kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
+            kind = _media_type(head)
+            if kind in _MANIFEST_TYPES and _LENGTH.fullmatch(length):
                 return Artifact(digest, kind, int(length))
         answer = await self._manifest(repository, digest, credential, MANIFEST_BYTES)
-        checked(repository, digest, digest_of(answer.body))
-        return Artifact(digest, manifest_type(answer, repository, digest), len(answer.body))
+        _check_digest(repository, digest, digest_of(answer.body))
+        return Artifact(digest, _manifest_type(answer, repository, digest), len(answer.body))
 
     async def manifest_bytes(
         self,
@@ -167,17 +167,17 @@ class RegistryClient:
         The repository can be read: a registry that refuses access to a tag doesn't have it.
 
         Raises:
-            NotFound: no such tag or manifest, or no such repository.
+            TagNotFound: no such tag or manifest, or no such repository.
         """
         if DIGEST.fullmatch(reference):
             answer = await self._manifest(repository, reference, credential, max_body)
-            checked(repository, reference, digest_of(answer.body))
+            _check_digest(repository, reference, digest_of(answer.body))
             return answer.body
         request = _get(repository.manifest_url(reference), _ANY_MANIFEST, max_body)
         scope = RequestScope(repository, credential, "manifests")
-        found = await self._look_up(named(reference), scope, request)
+        found = await self._look_up(_describe(reference), scope, request)
         if found is None:
-            raise TagNotFound(f"{repository} has no {named(reference).removeprefix('the ')}")
+            raise TagNotFound(f"{repository} has no {_describe(reference).removeprefix('the ')}")
         return found.body
 
     async def blob(
@@ -186,12 +186,12 @@ class RegistryClient:
         """Return the bytes of a blob, checked against its digest.
 
         Raises:
-            NotFound: no such blob, or no such repository.
+            TagNotFound: no such blob, or no such repository.
         """
         request = _get(repository.blob_url(digest), "*/*", max_body)
         scope = RequestScope(repository, credential, "blobs")
         answer = await self._ask_for(f"the blob {digest}", scope, request)
-        checked(repository, digest, digest_of(answer.body))
+        _check_digest(repository, digest, digest_of(answer.body))
         return answer.body
 
     async def referrers(
@@ -203,9 +203,9 @@ class RegistryClient:
         separate rate limits. Other registries respond to any path with 200 and a web page.
         """
         scope = RequestScope(repository, credential, "referrers")
-        request = _get(url, INDEX_TYPE, REFERRERS_BYTES)
+        request = _get(url, _INDEX_TYPE, REFERRERS_BYTES)
         answer = await self._look_up("the list of referrers", scope, request)
-        return answer if answer is not None and media_type(answer) == INDEX_TYPE else None
+        return answer if answer is not None and _media_type(answer) == _INDEX_TYPE else None
 
     async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
         """Pass all tags of the repository to ``take``, in parts, so that memory is bounded.
@@ -243,7 +243,7 @@ class RegistryClient:
     ) -> Response:
         request = _get(repository.manifest_url(reference), _ANY_MANIFEST, max_body)
         scope = RequestScope(repository, credential, "manifests")
-        return await self._ask_for(named(reference), scope, request)
+        return await self._ask_for(_describe(reference), scope, request)
 
     async def _look_up(self, what: str, scope: RequestScope, request: Request) -> Response | None:
         """GET of what may not be there, in a repository that can be read; None: it isn't there."""
@@ -321,10 +321,15 @@ def _is_refusal(answer: Response, repository: Repository, *others: int) -> bool:
 
 
 def _require(answer: Response, scope: RequestScope, what: str) -> Response:
-    """The answer with status 200; others are errors."""
-    if answer.status != 200:
-        raise unexpected(answer, scope.repository, what)
-    return answer
+    """The answer with status 200; others are errors. ``what``: ``the tag 1.0.0``."""
+    status, repository = answer.status, scope.repository
+    if status == 200:
+        return answer
+    if status == 404:
+        text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
+        raise TagNotFound(text, status=status)
+    text = f"{repository.host} responds with {status} for {what}{answer.said}"
+    raise InvalidResponse(text, status=status)
 
 
 def _get(url: str, accept: str, max_body: int) -> Request:
@@ -338,4 +343,55 @@ def _manifest(answer: Response, repository: Repository, reference: str) -> dict[
         short = len(found.config) <= _MAX_CONFIG
         return {"config": read_json(bytes(found.config)) if short else None}
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise not_a_manifest(repository, reference) from None
+        raise _no_manifest_error(repository, reference) from None
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a manifest or blob."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def _check_digest(repository: Repository, reference: str, value: str) -> str:
+    """The digest ``value`` of what was requested by ``reference``, a tag or digest.
+
+    Raises:
+        InvalidResponse: it isn't sha256, or isn't the requested one.
+    """
+    if not DIGEST.fullmatch(value):
+        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
+    if DIGEST.fullmatch(reference) and value != reference:
+        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
+    return value
+
+
+def _media_type(answer: Response) -> str:
+    """The media type of an answer, in lower case and without parameters."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _manifest_type(answer: Response, repository: Repository, reference: str) -> str:
+    """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
+
+    Raises:
+        InvalidResponse: neither is that of a manifest or index.
+    """
+    found = _media_type(answer)
+    if found not in _MANIFEST_TYPES:
+        with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+            found = _declared.decode(answer.body).media_type
+    if found not in _MANIFEST_TYPES:
+        raise _no_manifest_error(repository, reference)
+    return found
+
+
+def _no_manifest_error(repository: Repository, reference: str) -> InvalidResponse:
+    """The error of an answer that is something else, such as a login page."""
+    what = _describe(reference)
+    return InvalidResponse(
+        f"{repository.host} responds with something that isn't a manifest for {what}"
+    )
+
+
+def _describe(reference: str) -> str:
+    """A reference as text for messages: ``the tag 1.0.0``, ``the digest sha256:…``."""
+    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"

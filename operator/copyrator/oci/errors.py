@@ -2,7 +2,7 @@
 
 Messages name the host and the remedy. They never include credentials, tokens, query strings (a
 token server's may be sensitive) or more of an answer than the registry's own code and message,
-which are bounded and cleaned (answers.py).
+which are bounded and cleaned (exchange.py).
 """
 
 # ruff: noqa: N818 - the classes have the conditions' reasons as names, which don't end in Error

@@ -1,24 +1,21 @@
-"""A request to a registry and its answer: media type, digest, error, next page.
+"""A request to a registry and its answer: the error in it, and its next page.
 
 Sources: the OCI distribution specification; for Link RFC 8288.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
 from multidict import MultiMapping
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.oci.errors import InvalidResponse, RegistryError, TagNotFound
-from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.errors import InvalidResponse
+from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
 Sink = Callable[[bytearray], Awaitable[None]]
@@ -87,21 +84,6 @@ def parse_url(text: str) -> URL:
     return url
 
 
-INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
-MANIFEST_TYPES: Final = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-    INDEX_TYPE,
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-
-
-class _Declared(msgspec.Struct, rename="camel"):
-    media_type: str
-
-
-_declared = msgspec.json.Decoder(_Declared)
-
 SAID_CHARACTERS: Final = 200
 _CODES: Final = ("code", "status", "error", "title")
 _MESSAGES: Final = ("message", "error_description", "details", "detail", "description", "msg")
@@ -114,57 +96,7 @@ _CHANGING: Final = re.compile(
 """IDs of requests and times, by which each answer's message would be another one."""
 
 
-def digest_of(content: bytes) -> str:
-    """The digest of a manifest or blob."""
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
-def checked(repository: Repository, reference: str, value: str) -> str:
-    """The digest ``value`` of what was requested by ``reference``, a tag or digest.
-
-    Raises:
-        InvalidResponse: it isn't sha256, or isn't the requested one.
-    """
-    if not DIGEST.fullmatch(value):
-        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
-    if DIGEST.fullmatch(reference) and value != reference:
-        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
-    return value
-
-
-def media_type(answer: Response) -> str:
-    """The media type of an answer, in lower case and without parameters."""
-    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
-def manifest_type(answer: Response, repository: Repository, reference: str) -> str:
-    """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
-
-    Raises:
-        InvalidResponse: neither is that of a manifest or index.
-    """
-    found = media_type(answer)
-    if found not in MANIFEST_TYPES:
-        with suppress(msgspec.MsgspecError, RecursionError, ValueError):
-            found = _declared.decode(answer.body).media_type
-    if found not in MANIFEST_TYPES:
-        raise not_a_manifest(repository, reference)
-    return found
-
-
-def not_a_manifest(repository: Repository, reference: str) -> InvalidResponse:
-    """The error of an answer that is something else, such as a login page."""
-    return InvalidResponse(
-        f"{repository.host} responds with something that isn't a manifest for {named(reference)}"
-    )
-
-
-def named(reference: str) -> str:
-    """A reference as text for messages: ``the tag 1.0.0``, ``the digest sha256:…``."""
-    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
-
-
-def said(body: bytes, secrets: Iterable[str]) -> str:
+def error_text(body: bytes, secrets: Iterable[str]) -> str:
     """The code and message of an error's body in parentheses, bounded and cleaned.
 
     Sources: the OCI distribution specification ("Error Codes"), RFC 6749 (token servers), and
@@ -208,16 +140,6 @@ def _clean(text: str) -> str:
     """Printable characters of a text on one line; of a long text the beginning."""
     words = text[: SAID_CHARACTERS * 20].split()
     return " ".join("".join(filter(str.isprintable, word)) for word in words).strip()
-
-
-def unexpected(answer: Response, repository: Repository, what: str) -> RegistryError:
-    """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
-    status = answer.status
-    if status == 404:
-        text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
-        return TagNotFound(text, status=status)
-    text = f"{repository.host} responds with {status} for {what}{answer.said}"
-    return InvalidResponse(text, status=status)
 
 
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")

@@ -90,18 +90,18 @@ class AddressRules:
             "address to the operator's --allow-registry-addresses"
         )
 
-    def check_literal(self, host: str, *, names: bool) -> None:
-        """Check a host that is an address in any spelling; with `names` also localhost names.
+    def check_url(self, url: URL, *, proxied: bool) -> None:
+        """Check the host of a URL, which may be an address in any spelling, without resolving it.
 
-        Where a proxy resolves the name, no other check is possible.
+        A proxy resolves names itself, so that with one only localhost's can be checked.
 
         Raises:
-            AddressRefused: a registry must not have it.
+            AddressRefused: a registry must not have its address.
         """
-        host = host.rstrip(".")
+        host = (url.raw_host or "").rstrip(".")
         if (address := _literal(host)) is not None:
             self.check(host, address)
-        elif names and (host.lower() == "localhost" or host.lower().endswith(".localhost")):
+        elif proxied and (host.lower() == "localhost" or host.lower().endswith(".localhost")):
             self.check(host, ip_address("127.0.0.1"))
 
     def _allows(self, address: Address) -> bool:
@@ -161,15 +161,6 @@ class CheckedResolver(AbstractResolver):
     async def close(self) -> None:
         """Cancel pending lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def check_url(rules: AddressRules, url: URL, *, proxied: bool) -> None:
-    """Check the host of a URL without resolving it.
-
-    Raises:
-        AddressRefused: a registry must not have its address.
-    """
-    rules.check_literal(url.raw_host or "", names=proxied)
 
 
 def _literal(host: str) -> Address | None:
@@ -289,7 +280,7 @@ class Host:
         return not self.is_used(now) and idle and self.blocked_until <= now
 
 
-class Hosts:
+class HostCache:
     """The hosts that are used, had recent requests or have a pause, by ``host[:port]``."""
 
     def __init__(self, metrics: Metrics, rate: Rate = DEFAULT_RATE) -> None:

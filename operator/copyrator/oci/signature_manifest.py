@@ -101,7 +101,7 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
     Raises:
         UnusableError: it is one that can't be used, or doesn't refer to ``subject``.
     """
-    manifest = _decoded(body)
+    manifest = _decode(body)
     kind = manifest.artifact_type or (manifest.config.media_type if manifest.config else "")
     if reason := _unsupported(kind):
         raise UnusableError(reason)
@@ -128,7 +128,7 @@ def read_payloads(body: bytes) -> list[Layer]:
     Raises:
         UnusableError: it can't be used.
     """
-    return _decoded(body).layers
+    return _decode(body).layers
 
 
 def require_payload(layer: Layer) -> None:
@@ -141,7 +141,7 @@ def _require(layer: Layer, media_type: str, what: str) -> None:
         raise UnusableError(f"{_type_named(layer.media_type)} isn't supported, only {what}")
 
 
-def _decoded(body: bytes) -> _SignatureManifest:
+def _decode(body: bytes) -> _SignatureManifest:
     try:
         return _manifests.decode(body)
     except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -155,7 +155,7 @@ _OTHER: Final = "not read for other reasons"
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+/:;=_#-]{0,99}")
 
 
-class Skipped:
+class SkipReasons:
     """Collects reasons, each with the first signature that it applies to."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ def read_index(body: bytes) -> list[Listed]:
 class Candidates:
     """The entries that are read of all that are listed."""
 
-    def __init__(self, skipped: Skipped) -> None:
+    def __init__(self, skipped: SkipReasons) -> None:
         self._skipped = skipped
         self._chosen: dict[str, Listed] = {}
 

@@ -16,16 +16,16 @@ from collections.abc import Awaitable
 from typing import Final
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
+from copyrator.oci.client import RegistryClient, digest_of
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable, TagNotFound
-from copyrator.oci.exchange import digest_of, next_page
+from copyrator.oci.exchange import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import (
     BEYOND,
     Candidates,
     Layer,
     Listed,
-    Skipped,
+    SkipReasons,
     UnusableError,
     read_index,
     read_payloads,
@@ -65,7 +65,7 @@ class SignatureFinder:
         has no clear type.
 
         Raises:
-            NotFound: the repository has no manifest with this digest.
+            TagNotFound: the repository has no manifest with this digest.
             RegistryError: the manifest can't be read; or no signature is found, and a place can't
                 be read or its list is invalid. A single signature that is unusable or missing is
                 skipped instead.
@@ -97,7 +97,7 @@ class _Search:
         self._repository = repository
         self._digest = digest
         self._credential = credential
-        self._skipped = Skipped()
+        self._skipped = SkipReasons()
         self._candidates = Candidates(self._skipped)
         self._artifact: Artifact | None = None
         self._found: list[Signature] = []

@@ -48,7 +48,7 @@ async def read_tags(
 
     Raises:
         InvalidResponse: a page is invalid, leads to another host, or exceeds a limit.
-        Unreachable: the list takes too long.
+        RegistryUnreachable: the list takes too long.
     """
     url: str | None = (first := repository.tags_url(TAGS_A_PAGE))
     started = clock()

@@ -123,7 +123,7 @@ class _Grants:
         self.newest = next(iter(self.by_kind.values()), None)
 
 
-class Tokens:
+class TokenCache:
     """Headers by (registry, repository, credential) and the kind of request."""
 
     def __init__(

@@ -12,7 +12,7 @@ import os
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -34,19 +34,18 @@ from copyrator.oci.exchange import (
     Request,
     Response,
     TlsVerification,
+    error_text,
     is_same_origin,
     parse_url,
-    said,
 )
 from copyrator.oci.hosts import (
     DEFAULT_RATE,
     KEEP_ALIVE,
     AddressRules,
     CheckedResolver,
-    Hosts,
+    HostCache,
     Network,
     Rate,
-    check_url,
 )
 from copyrator.settings.limits import (
     CA_BYTES,
@@ -69,14 +68,14 @@ _AT_ONCE: Final = 10
 """Certificates that are parsed in one step."""
 
 
-class Contexts:
-    """aiohttp's ``ssl=`` argument for each Trust; the least recently used ones are dropped."""
+class SslContextCache:
+    """aiohttp's ``ssl=`` argument by CA; the least recently used ones are dropped."""
 
     def __init__(self) -> None:
         self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
     async def of(self, trust: TlsVerification) -> ssl.SSLContext | bool:
-        """The context for a Trust; equal ones share one, as connections are pooled by it.
+        """The context for a verification; equal ones share one, as connections are pooled by it.
 
         Raises:
             TLSFailed: the CA isn't a PEM certificate, or is too long.
@@ -86,7 +85,7 @@ class Contexts:
         if not trust.ca:
             return True
         if trust.ca not in self._ready:
-            made = await _make(trust.ca)
+            made = await _build_context(trust.ca)
             self._ready.setdefault(trust.ca, made)
         self._ready.move_to_end(trust.ca)
         context = self._ready[trust.ca]
@@ -95,7 +94,7 @@ class Contexts:
         return context
 
 
-async def _make(ca: bytes) -> ssl.SSLContext:
+async def _build_context(ca: bytes) -> ssl.SSLContext:
     if len(ca) > CA_BYTES:
         raise TLSFailed(f"caSecret: the key ca.crt has more than {CA_BYTES} bytes")
     time_slice = TimeSlice()
@@ -125,7 +124,7 @@ DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0
 
 
-def paused(host: str, status: int, seconds: float, said: str = "") -> RegistryError:
+def pause_error(host: str, status: int, seconds: float, said: str = "") -> RegistryError:
     """The error in the pause after a 429 or 503; its text doesn't depend on the remaining time."""
     kind, what = (
         (RateLimited, "too many requests")
@@ -145,11 +144,11 @@ def retry_after(headers: Mapping[str, str]) -> float:
     return min(max(DEFAULT_RETRY_AFTER if seconds is None else seconds, 1.0), RETRY_AFTER_CAP)
 
 
-def failure(error: Exception, where: str) -> RegistryError:
+def connection_error(error: Exception, where: str) -> RegistryError:
     """Convert a failure below HTTP; the message never includes a proxy's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return TLSFailed(_untrusted(where, error.certificate_error))
+            return TLSFailed(_certificate_text(where, error.certificate_error))
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return TLSFailed(
                 f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
@@ -181,7 +180,7 @@ def _is_cut_off(error: Exception) -> bool:
     return isinstance(error, cut) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _untrusted(where: str, error: Exception) -> str:
+def _certificate_text(where: str, error: Exception) -> str:
     text = getattr(error, "verify_message", "") or "certificate verify failed"
     return f"{where}: its certificate isn't trusted ({text}); see caSecret and skipTLSVerify"
 
@@ -215,14 +214,14 @@ class RegistryTransport:
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
         """The timeouts of requests with a sink; `_exchange` and `_body` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
-        self._hosts = Hosts(metrics, rate)
+        self.hosts = HostCache(metrics, rate)
         self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)
         self._large = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
         self._large_pages = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
         """Of those for a sink, which may take any time: others don't wait for it."""
         self._proxies = Proxies(os.environ)
         self._rules = AddressRules(allowed)
-        self._contexts = Contexts()
+        self._contexts = SslContextCache()
         self._resolver = CheckedResolver(self._rules)
 
     async def close(self) -> None:
@@ -232,10 +231,6 @@ class RegistryTransport:
             await session.close()
         await self._resolver.close()
 
-    def keep_hosts(self, hosts: Collection[str]) -> None:
-        """Drop the metrics of hosts (``host[:port]`` as in a URL) that no Bundle names any more."""
-        self._hosts.drop_series(hosts)
-
     async def send(self, request: Request) -> Response:
         """Send a request and follow redirects, without credentials to another host.
 
@@ -243,7 +238,7 @@ class RegistryTransport:
             AddressRefused: it would go to an address that isn't allowed.
             RateLimited: 429, now or shortly before, from this host.
             TLSFailed: the certificate or the TLS protocol isn't acceptable.
-            Unreachable: no answer, or 5xx; or a 503 shortly before, within its Retry-After.
+            RegistryUnreachable: no answer, or 5xx; or a 503 shortly before, within its Retry-After.
             InvalidResponse: the answer isn't HTTP, is too long, or has an invalid redirect.
         """
         origin = _parsed(request.url).origin()
@@ -253,25 +248,25 @@ class RegistryTransport:
                 return answer
             if answer.status == _SEE_OTHER and not request.see_other:
                 return answer
-            request = _redirected(request, origin, answer.headers["Location"])
+            request = _follow(request, origin, answer.headers["Location"])
         raise InvalidResponse(f"{origin.host} redirects more than {MAX_REDIRECTS} times")
 
     async def _send_once(self, request: Request) -> Response:
         url = _parsed(request.url)
         name = _place(url)
-        with self._hosts.use(name) as host:
+        with self.hosts.use(name) as host:
             async with host.slots:
                 await host.turn()
                 left = host.blocked_until - time.monotonic()
                 if left > 0:
-                    raise paused(name, host.blocked_by, left)
+                    raise pause_error(name, host.blocked_by, left)
                 async with self._requests.slot(name):
                     answer = await self._counted(request, url, name)
             asks = answer.status in (403, 503) and "Retry-After" in answer.headers
             if answer.status == 429 or asks:
                 wait = retry_after(answer.headers)
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
-                raise paused(name, answer.status, wait, answer.said)
+                raise pause_error(name, answer.status, wait, answer.said)
         if answer.status >= 500:
             raise RegistryUnreachable(
                 f"{name} responds with {answer.status} to {request.method} {url.path}{answer.said}",
@@ -280,7 +275,7 @@ class RegistryTransport:
         return answer
 
     async def _counted(self, request: Request, url: URL, name: str) -> Response:
-        label = self._hosts.label_of(name, named=request.named)
+        label = self.hosts.label_of(name, named=request.named)
         started = time.monotonic()
         code = 0
         try:
@@ -294,7 +289,7 @@ class RegistryTransport:
     async def _exchange(self, request: Request, url: URL, where: str) -> Response:
         try:
             proxy = self._proxies.proxy_for(request.url)
-            check_url(self._rules, url, proxied=proxy is not None)
+            self._rules.check_url(url, proxied=proxy is not None)
             context = await self._contexts.of(request.trust)
             async with asyncio.timeout(self._seconds):
                 response = await self._open(proxied=proxy is not None).request(
@@ -322,11 +317,11 @@ class RegistryTransport:
                     said=text,
                 )
         except (aiohttp.ClientError, ssl.SSLError, TimeoutError, ValueError) as error:
-            raise failure(error, where) from None
+            raise connection_error(error, where) from None
 
     def _headers(self, request: Request, where: str) -> dict[str, str]:
         headers = dict(request.headers)
-        if not self._hosts.may_keep(where, named=request.named):
+        if not self.hosts.may_keep(where, named=request.named):
             headers["Connection"] = "close"
         return headers
 
@@ -368,7 +363,7 @@ class RegistryTransport:
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return ""
         sent = request.headers.get("Authorization", "").rpartition(" ")[2]
-        return said(bytes(body), (sent, *request.secrets))
+        return error_text(bytes(body), (sent, *request.secrets))
 
     async def _body(self, response: aiohttp.ClientResponse, request: Request, where: str) -> bytes:
         """The body; empty if the sink takes it."""
@@ -426,7 +421,7 @@ def _place(url: URL) -> str:
     return url.with_user(None).authority
 
 
-def _redirected(request: Request, origin: URL, location: str) -> Request:
+def _follow(request: Request, origin: URL, location: str) -> Request:
     """The request to the redirect's target, without credentials and CA for another host."""
     try:
         target = URL(request.url).join(parse_url(location))

@@ -9,7 +9,7 @@ from tests.authority import Authority
 
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import TlsVerification
-from copyrator.oci.transport import Contexts
+from copyrator.oci.transport import SslContextCache
 from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
 
 
@@ -20,7 +20,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 
 async def test_all_certificates_of_a_long_text_are_trusted(authorities: list[bytes]) -> None:
-    context = await Contexts().of(
+    context = await SslContextCache().of(
         TlsVerification(ca=b"# ours\n" + b"\n".join(authorities) + b"\n# end\n")
     )
 
@@ -29,7 +29,7 @@ async def test_all_certificates_of_a_long_text_are_trusted(authorities: list[byt
 
 
 async def test_equal_trust_gives_the_same_object(authorities: list[bytes]) -> None:
-    contexts = Contexts()
+    contexts = SslContextCache()
 
     assert await contexts.of(TlsVerification(ca=authorities[0])) is await contexts.of(
         TlsVerification(ca=bytes(bytearray(authorities[0])))
@@ -39,7 +39,7 @@ async def test_equal_trust_gives_the_same_object(authorities: list[bytes]) -> No
 
 
 async def test_few_are_kept(authorities: list[bytes]) -> None:
-    contexts = Contexts()
+    contexts = SslContextCache()
     for i in range(CA_CONTEXTS + 5):
         await contexts.of(TlsVerification(ca=authorities[0] + b"\n" * i))
 
@@ -51,10 +51,10 @@ async def test_few_are_kept(authorities: list[bytes]) -> None:
 )
 async def test_what_is_no_certificate_is_said(broken: bytes) -> None:
     with pytest.raises(TLSFailed, match=r"caSecret: the key ca\.crt"):
-        await Contexts().of(TlsVerification(ca=broken))
+        await SslContextCache().of(TlsVerification(ca=broken))
 
 
 async def test_one_broken_certificate_among_others_is_said(authorities: list[bytes]) -> None:
     broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     with pytest.raises(TLSFailed):
-        await Contexts().of(TlsVerification(ca=b"".join([*authorities, broken])))
+        await SslContextCache().of(TlsVerification(ca=b"".join([*authorities, broken])))

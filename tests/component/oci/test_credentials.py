@@ -15,7 +15,7 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Request, TlsVerification, is_same_origin
 from copyrator.oci.reference import Repository
-from copyrator.oci.transport import _redirected
+from copyrator.oci.transport import _follow
 from hostile.registry import STRAYED, serving
 
 ALICE = Credential("alice", "s3cret")
@@ -226,12 +226,12 @@ def test_only_the_same_origin_gets_the_header_and_the_private_ca(
 ) -> None:
     headers = {"Authorization": "Basic x", "Accept": "*/*"}
     request = Request("GET", url, TlsVerification(verify=False, ca=b"ca"), headers)
-    found = _redirected(request, URL(url).origin(), location)
+    found = _follow(request, URL(url).origin(), location)
     assert is_same_origin(URL(found.url), URL(url)) == kept
     assert found.headers == (headers if kept else {"Accept": "*/*"})
     assert found.trust == (request.trust if kept else TlsVerification())
     again = replace(found, url="https://elsewhere/") if not kept else found
-    assert _redirected(again, URL(url).origin(), url.replace("http://", "https://")).headers == (
+    assert _follow(again, URL(url).origin(), url.replace("http://", "https://")).headers == (
         headers if kept and url.startswith("https") else {"Accept": "*/*"}
     ), "what was taken off doesn't come back"
 
@@ -239,4 +239,4 @@ def test_only_the_same_origin_gets_the_header_and_the_private_ca(
 @pytest.mark.parametrize("location", ["http://r/v2/", "ftp://r/v2/", "file:///etc/passwd"])
 def test_no_redirect_leads_from_https_to_anything_else(location: str) -> None:
     with pytest.raises(InvalidResponse, match="from https to"):
-        _redirected(Request("GET", "https://r/v2/"), URL("https://r"), location)
+        _follow(Request("GET", "https://r/v2/"), URL("https://r"), location)

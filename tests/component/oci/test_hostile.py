@@ -22,7 +22,7 @@ from copyrator.oci import tokens
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
-from copyrator.oci.hosts import KEEP_ALIVE, KEPT_ALIVE, KEPT_ALIVE_OTHERS, Hosts, Rate
+from copyrator.oci.hosts import KEEP_ALIVE, KEPT_ALIVE, KEPT_ALIVE_OTHERS, HostCache, Rate
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import (
     REGISTRY_HOST_LABELS,
@@ -252,7 +252,7 @@ async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry
     assert f'host="{registry.host}"' in page
     assert page.count('host="127.1.') == 0
 
-    assert len(client._transport._hosts) < 50
+    assert len(client._transport.hosts) < 50
     await client.close()
 
 
@@ -275,7 +275,7 @@ async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
 
 
 def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
-    hosts = Hosts(Metrics())
+    hosts = HostCache(Metrics())
     with hosts.use("busy") as busy:
         busy.blocked_until = time.monotonic() + 3600
 
@@ -289,7 +289,7 @@ def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
 
 
 def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
-    hosts = Hosts(Metrics())
+    hosts = HostCache(Metrics())
     for i in range(REGISTRY_HOSTS + 100):
         with hosts.use(f"r{i}") as host:
             host.blocked_until = time.monotonic() + 3600
@@ -298,7 +298,7 @@ def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
 
 
 def test_few_hosts_have_metrics_of_their_own() -> None:
-    hosts = Hosts(Metrics())
+    hosts = HostCache(Metrics())
 
     def label(host: str, *, named: bool = True) -> str:
         with hosts.use(host):
@@ -318,7 +318,7 @@ def test_few_hosts_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> No
     """Those that Bundles name have a limit of their own; redirects' targets don't use it up."""
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    hosts = Hosts(Metrics())
+    hosts = HostCache(Metrics())
 
     def kept(kind: str, *, named: bool) -> set[int]:
         found = set()

@@ -17,7 +17,7 @@ from copyrator.oci.auth import Credential
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import RequestScope, access_error, credential_error
-from copyrator.oci.transport import _untrusted
+from copyrator.oci.transport import _certificate_text
 
 REPOSITORY = Repository("r.example.com", "team/app")
 ALICE = Credential("alice", "s3cret")
@@ -45,7 +45,7 @@ def said_of(credential, *, was_sent):
             "If it is the registry of team/app, set spec.registry to it",
             "If it is the registry of team/app, name it",
         ),
-        (_untrusted("r.example.com", ValueError()), "--ca-file and --skip-tls-verify"),
+        (_certificate_text("r.example.com", ValueError()), "--ca-file and --skip-tls-verify"),
     ],
 )
 def test_a_registrys_error_names_the_option_that_helps(message, option):

@@ -39,7 +39,7 @@ from copyrator.oci.reference import Repository
 from copyrator.oci.signature_manifest import (
     SENTENCES,
     Candidates,
-    Skipped,
+    SkipReasons,
     UnusableError,
     read_index,
     read_payloads,
@@ -260,7 +260,7 @@ def test_the_longest_list_takes_no_long_step(piece: str) -> None:
 @pytest.mark.parametrize("piece", PIECES[:6])
 def test_the_entries_between_two_pauses_take_no_long_step(piece: str) -> None:
     entries = read_index(longest(piece, REFERRERS_BYTES, "manifests"))
-    candidates = Candidates(Skipped())
+    candidates = Candidates(SkipReasons())
     parts = iter(range(0, len(entries), _AT_ONCE))
 
     def add() -> None:
