@@ -52,10 +52,13 @@ test-ui: ## Test the local web page in Debian's Chromium, which root installs if
 # The e2e tests of Bundles run once more for each further version of werf that the stand-in plays.
 BUNDLES := tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
 
+# What fails in one run doesn't keep the others from running.
+test-long: export COPYRATOR_LONG := 1
 test-long: ## Run all tests at full size, hours: more objects, more kills, and with werf 2.67 and 3.2.
-	@COPYRATOR_LONG=1 $(MAKE) test
-	@COPYRATOR_LONG=1 COPYRATOR_WERF=2.67 $(MAKE) test TESTS='$(BUNDLES)'
-	@COPYRATOR_LONG=1 COPYRATOR_WERF=3.2 $(MAKE) test TESTS='$(BUNDLES)'
+	@failed=0; $(MAKE) test || failed=1; \
+	for version in 2.67 3.2; do \
+		COPYRATOR_WERF=$$version $(MAKE) test TESTS='$(BUNDLES)' || failed=1; \
+	done; exit $$failed
 
 signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
 	@$(RUN) python -m signatures

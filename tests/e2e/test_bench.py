@@ -93,18 +93,3 @@ def test_a_run_that_is_ended_leaves_nothing_behind(name, says):
     assert "Traceback" not in said
     assert marked(state) == []
     assert not state.exists()
-
-
-def test_an_unknown_scenario_or_commit_is_named(bench):
-    done = bench("fanout")
-    assert done.exit_code == 2
-    assert "no such scenario: fanout; --list names them" in done.stderr
-    done = bench("base", "--against", "no-such-commit")
-    assert done.exit_code == 2
-    assert "no-such-commit" in done.stderr
-
-
-def test_the_scenarios_are_listed(bench):
-    done = bench("--list")
-    assert done.exit_code == 0
-    assert {line.split()[0] for line in done.stdout.splitlines()} >= {"fan-out", "restart", "push"}

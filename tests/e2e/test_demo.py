@@ -1,6 +1,5 @@
 """`python -m demo` for real: it walks, says what it did, cleans up, and fails when a step does."""
 
-import io
 import os
 import re
 import signal
@@ -11,15 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
-from tests.long import long_form
 
 from demo import __main__ as walking
-from demo import rules, setting_up
 from demo.chart import ROOT
-from demo.screen import Rows, Screen
-from demo.steps import Chapter, Step, walk
-from demo.waiting import NotYet, StepFailed, until
+from demo.steps import Chapter, Step
+from demo.waiting import StepFailed
 from localcluster.processes import MARKER
 from localcluster.state import ClusterState, Layout
 
@@ -239,58 +234,3 @@ class StandIn:
 
     def tail(self) -> str:
         return ""
-
-
-WITH_OTHERS = "tests/e2e/test_demo.py::test_it_stops_the_cluster_and_the_operator"
-
-
-@long_form(WITH_OTHERS)
-@pytest.mark.usefixtures("here")
-def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(walking, "CHAPTERS", (setting_up.CHAPTER,))
-    assert walking.main() == 0, capsys.readouterr().out
-    assert clusters(tmp_path) == []
-    assert_nothing_runs(tmp_path)
-
-
-@long_form(WITH_OTHERS)
-def test_an_interrupt_stops_everything_it_started(demo, tmp_path):
-    process = demo()
-    printed = ""
-    for line in process.stdout:
-        printed += line
-        if line.startswith(f"✓ {rules.CHAPTER.steps[0].title}"):
-            break
-    process.send_signal(signal.SIGINT)
-    printed += process.communicate(timeout=60)[0]
-    assert process.returncode == 130, printed
-    assert "Interrupted" in printed
-    assert clusters(tmp_path) == []
-    assert_nothing_runs(tmp_path)
-
-
-def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
-    console = Console(file=io.StringIO(), width=80)
-    ran = []
-
-    def never(_world):
-        until(lambda: (_ for _ in ()).throw(NotYet("nothing")), seconds=0.2, what="a thing")
-
-    steps = (
-        Step("one", lambda _world: ran.append(1) or Rows(("A",), [("b",)])),
-        Step("two", never),
-        Step("three", lambda _world: ran.append(3)),
-    )
-    with pytest.raises(StepFailed) as failed:
-        walk(WithoutOperator(), Screen(console), [Chapter("all", steps)])
-    assert str(failed.value).splitlines() == [
-        "This step failed: two",
-        "waited 0 s for a thing; last observed: nothing",
-    ]
-    assert ran == [1]
-
-
-class WithoutOperator:
-    """A stage without an operator."""
-
-    operator = None

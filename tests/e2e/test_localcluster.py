@@ -50,39 +50,6 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-def test_rbac_denies_what_was_not_granted(
-    cluster: Cluster, api: Api, namespace: Callable[..., str]
-) -> None:
-    home = namespace("rbac")
-    account = f"/api/v1/namespaces/{home}/serviceaccounts"
-    eventually(lambda: api.get(account)["items"], "the default service account")
-    kubeconfig = cluster.kubeconfig_for_service_account(home, "default")
-
-    denied = cluster_kubectl(cluster, kubeconfig, "get", "secrets", "-n", home)
-    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{home}"
-    api.create(f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": rules})
-    api.create(
-        f"{rbac}/rolebindings",
-        {
-            "metadata": {"name": "reader"},
-            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": home}],
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "Role",
-                "name": "reader",
-            },
-        },
-    )
-
-    assert denied.returncode != 0
-    assert f"system:serviceaccount:{home}:default" in denied.stderr
-    eventually(
-        lambda: cluster_kubectl(cluster, kubeconfig, "get", "secrets", "-n", home).returncode == 0,
-        "the granted right",
-    )
-
-
 def cluster_kubectl(
     cluster: Cluster, kubeconfig: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
@@ -93,22 +60,6 @@ def cluster_kubectl(
         text=True,
         check=False,
     )
-
-
-def test_a_user_is_known_by_name_and_groups(cluster: Cluster) -> None:
-    kubeconfig = cluster.kubeconfig_for_user("jane doe", ["team:a", "team/b"])
-
-    answer = cluster_kubectl(cluster, kubeconfig, "auth", "whoami")
-
-    assert "jane doe" in answer.stdout
-    assert "team:a" in answer.stdout
-    assert "team/b" in answer.stdout
-    assert kubeconfig.stat().st_mode & 0o077 == 0
-
-
-def test_no_token_for_a_service_account_that_does_not_exist(cluster: Cluster) -> None:
-    with pytest.raises(LocalClusterError, match=r"(?s)kube-system/nobody.*Create the namespace"):
-        cluster.kubeconfig_for_service_account("kube-system", "nobody")
 
 
 def test_audit_counts_requests_by_user_and_verb(
@@ -127,17 +78,6 @@ def test_audit_counts_requests_by_user_and_verb(
     assert len(requests.writes(user=f"auditor-{home}", namespace=home)) == 3
     (refused,) = requests.all(user=f"denied-{home}", resource="secrets")
     assert (refused.verb, refused.name, refused.code) == ("get", "one", 403)
-
-
-def test_the_certificate_authority_is_in_every_namespace(
-    api: Api, namespace: Callable[..., str]
-) -> None:
-    path = f"/api/v1/namespaces/{namespace('ca')}/configmaps"
-
-    eventually(
-        lambda: [m for m in api.get(path)["items"] if m["metadata"]["name"] == "kube-root-ca.crt"],
-        "kube-root-ca.crt",
-    )
 
 
 def test_versions_are_those_of_the_pins(cluster: Cluster, api: Api) -> None:
@@ -191,88 +131,11 @@ def test_an_interrupted_start_leaves_nothing(
     assert not state.exists()
 
 
-@pytest.mark.skipif(not LONG, reason="make test-long: it is about our own clusters")
-def test_a_killed_starter_is_cleaned_up_by_down_which_leaves_its_neighbour_alone(
-    own_cluster: Cluster, tmp_path: Path
-) -> None:
-    state = tmp_path / "orphaned"
-    starter = subprocess.Popen(
-        cluster_command("up", "--no-node", state=state),
-        env=hack_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server", 180)
-    starter.kill()
-    starter.wait()
-    left = marked(state)
-
-    done = subprocess.run(
-        cluster_command("down", state=state),
-        env=hack_environment(),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert left
-    assert "Stopped" in done.stdout
-    assert marked(state) == []
-    assert not state.exists()
-    assert set(own_cluster.status().values()) == {True}
-    assert own_cluster.api().get("/readyz") == "ok"
-
-
-@pytest.mark.parametrize("component", ["etcd", "kube-apiserver"] if LONG else ["etcd"])
-def test_a_crashed_component_can_be_started_again(own_cluster: Cluster, component: str) -> None:
-    api = own_cluster.api()
-    survivor = f"survives-{component}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": survivor}})
-    before = own_cluster.server
-
-    own_cluster.kill(component)
-    assert own_cluster.status()[component] is False
-    eventually(lambda: not reaches_etcd(api), "the loss to show")
-    own_cluster.restart(component)
-
-    assert own_cluster.server == before
-    eventually(lambda: reaches_etcd(api), "the API server to find etcd again")
-    assert survivor in names(api)
-
-
-def reaches_etcd(api: Api) -> bool:
-    try:
-        return bool(api.get("/readyz/etcd") == "ok")
-    except (OSError, ApiStatusError):
-        return False
-
-
 def names(api: Api) -> list[str]:
     try:
         return [item["metadata"]["name"] for item in api.get("/api/v1/namespaces")["items"]]
     except (OSError, ApiStatusError):
         return []
-
-
-def test_a_hanging_component_goes_on(own_cluster: Cluster) -> None:
-    own_cluster.signal("kube-apiserver", signal.SIGSTOP)
-    state = process_state(own_cluster, "kube-apiserver")
-    own_cluster.signal("kube-apiserver", signal.SIGCONT)
-
-    assert state == "T"
-    assert own_cluster.api().get("/readyz") == "ok"
-
-
-def process_state(cluster: Cluster, component: str) -> str:
-    process = cluster.supervisor.process(component)
-    assert process is not None
-    stat = Path(f"/proc/{process.pid}/stat")
-
-    def stopped() -> str:
-        state = stat.read_text().rpartition(")")[2].split()[0]
-        return state if state == "T" else ""
-
-    return eventually(stopped, "the process to be stopped")
 
 
 def test_up_starts_what_is_down_and_keeps_the_data(own_cluster: Cluster) -> None:
@@ -285,13 +148,6 @@ def test_up_starts_what_is_down_and_keeps_the_data(own_cluster: Cluster) -> None
 
     assert set(again.status().values()) == {True}
     assert "kept" in names(again.api())
-
-
-def test_other_options_for_a_running_cluster_are_refused(own_cluster: Cluster) -> None:
-    with pytest.raises(LocalClusterError, match="other options"):
-        Cluster.start(own_cluster.state_dir, process_node=False)
-
-    assert own_cluster.api().get("/readyz") == "ok"
 
 
 def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_path: Path) -> None:
@@ -330,23 +186,6 @@ def own_cluster_variables() -> dict[str, str]:
     """Where caches and states are."""
     names = ("COPYRATOR_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "PYTHON")
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-def test_status_says_what_is_down(own_cluster: Cluster, request: pytest.FixtureRequest) -> None:
-    own_cluster.kill("kube-scheduler")
-    request.addfinalizer(lambda: own_cluster.restart("kube-scheduler"))
-
-    shown = subprocess.run(
-        cluster_command("status", state=own_cluster.state_dir),
-        env=hack_environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert shown.returncode == 1
-    assert re.search(r"kube-scheduler +DOWN", shown.stdout)
-    assert re.search(r"etcd +running +pid \d+", shown.stdout)
 
 
 def test_a_cluster_whose_owner_was_killed_is_reaped(tmp_path: Path) -> None:

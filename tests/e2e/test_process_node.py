@@ -1,13 +1,8 @@
 """The process node runs pods as a kubelet does, as far as a Job, a demo or a test can see it."""
 
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,72 +173,6 @@ def test_without_a_message_file_the_end_of_the_log_is_the_message(place: Place) 
     assert lines[-1] == "line-199"
 
 
-def test_the_log_is_no_message_where_the_policy_does_not_say_so(place: Place) -> None:
-    place.run(shell("echo something; exit 1"))
-
-    assert "message" not in terminated(place.ended())
-
-
-def test_the_message_of_an_init_container_is_not_taken_for_the_next_ones(place: Place) -> None:
-    shared = {
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-        "terminationMessagePath": "/tmp/report.json",
-    }
-    place.run(
-        shell("true", **shared),
-        initContainers=[shell("echo mine > /tmp/report.json", name="first", **shared)],
-        volumes=[{"name": "tmp", "emptyDir": {}}],
-    )
-
-    pod = place.ended()
-
-    assert terminated(pod, "first")["message"] == "mine\n"
-    assert "message" not in terminated(pod)
-
-
-def test_an_init_container_that_fails_keeps_the_others_from_starting(place: Place) -> None:
-    place.run(
-        shell("echo never"),
-        initContainers=[shell("exit 7", name="first"), shell("true", name="second")],
-    )
-
-    pod = place.ended()
-
-    assert pod["status"]["phase"] == "Failed"
-    assert terminated(pod, "first")["exitCode"] == 7
-    assert place.state("second")["waiting"]["reason"] == "PodInitializing"
-    assert place.state("main")["waiting"]["reason"] == "PodInitializing"
-    assert condition(pod, "Initialized")["status"] == "False"
-
-
-def test_init_containers_run_one_after_the_other(place: Place) -> None:
-    mounts = {"/work": "work"}
-    place.run(
-        mounted("cat /work/order", mounts),
-        initContainers=[
-            mounted(f"sleep 0.3; echo {name} >> /work/order", mounts) | {"name": name}
-            for name in ("one", "two", "three")
-        ],
-        volumes=[{"name": "work", "emptyDir": {}}],
-    )
-
-    place.ended()
-
-    assert place.log().split() == ["one", "two", "three"]
-
-
-def test_a_sidecar_runs_beside_the_containers_and_ends_after_them(place: Place) -> None:
-    place.run(
-        shell("sleep 0.5"),
-        initContainers=[shell("sleep 100", name="side", restartPolicy="Always")],
-    )
-
-    pod = place.ended()
-
-    assert pod["status"]["phase"] == "Succeeded"
-    assert terminated(pod, "side")["exitCode"] == 143
-
-
 # Environment and files
 
 
@@ -365,48 +294,6 @@ def test_files_come_from_every_kind_of_volume(place: Place) -> None:
     assert pod["status"]["phase"] == "Succeeded"
 
 
-def test_home_is_the_containers_own_and_a_mount_below_it_is_shared(place: Place) -> None:
-    mounts = {"/home/build/.docker": "docker"}
-    place.run(
-        mounted("cat $HOME/.docker/config.json; ls /home/build; pwd; ls -a", mounts),
-        initContainers=[
-            mounted("echo kept > $HOME/.docker/config.json; touch $HOME/lost", mounts)
-            | {"name": "login"}
-        ],
-        volumes=[{"name": "docker", "emptyDir": {}}],
-    )
-
-    place.ended()
-
-    assert place.log().startswith("kept\n")
-    assert "lost" not in place.log()
-
-
-def test_a_working_directory_is_made(place: Place) -> None:
-    place.run(shell("pwd; touch here", workingDir="/srv/app"))
-
-    pod = place.ended()
-
-    assert place.log().rstrip().endswith("/srv/app")
-    assert pod["status"]["phase"] == "Succeeded"
-
-
-def test_a_changed_config_map_reaches_a_running_container(place: Place) -> None:
-    place.config("settings", {"x": "old", "gone": ""})
-    script = "until grep new /values/x && ! test -e /values/gone; do sleep 0.2; done; ls /values"
-    place.run(
-        mounted(script, {"/values": "values"}),
-        volumes=[{"name": "values", "configMap": {"name": "settings"}}],
-    )
-    place.runs()
-
-    change = {"data": {"x": "new", "gone": None, "more": ""}}
-    place.api.patch(f"{place.base}/configmaps/settings", change)
-
-    place.ended(every_seconds=0.25)
-    assert place.log() == "new\nmore\nx\n"
-
-
 # Waiting
 
 
@@ -463,33 +350,6 @@ def test_a_container_without_a_command_is_refused_with_a_reason(place: Place) ->
 # Restarts
 
 
-def test_on_failure_a_container_is_started_again_until_it_succeeds(place: Place) -> None:
-    script = "echo run; test -e /work/tried && exit 0; touch /work/tried; echo broken; exit 5"
-    place.run(
-        mounted(script, {"/work": "work"}),
-        restartPolicy="OnFailure",
-        volumes=[{"name": "work", "emptyDir": {}}],
-    )
-
-    pod = place.ended()
-
-    assert pod["status"]["phase"] == "Succeeded"
-    status = pod["status"]["containerStatuses"][0]
-    assert status["restartCount"] == 1
-    assert status["lastState"]["terminated"]["exitCode"] == 5
-    assert place.log() == "run\n"
-    assert place.log(previous="true") == "run\nbroken\n"
-
-
-def test_a_container_that_keeps_failing_is_restarted_ever_more_slowly(place: Place) -> None:
-    place.run(shell("exit 1"), restartPolicy="Always")
-
-    assert "back-off 10s" in place.waits("CrashLoopBackOff")
-    status = place.pod()["status"]
-    assert status["phase"] == "Running"
-    assert status["containerStatuses"][0]["restartCount"] == 1
-
-
 # Being ended
 
 
@@ -531,35 +391,6 @@ def test_a_deleted_pod_that_does_not_listen_is_killed_with_all_its_processes(
     assert pids(cluster, place) == set()
 
 
-def test_what_a_container_leaves_behind_ends_with_it(place: Place, cluster: Cluster) -> None:
-    place.run(shell("setsid sleep 1000 & exit 0"))
-
-    place.ended()
-
-    assert pids(cluster, place) == set()
-
-
-def test_a_pod_deleted_by_force_is_killed_at_once(place: Place, cluster: Cluster) -> None:
-    place.run(shell('trap "" TERM; while :; do sleep 0.1; done'))
-    place.runs()
-
-    place.api.delete(f"{place.base}/pods/p", {"gracePeriodSeconds": 0})
-
-    eventually(lambda: not pids(cluster, place), "the end of its processes", 5)
-
-
-def test_a_pod_of_the_same_name_can_follow(place: Place) -> None:
-    place.run(shell("sleep 1000"))
-    place.runs()
-    place.api.delete(f"{place.base}/pods/p", {"gracePeriodSeconds": 0})
-    place.gone()
-
-    place.run(shell("echo second"))
-
-    assert place.ended()["status"]["phase"] == "Succeeded"
-    assert place.log() == "second\n"
-
-
 def test_a_pod_past_its_deadline_is_ended_and_failed(place: Place, cluster: Cluster) -> None:
     place.run(shell("sleep 1000"), activeDeadlineSeconds=8)  # time to start it
 
@@ -570,24 +401,10 @@ def test_a_pod_past_its_deadline_is_ended_and_failed(place: Place, cluster: Clus
     assert pids(cluster, place) == set()
 
 
-def test_a_deadline_also_ends_a_pod_that_never_started(place: Place) -> None:
-    place.run(shell("true", image="missing.invalid/x"), activeDeadlineSeconds=1)
-
-    assert place.ended()["status"]["reason"] == "DeadlineExceeded"
-
-
 def job(place: Place, container: Object, **spec: Any) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     body = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 0, "template": template, **spec}}
     place.api.create(f"/apis/batch/v1/namespaces/{place.name}/jobs", body)
-
-
-def test_many_pods_end_at_the_same_time(place: Place, cluster: Cluster) -> None:
-    number = 40 if LONG else 6
-    job(place, shell("echo $HOSTNAME"), completions=number, parallelism=number)
-
-    eventually(lambda: job_condition(place, "Complete"), "all pods' completion", 60)
-    assert pids(cluster, place) == set()
 
 
 def job_condition(place: Place, kind: str) -> Object | None:
@@ -604,17 +421,6 @@ def test_a_job_past_its_deadline_takes_its_processes_along(place: Place, cluster
     eventually(lambda: not pids(cluster, place), "the end of its processes", 5)
 
 
-def test_a_job_deleted_in_the_foreground_goes_with_its_pod(place: Place, cluster: Cluster) -> None:
-    job(place, shell("sleep 1000"))
-    eventually(lambda: pids(cluster, place), "its process")
-
-    path = f"/apis/batch/v1/namespaces/{place.name}/jobs/j"
-    place.api.delete(path, {"propagationPolicy": "Foreground"})
-
-    eventually(lambda: not place.api.get(f"{place.base}/pods")["items"], "no pods", 15)
-    assert pids(cluster, place) == set()
-
-
 # Credentials
 
 
@@ -629,14 +435,6 @@ def test_a_container_acts_as_its_service_account_and_no_more(place: Place) -> No
 
     assert f"system:serviceaccount:{place.name}:worker" in place.log()
     assert "secrets is forbidden" in place.log()
-
-
-def test_a_pod_that_wants_no_token_gets_none(place: Place) -> None:
-    place.run(shell('echo "${KUBECONFIG-none}"'), automountServiceAccountToken=False)
-
-    place.ended()
-
-    assert place.log() == "none\n"
 
 
 def test_nothing_of_the_nodes_own_environment_reaches_a_container(place: Place) -> None:
@@ -660,31 +458,6 @@ def test_logs_can_be_read_through_the_api_server(place: Place, cluster: Cluster)
     assert place.log(tailLines="0") == ""
     assert place.log(limitBytes="5") == "one\nt"
     assert cluster.kubectl("logs", "-n", place.name, "p") == "one\ntwo\nthree\n"
-
-
-def test_a_log_can_be_followed_to_the_end(place: Place, cluster: Cluster) -> None:
-    place.run(shell("for i in 1 2 3; do echo $i; sleep 0.2; done"))
-    place.runs()
-
-    assert cluster.kubectl("logs", "-f", "-n", place.name, "p") == "1\n2\n3\n"
-
-
-def test_a_pod_is_ready_when_its_probe_says_so(place: Place) -> None:
-    server = "import http.server as h; h.HTTPServer(('127.0.0.1', {}), h.SimpleHTTPRequestHandler)"
-    port = _free_port()
-    script = f'sleep 1; exec python3 -c "{server.format(port)}.serve_forever()"'
-    probe = {"httpGet": {"port": port, "path": "/"}, "periodSeconds": 1}
-    place.run(shell(script, readinessProbe=probe))
-    place.runs()
-    assert condition(place.pod(), "Ready")["reason"] == "ContainersNotReady"
-
-    eventually(lambda: condition(place.pod(), "Ready")["status"] == "True", "readiness")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # The node's own life: on a cluster whose node the tests may end; each starts it again
@@ -717,22 +490,3 @@ def test_after_a_restart_of_the_node_nothing_runs_twice(
     place.runs(name="again")
     assert place.pod("done")["status"]["phase"] == "Succeeded"
     assert not pids(cluster, place) & before
-
-
-def test_a_second_node_of_the_same_name_is_refused(cluster: Cluster) -> None:
-    node = cluster.state_dir / "node"
-    command = ["-m", "localcluster.node", "--node-name", "process-node"]
-    command += ["--kubeconfig", str(cluster.admin_kubeconfig), "--state-dir", str(node)]
-    path = f"{Path(__file__).parents[2] / 'hack'}"
-
-    second = subprocess.run(
-        [sys.executable, *command],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-
-    assert second.returncode == 1
-    assert "runs already" in second.stderr

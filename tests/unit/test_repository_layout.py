@@ -57,12 +57,6 @@ def test_every_document_that_code_or_a_document_cites_exists() -> None:
     assert missing == {}
 
 
-def test_ci_runs_what_a_person_runs() -> None:
-    script = ROOT / ".ci" / "run"
-    assert script.stat().st_mode & 0o111
-    assert "make test" in script.read_text()
-
-
 def test_every_file_that_contributing_names_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     _, _, table = text.partition("## Where do I change")

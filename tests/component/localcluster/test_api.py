@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localcluster import api as module
-from localcluster.api import Api, ApiStatusError
+from localcluster.api import Api
 
 
 class Server(ThreadingHTTPServer):
@@ -64,14 +64,6 @@ def api(server: Server) -> Api:
     return Api(f"https://127.0.0.1:{server.server_port}", ssl.create_default_context())
 
 
-def test_one_connection_serves_many_requests_errors_too(server: Server, api: Api) -> None:
-    for _ in range(3):
-        api.get("/")
-        with pytest.raises(ApiStatusError, match="404"):
-            api.get("/none")
-    assert server.connections == 1
-
-
 def test_what_the_server_has_ended_is_not_used(server: Server, api: Api) -> None:
     server.hangs_up = True
     for _ in range(20):
@@ -79,22 +71,3 @@ def test_what_the_server_has_ended_is_not_used(server: Server, api: Api) -> None
         while not module._has_ended(api._connections._idle[-1].sock):
             pass
     assert server.connections == 20
-
-
-def test_requests_of_threads_have_connections_of_their_own(server: Server, api: Api) -> None:
-    failures: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            for _ in range(50):
-                api.get("/")
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert server.connections <= 4

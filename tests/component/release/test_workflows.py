@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from images import product
 from localcluster.build import Programs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,9 +40,8 @@ def test_actionlint_finds_no_fault(actionlint: Path, file: Path) -> None:
 
 
 def test_it_finds_an_output_that_no_step_makes(actionlint: Path, tmp_path: Path) -> None:
-    text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
     broken = tmp_path / "release.yaml"
-    broken.write_text(text.replace("steps.build.outputs.digest", "steps.built.outputs.digest"))
+    broken.write_text(RELEASE.replace("steps.build.outputs.digest", "steps.built.outputs.digest"))
     assert 'property "built" is not defined' in lint(actionlint, broken).stdout
 
 
@@ -108,3 +108,47 @@ def test_base_images_are_pinned_by_digest() -> None:
     assert all(_DIGEST.fullmatch(one) for one in images.values()), images
     stages = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert stages == ["${BUILD_IMAGE}", "${BASE_IMAGE}"]
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_asks_for_little_and_runs_what_the_makefile_has(file: Path) -> None:
+    workflow = yaml.safe_load(file.read_text())
+    assert workflow["permissions"] == {"contents": "read"}, "a job asks for more where it needs it"
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for job in workflow["jobs"].values():
+        assert job["runs-on"]
+        needed = job.get("needs", "")
+        assert {needed} - {""} <= workflow["jobs"].keys()
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            for target in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.MULTILINE):
+                assert target in targets
+
+
+def test_what_is_published_is_signed_and_attested() -> None:
+    jobs = yaml.safe_load(RELEASE)["jobs"]
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    (build,) = [step["with"] for step in steps if "build-push" in step.get("uses", "")]
+    variants = jobs["image"]["strategy"]["matrix"]["variant"]
+    assert variants == ["", product.KEYLESS], "the plain image and that of image.keyless"
+    assert build["tags"].endswith("version }}${{ matrix.variant }}")
+    assert "VARIANT=${{ matrix.variant }}" in build["build-args"].splitlines()
+    assert build["platforms"] == "linux/amd64,linux/arm64"
+    assert build["sbom"] is True
+    assert build["provenance"] == "mode=max"
+    signed = [step["run"] for step in steps if "cosign sign" in step.get("run", "")]
+    assert len(signed) == 3, "checksums, image and chart"
+
+
+def test_ci_runs_what_a_person_runs_and_the_long_forms_once_a_week() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert re.findall("make (.*)", script.read_text()) == ["test", "test-node", "test-ui"]
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())
+    (schedule,) = workflow[True]["schedule"]  # YAML 1.1 reads the key `on` as true
+    assert re.fullmatch(r"\d+ \d+ \* \* [0-6]", schedule["cron"])
+    runs = {step.get("if"): step["run"] for step in workflow["jobs"]["test"]["steps"][-2:]}
+    assert runs == {
+        "github.event_name != 'schedule'": ".ci/run",
+        "github.event_name == 'schedule'": "make test-long",
+    }

@@ -8,10 +8,8 @@ from tests.long import LONG
 
 from hostile import contents, texts
 from hostile.bad import Places
-from hostile.bundles import KINDS_OF_REPOSITORY
-from hostile.categories import CATEGORIES, categories
-from hostile.newcomers import percentile, waits
-from hostile.registry import Registry
+from hostile.categories import CATEGORIES
+from hostile.newcomers import waits
 from localcluster.audit import AuditEvent
 
 PLACES = Places(("evil-0", "evil-1"), ("forged",), "victim", "home/rule", "127.0.0.1:1")
@@ -41,37 +39,6 @@ def test_most_objects_are_small_enough_to_be_read_and_all_are_named_and_placed(n
         assert bad.body["metadata"]["name"] == bad.name
         sizes.append(len(texts.encode(bad.body)))
     assert sum(size <= MOST for size in sizes) >= count * 3 // 4
-
-
-def test_objects_change_because_their_names_come_again() -> None:
-    (category,) = categories(("raw",))
-    random = Random(1)
-    names = [category.next(random, PLACES).name for _ in range(3 * category.ring)]
-    assert len(set(names)) == category.ring
-
-
-def test_deep_values_are_deeper_than_json_writes() -> None:
-    text = texts.encode({"a": texts.deep(9_000), "b": texts.deep(2, is_list=True)}).decode()
-    assert text == '{"a": ' + '{"a":' * 9_000 + "1" + "}" * 9_000 + ', "b": [[1]]}'
-
-
-def test_texts_are_what_a_field_may_hold() -> None:
-    assert all(len(text) <= texts.FIELD for text in texts.MEAN)
-    assert all(json.loads(json.dumps(text)) == text for text in texts.MEAN)
-    random = Random(1)
-    assert all(len(texts.text(random, 100)) <= 100 for _ in range(200))
-
-
-def test_every_kind_of_repository_has_its_answers() -> None:
-    assert all(hasattr(Registry, f"_serve_{kind}") for kind in KINDS_OF_REPOSITORY)
-
-
-@pytest.mark.parametrize("number", range(len(contents.SIGNED)))
-def test_signed_repositories_have_something_beside_their_manifest(number: int) -> None:
-    found = contents.repository("signed", number)
-    digest = contents.digest(found.manifest)
-    assert found.answer("manifests", "1.0.0") == found.answer("manifests", digest) == found.manifest
-    assert found.referrers or found.tags
 
 
 def test_fifty_bundles_of_80_kb_are_listed_or_in_the_index_of_the_fallback_tag() -> None:
@@ -113,8 +80,3 @@ def test_a_namespace_has_waited_until_the_last_of_its_copies_stood() -> None:
     copies = {"secrets": 1, "configmaps": 1}
     assert waits(events, ["a", "b"], "operator", copies) == {"a": 2.0}
     assert waits(events, ["a"], "other", {"secrets": 1}) == {"a": pytest.approx(0.1)}
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.5, 3), (0.9, 5), (0.0, 1), (1.0, 5)])
-def test_a_percentile_is_a_value_that_was_measured(share: float, value: int) -> None:
-    assert percentile([5, 1, 4, 2, 3], share) == value

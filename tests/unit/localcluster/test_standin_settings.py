@@ -1,5 +1,7 @@
 """The stand-in werf takes what the operator sends, and nothing that docs/facts/werf.md hasn't."""
 
+import base64
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -258,3 +260,38 @@ def test_objects_are_named_as_in_reports() -> None:
     names = [manifests.human(key) for key in manifests.keyed(objects, "here")]
 
     assert names == ["ConfigMap/a", "ConfigMap/there/a", "Pod/b"]
+
+
+def auth(password: str = "s3cret") -> dict[str, str]:
+    return {"auth": base64.b64encode(f"alice:{password}".encode()).decode()}
+
+
+ALICE = ("alice", "s3cret")
+
+
+@pytest.mark.parametrize(
+    ("auths", "expected"),
+    [
+        ({"r:5000": auth()}, ALICE),
+        ({"r:5000": {"username": "alice", "password": "s3cret"}}, ALICE),
+        ({"r:5000": {**auth(), "username": "alice", "password": "stale"}}, ALICE),
+        ({"r:5000": {"auth": auth()["auth"].rstrip("=")}}, ALICE),
+        ({"r:5000": {"auth": auth()["auth"] + "\n"}}, ALICE),
+        ({"https://r:5000": auth()}, ALICE),
+        ({"https://r:5000/v1/": auth()}, ALICE),
+        ({"http://r:5000/v2/": auth()}, ALICE),
+        ({"r:5000/team": auth()}, ALICE),
+        ({"r:5000": auth("s3cret\n")}, ("alice", "s3cret\n")),
+        ({"r:5000": {}, "https://r:5000": auth()}, None),
+        ({"*:5000": auth()}, None),
+        ({"r": auth()}, None),
+        ({"R:5000": auth()}, None),
+        ({}, None),
+    ],
+)
+def test_the_login_for_a_host_is_found_as_measured_with_werf(
+    tmp_path: Path, auths: dict[str, Any], expected: tuple[str, str] | None
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"auths": auths}))
+    assert registry._stored(path, "r:5000") == expected
