@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition, idle
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
@@ -233,59 +233,6 @@ async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_th
     del body["metadata"]["annotations"]
     cluster.write(staging, body)
     await waits(cluster, "PromotionNotAllowed")
-
-
-async def test_a_suspended_source_stands_and_a_suspended_bundle_waits(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="2s"), suspend=True)
-    await run()
-    await eventually(lambda: gate_of(cluster).get("until"))
-    cluster.change("bundles", "staging", spec={"suspend": True})
-    await eventually(lambda: cluster.reason("staging") == "Suspended")
-    (record,) = soak_of(cluster, "staging")
-    assert "until" not in record
-    until = datetime.fromisoformat(gate_of(cluster)["until"])
-    await eventually(lambda: datetime.now(UTC) > until)
-    cluster.change("bundles", "production", spec={"suspend": False})
-    await deployed(cluster, "production", "1.0.0")
-
-
-async def test_a_force_does_not_wait_and_a_request_does(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging", version="1.0.0")
-    bundle("production", version="1.*", promoteFrom=promoted_from("staging", soak="1s"))
-    await run(timer_interval=1.0)
-    await deployed(cluster, "production", "1.0.0")
-    registry.put("app", "1.1.0", "next")
-    await waits(cluster, "NotPromoted")
-    annotate(cluster, "production", requestedAt="now")
-    await eventually(
-        lambda: cluster.status("production").get("lastHandledRequest") == "now", seconds=20
-    )
-    await deployed(cluster, "production", "1.0.0")
-    assert cluster.status("production")["attempted"]["attempt"] == 2
-    annotate(cluster, "production", forceAt="now")
-    await deployed(cluster, "production", "1.1.0")
-
-
-async def test_a_retry_is_not_asked_again(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = lambda job: (
-        fail(job) if "production" in job["metadata"]["name"] else succeed(job)
-    )
-    bundle("staging")
-    retry = {"limit": 5, "backoff": "2s"}
-    bundle("production", promoteFrom=promoted_from("staging", soak="1s"), retry=retry)
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.status("production").get("attempted", {}).get("failures"))
-    annotate(cluster, "staging", hold="too late")
-    await eventually(lambda: soak_of(cluster, "staging")[0].get("brokenBy"))
-    cluster.ends = succeed
-    await deployed(cluster, "production", "1.0.0")
 
 
 async def test_the_digest_counts_and_not_the_repository_or_the_tag(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
     CONSENT,
@@ -69,29 +68,6 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     assert started(cluster, "production") >= since + timedelta(seconds=4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "text"),
-    [("Healthy", "False", "wasn't healthy"), ("Drifted", "True", "drifted")],
-    ids=["health", "drift"],
-)
-async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
-    cluster: BundleCluster, run: Run, bundle: Make, kind: str, status: str, text: str
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-    await run()
-    await eventually(lambda: gate_of(cluster).get("until"))
-    bad = {"type": kind, "status": status, "reason": "Bad", "lastTransitionTime": "2026-01-01"}
-    conditions = cluster.status("staging")["conditions"]
-    cluster.change("bundles", "staging", status={"conditions": [*conditions, bad]})
-    message = await waits_for_text(cluster, "no longer counts in Bundle team/staging")
-    assert text in message
-    (record,) = soak_of(cluster, "staging")
-    assert "longest" not in record
-    cluster.change("bundles", "staging", status={"conditions": conditions})
-    await eventually(lambda: gate_of(cluster).get("until"), "it stands again")
-
-
 async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -107,24 +83,6 @@ async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
     cluster.ends = succeed
     bundle("production", version="1.0.0", promoteFrom=promoted_from("staging"))
     assert "a deploy of 1.1.0 failed" in await waits(cluster, "NotPromoted")
-
-
-async def test_edited_values_begin_the_soak_anew_and_the_longest_stretch_counts(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
-    bundle("staging", values="values", metadata={"annotations": CONSENT})
-    await run()
-    await eventually(lambda: soak_of(cluster, "staging"))
-    (before,) = soak_of(cluster, "staging")
-    later = datetime.fromisoformat(before["since"]) + timedelta(seconds=2)
-    await eventually(lambda: datetime.now(UTC) > later)
-    cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
-    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2)
-    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"))
-    (after,) = soak_of(cluster, "staging")
-    assert after["since"] > before["since"]
-    assert int(after["longest"].removesuffix("s")) >= 1
 
 
 async def test_time_that_no_operator_saw_does_not_count_and_is_said(
@@ -161,23 +119,3 @@ async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
     assert datetime.now(UTC) >= since + timedelta(seconds=3)
     await deployed(cluster, "production", "1.0.0")
     assert len(cluster.jobs()) == 2
-
-
-async def test_a_source_that_is_created_again_has_to_stand_anew(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging", deletionPolicy="Orphan")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-    await run()
-    await eventually(lambda: gate_of(cluster).get("until"))
-    status = dict(cluster.status("staging"))
-    cluster.drop(path_of("bundles", "staging"))
-    assert "Bundle team/staging doesn't exist" in await waits_for_text(cluster, "doesn't exist")
-    await eventually(lambda: cluster.look("bundles", "staging") is None)
-    status["soak"] = [{**status["soak"][0], "since": "2020-01-01T00:00:00Z", "longest": "9h"}]
-    body = bundle("other")
-    body["metadata"] |= {"name": "staging", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    cluster.write(path_of("bundles", "staging"), {**body, "status": status})
-    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew")
-    (record,) = soak_of(cluster, "staging")
-    assert "longest" not in record

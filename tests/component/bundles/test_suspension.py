@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_metrics import shows
@@ -137,20 +137,6 @@ async def test_a_bundle_that_is_created_suspended_is_unknown(
     pause(cluster, by, on=False)
     registry.fault = None
     await eventually(lambda: cluster.reason() == "Deployed")
-
-
-async def test_a_failed_bundle_stays_failed(cluster: BundleCluster, run: Run, bundle: Make) -> None:
-    cluster.ends = fail
-    bundle(retry={"limit": 0})
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Quarantined")
-    pause(cluster, "Suspended")
-    await is_paused(cluster, "False", "Suspended", "Quarantined: 1.0.0")
-    pause(cluster, "AutoupdateDisabled")
-    await is_paused(cluster, "False", "AutoupdateDisabled", "Quarantined: 1.0.0")
-    pause(cluster, "Suspended", on=False)
-    pause(cluster, "AutoupdateDisabled", on=False)
-    await eventually(lambda: ready(cluster)[:4] == ("False", "False", "True", "Quarantined"))
 
 
 @pytest.mark.parametrize("by", BYS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, Handler
+from tests.component.oci.fake_registry import FakeRegistry
 
 _PASSED_ON = ("Content-Type", "Docker-Content-Digest", "Link")
 
@@ -65,15 +64,3 @@ async def stalling(_: web.Request) -> web.Response:
     """No answer."""
     await asyncio.sleep(3600)
     return web.Response()
-
-
-def endless_pages() -> Handler:
-    """A tag list in which one page always follows."""
-    pages = itertools.count(1)
-
-    async def answer(request: web.Request) -> web.Response:
-        page = next(pages)
-        link = f'<{request.path}?n=1&last={page}>; rel="next"'
-        return web.json_response({"tags": [f"0.0.{page}"]}, headers={"Link": link})
-
-    return answer

@@ -1,21 +1,15 @@
 """Objects that others change: found, named, and put right, by a real plan and a real deploy."""
 
-import contextlib
 import json
 import math
-import os
 import secrets
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
-from tests.long import LONG, long_form
+from tests.long import long_form
 
 NEVER = "720h"
 """Between checks that nobody asks for: one of them would end the count of corrections."""
@@ -207,75 +201,6 @@ def test_a_release_that_was_uninstalled_by_hand_is_installed_again(release: Team
     assert "create ::ConfigMap:shop-app" in found["corrected"]
     assert (team.release("shop") or {})["text"] == "first"
     assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 1
-
-
-FIGHT = """\
-import subprocess, sys
-kubectl, namespace = sys.argv[1:]
-patch = ("patch", "configmap", "shop-app", "-n", namespace, "-p", '{"data": {"text": "mine"}}')
-text = "jsonpath={.data.text}{'\\\\n'}"
-get = ("get", "configmap", "shop-app", "-n", namespace, "--watch", "-o", text)
-watch = subprocess.Popen((kubectl, *get), stdout=subprocess.PIPE, text=True)
-for line in watch.stdout:
-    if line.strip() != "mine":
-        subprocess.run((kubectl, *patch), check=True)
-"""
-
-
-@contextlib.contextmanager
-def fighting(team: Team) -> Iterator[None]:
-    """A controller that changes the ConfigMap as often as it is put right."""
-    kubectl = str(team.cluster.bin_dir / "kubectl")
-    command = (sys.executable, "-c", FIGHT, kubectl, team.namespace)
-    process = subprocess.Popen(command, env=team.cluster.environment(), start_new_session=True)
-    try:
-        until(lambda: (team.release("shop") or {}).get("text") == "mine")
-        yield
-        assert process.poll() is None, "it goes on to the end"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def test_a_controller_that_changes_it_each_time_is_told_and_not_fought(release: Team) -> None:
-    """After two corrections: those of the tests before, or, in `make test-long`, of its changes."""
-    team = release
-    set_mode(team, CORRECT)
-    if LONG:
-        team.wait_deployed("shop", team.publish("2.0.0", "second", template=CHART))
-    in_sync(team)
-    corrections, jobs = drift(team).get("corrections", 0), len(team.jobs("shop"))
-    with fighting(team):
-        check(team)
-        found = drifted(team, "True", "DriftRecurring")
-        assert found["corrections"] == 2
-        assert found["objects"] == [EDITED]
-        deploys = jobs + 2 - corrections
-        assert len(team.jobs("shop")) == deploys
-        check(team)
-        assert len(team.jobs("shop")) == deploys
-    assert "spec.drift.ignore" in team.condition("shop", "Drifted")["message"]
-    assert team.condition("shop")["status"] == "True"
-
-
-def test_permissions_that_were_taken_away_tell_nothing(release: Team) -> None:
-    team = release
-    set_mode(team, DETECT)
-    jobs = len(team.jobs("shop"))
-    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
-    team.api.create(f"{roles}/roles", {"metadata": {"name": "reads"}, "rules": rules})
-    account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"}
-    binding = {"metadata": {"name": "reads"}, "roleRef": role, "subjects": [account]}
-    team.api.create(f"{roles}/rolebindings", binding)
-    team.api.delete(f"{roles}/rolebindings/werf")
-    check(team)
-    found = drifted(team, "Unknown", "BlindApply")
-    assert "apply ::ConfigMap:shop-app and 3 more can't be compared" in found["message"]
-    assert len(team.jobs("shop")) == jobs
-    assert team.condition("shop")["status"] == "True"
 
 
 def _unsettled(team: Team) -> list[str]:

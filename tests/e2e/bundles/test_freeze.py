@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import NOWHERE, ROOT, Operator, Team
+from tests.e2e.bundles.conftest import ROOT, Operator, Team
 from tests.e2e.operator_process import until
 
 from copyrator.api.freeze import read_annotation, read_config_map
@@ -23,8 +22,6 @@ from localcluster.api import ApiStatusError
 
 EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
-INSTANT = 30.0
-"""Seconds that a change may take on a loaded machine; it is in force within one, a retry in 600."""
 
 
 @dataclass
@@ -146,68 +143,6 @@ def test_a_namespace_is_frozen_and_thawed(shop: Team, terminal: Terminal) -> Non
         return {one["reason"] for one in found if one["involvedObject"]["name"] == team.namespace}
 
     until(lambda: reasons() >= {"Frozen", "Thawed"}, lambda: f"Events tell it: {reasons()}")
-
-
-def test_a_job_that_has_not_started_is_ended_and_the_deploy_comes_when_the_freeze_ends(
-    shop: Team, terminal: Terminal
-) -> None:
-    team = shop
-    before = {job["metadata"]["name"] for job in team.jobs("shop")}
-    digest = team.publish("2.0.0", "third")
-    team.patch("bundles", "shop", spec={"version": "2.*", "job": NOWHERE})
-
-    def begun() -> set[str]:
-        return {job["metadata"]["name"] for job in team.jobs("shop")} - before
-
-    (job,) = until(begun, "a deploy begins")
-
-    begin = time.monotonic()
-    said = terminal.types(f"freeze -n {team.namespace} --until 1h", reason="stop")
-
-    assert f"1 deploy that has begun may continue: {team.namespace}/shop." in said
-    assert " until " in said
-    given_up = "operator.werf.dev/given-up"
-    until(
-        lambda: team.api.get(team.path("jobs", job))["metadata"]["annotations"].get(given_up),
-        "the Job is ended",
-    )
-    assert time.monotonic() - begin < INSTANT
-    waits(team)
-    attempted = team.status("shop")["attempted"]
-    assert (attempted["outcome"], attempted["reason"]) == ("Interrupted", "Frozen")
-    assert not attempted.get("failures")
-    said = terminal.types(f"why shop --kind bundle -n {team.namespace}")
-    assert re.search(r"The earliest deploy of 2\.0\.0 is at .*, when the freeze ends\.", said)
-    team.patch("bundles", "shop", spec={"job": None})
-
-    terminal.types(f"freeze -n {team.namespace} --until 5s", reason="a moment")
-    end = frozen_until(team)
-    team.wait_deployed("shop", digest)
-
-    assert end <= datetime.fromisoformat(team.status("shop")["attempted"]["startedAt"])
-    assert f"namespace {team.namespace} is frozen" not in terminal.types("doctor")
-
-
-def frozen_until(team: Team) -> datetime:
-    """The end of the freeze of the team's namespace."""
-    metadata = team.api.get(f"/api/v1/namespaces/{team.namespace}")["metadata"]
-    value = metadata["annotations"]["operator.werf.dev/freeze"]
-    end = read_annotation(team.namespace, value).until
-    assert end is not None
-    return end
-
-
-def test_the_release_namespace_counts_and_an_uninstall_goes_on(
-    team: Team, terminal: Terminal, namespace: Callable[..., str]
-) -> None:
-    target = namespace("target")
-    terminal.types(f"freeze -n {target}", reason="not here")
-    replace(team, namespace=target).accept(team.namespace)
-    team.publish("1.0.0", "first")
-    team.bundle("shop", project_namespace=target)
-    assert f"namespace {target} is frozen" in waits(team)["message"]
-    team.delete("bundles", "shop")
-    team.wait_gone("bundles", "shop")
 
 
 def test_the_example_freezes(api: Api, team: Team, operator: Operator, terminal: Terminal) -> None:

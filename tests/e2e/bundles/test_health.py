@@ -1,13 +1,10 @@
 """Objects of a release that break and heal, as real controllers report them."""
 
 import json
-import time
-from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Operator, Team
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 POD = """\
     metadata: {labels: {app: LABEL}}
@@ -129,25 +126,6 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, shop
     team.first_job("after")
     until(lambda: "Healthy" in reasons(team, "shop"), "an Event")
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
-
-
-@long_form("tests/component/bundles/test_health.py::test_a_rollout_takes_few_writes")
-def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, shop: Team):
-    team = shop
-    wait_health(team, "shop", "True", "Healthy")
-    since, started = team.cluster.audit_offset(), time.monotonic()
-    path = f"{APPS.format(team.namespace, 'deployments')}/shop-web"
-    team.api.patch(path, {"spec": {"replicas": 3}})
-    until(
-        lambda: team.api.get(path).get("status", {}).get("readyReplicas") == 3,
-        "three replicas are ready",
-    )
-    wait_health(team, "shop", "True", "Healthy")
-    until(lambda: time.monotonic() - started > 4, "what is to be written is written")
-    found: list[Any] = [one for one in operator.writes(since) if one.namespace == team.namespace]
-    of_status = [one for one in found if one.resource == "bundles"]
-    assert len(of_status) <= 2 + (time.monotonic() - started) / 10
-    assert [one.resource for one in found if one.resource not in ("bundles", "events")] == []
 
 
 def test_a_stateful_set_that_isnt_ready_is_in_progress(shop: Team):

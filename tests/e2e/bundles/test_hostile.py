@@ -1,16 +1,12 @@
 """Bundles that would stop the operator, or take what is another's, on a real control plane."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team, make_team
-from tests.e2e.operator_process import HANG, until
-from tests.long import LONG, long_form
-
-from localcluster import Api, Cluster
+from tests.e2e.bundles.conftest import Operator, Team
+from tests.e2e.operator_process import HANG
+from tests.long import LONG
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
 
@@ -67,34 +63,3 @@ def test_values_beyond_the_bound_are_named_with_the_remedy(team: Team, operator:
     assert "8 MiB" in message
     assert memory(operator) < MOST_MEMORY
     assert not team.jobs("shop")
-
-
-@long_form(
-    "tests/component/bundles/test_ownership.py"
-    "::test_a_bundle_elsewhere_that_came_first_does_not_keep_the_namespaces_own_from_its_release"
-)
-def test_a_bundle_elsewhere_that_came_first_and_never_deployed_keeps_nobody_from_a_release(
-    team: Team, cluster: Cluster, namespace: Callable[..., str], api: Api, tmp_path: Path
-) -> None:
-    other = make_team(cluster, api, namespace("other"), tmp_path)
-    other.publish("1.0.0", "theirs", template="{{ fail `no` }}")
-    team.accept(other.namespace)
-    other.bundle("shop", project_namespace=team.namespace, retry={"limit": 0})
-    other.wait_reason("shop", "Quarantined")
-    time.sleep(1.1)  # creation times are whole seconds: the other one is the older
-    digest = team.publish("1.0.0", "ours")
-
-    team.bundle("shop")
-
-    team.wait_deployed("shop", digest)
-    message = other.wait_reason("shop", "ReleaseConflict")["message"]
-    assert f"{team.namespace}/shop" in message
-    said = until(
-        lambda: f"{other.namespace}/shop" in team.condition("shop")["message"],
-        lambda: f"the owner names the other: {team.condition('shop')}",
-    )
-    assert said
-    other.delete("bundles", "shop")
-    other.wait_gone("bundles", "shop")
-    assert team.release("shop") is not None
-    assert other.jobs("shop", "uninstall") == []

@@ -2,16 +2,12 @@
 
 import base64
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Operator, Team
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
 from tests.long import long_form
-
-from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -176,27 +172,6 @@ def shop(lasting_team: Team, operator: Operator) -> Team:
 
 
 # --- one release, one Bundle; one namespace ---
-
-
-@long_form(
-    "tests/component/bundles/test_ownership.py::test_who_does_not_own_the_release_uninstalls_nothing"
-)
-def test_a_second_bundle_of_a_release_conflicts_and_uninstalls_nothing(
-    shop: Team, namespace: Callable[..., str], api: Api
-) -> None:
-    other = Team(api, shop.cluster, namespace("other"), shop.charts)
-    time.sleep(1.1)  # the older one is the owner, and creation times are whole seconds
-    shop.accept(other.namespace)
-    other.bundle("shop", project_namespace=shop.namespace, repo=shop.repo)
-
-    condition = other.wait_reason("shop", "ReleaseConflict")
-    assert shop.namespace in condition["message"]
-    assert other.condition("shop", "Stalled")["status"] == "True"
-    other.delete("bundles", "shop")
-
-    other.wait_gone("bundles", "shop")
-    assert shop.release("shop") is not None
-    assert shop.jobs("shop", "uninstall") == []
 
 
 @long_form(

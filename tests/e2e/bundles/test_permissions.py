@@ -3,7 +3,6 @@
 The Jobs run with the accounts' own tokens, so that what is granted is what werf can use.
 """
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Operator, Team
-from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
+from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Team
+from tests.e2e.bundles.test_approval import ALWAYS, approve, plan, wait_planned
 from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from copyrator.cli import cli
 from localcluster import Api, Cluster
@@ -185,107 +183,3 @@ def test_objects_in_no_namespace_are_deployed_without_events_in_default_until_th
 
 def log_of(team: Team, job: str) -> str:
     return team.cluster.kubectl("-n", team.namespace, "logs", f"job/{job}")
-
-
-def only_read(team: Team, api: Api) -> dict[str, Any]:
-    """Let the account read everything in its namespace; the account as a subject."""
-    account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
-    reads = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-    base = f"{RBAC}/namespaces/{team.namespace}"
-    api.create(f"{base}/roles", {"metadata": {"name": "reads"}, "rules": reads})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"}
-    binding = {"metadata": {"name": "reads"}, "roleRef": reference, "subjects": [account]}
-    api.create(f"{base}/rolebindings", binding)
-    return account
-
-
-@long_form(
-    "tests/component/bundles/test_permissions.py"
-    "::test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_words"
-)
-def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> None:
-    bare.publish("1.0.0", "first")
-    bare.bundle("shop", retry=ONCE)
-    bare.wait_reason("shop", "Quarantined")
-    where = bare.namespace
-    said = f"the service account {where}/werf cannot create configmaps in {where}"
-    assert said in bare.status("shop")["attempted"]["message"]
-    assert said in bare.condition("shop")["message"]
-    lacks = [{"verbs": ["create"], "resource": "configmaps", "namespace": where}]
-    assert bare.status("shop")["attempted"]["missing"] == lacks
-    (role, _) = grant(bare)
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
-    bare.annotate("shop", requestedAt="once more")
-    until(lambda: len(bare.status("shop")["history"]) == 2, lambda: json.dumps(bare.status("shop")))
-    attempted = bare.status("shop")["attempted"]  # it came further
-    assert f"the service account {where}/werf cannot list secrets" in attempted["message"]
-    assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": where}]
-
-
-@contextlib.contextmanager
-def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
-    """Without the operator's permission to ask what others may do."""
-    role = f"{RBAC}/clusterroles/{operator.namespace}:copyrator"
-    body = api.get(role)
-    rules = [one for one in body["rules"] if "subjectaccessreviews" not in one["resources"]]
-    assert len(rules) == len(body["rules"]) - 1
-    api.patch(role, {"rules": rules})
-    try:
-        until(lambda: not asks(api, operator), "the right is gone")
-        yield
-    finally:
-        api.patch(role, {"rules": body["rules"]})
-        until(lambda: asks(api, operator), "the right is back")
-
-
-@long_form(
-    "tests/component/bundles/test_permission_reviews.py::test_nothing_is_claimed_where_the_operator_may_not_ask"
-)
-@pytest.mark.refused("create subjectaccessreviews")
-def test_without_the_right_to_ask_nothing_is_claimed_and_the_words_of_blind_applies_are_used(
-    team: Team, operator: Operator, cluster: Cluster, api: Api
-) -> None:
-    with asking_nothing(operator, api):
-        begin = cluster.audit_offset()
-        digest = team.publish("1.0.0", "first")
-        team.bundle("shop", approval=ON_RISK)
-        team.wait_deployed("shop", digest)
-        found = plan(team)
-        assert not {"missing", "missingPermissions", "unreviewed"} & set(found)
-        refused = [one for one in cluster.audit_events(begin) if one.user == operator.user]
-        refused = [one for one in refused if one.resource == "subjectaccessreviews"]
-        assert [one.code for one in refused] == [403]  # of the plan and the baseline's
-        assert operator.process is not None
-        assert "subjectaccessreviews" not in operator.process.get("/readyz")[1]
-        assert "bundles.permissionReviews" in operator.process.log
-
-        only_read(team, api)
-        api.delete(f"{RBAC}/namespaces/{team.namespace}/rolebindings/werf")
-        team.publish("1.1.0", "second")
-        team.patch("bundles", "shop", spec={"version": "1.1.0", "approval": ALWAYS})
-        assert wait_planned(team, "1.1.0")["counts"] == {"apply": 1}
-        where = team.namespace
-        said = types(team, "why", f"{where}/shop", "--kind", "bundle")
-        assert f"  patch configmaps in {where}\n" in said
-        assert "Named by the plan's blind applies" in said
-        shown = types(team, "plan", "bundle", f"{where}/shop", code=2)
-        assert f"missing: patch configmaps in {where}" in shown
-        assert not {"missing", "missingPermissions"} & set(plan(team))
-        (role, _) = grant(team)
-        assert role["rules"] == [
-            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
-        ]
-        team.annotate("shop", **{"plan-at": "again"})
-        until(lambda: plan(team).get("counts") == {"update": 1}, lambda: str(plan(team)))
-
-
-def asks(api: Api, operator: Operator) -> bool:
-    """Whether the operator may ask what others may do."""
-    asked = {
-        "verb": "create",
-        "group": "authorization.k8s.io",
-        "resource": "subjectaccessreviews",
-    }
-    body = {"spec": {"user": operator.user, "resourceAttributes": asked}}
-    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
-    return bool(answer["status"]["allowed"])

@@ -1,12 +1,10 @@
-"""Plans against quotas and evictions, as the API server and its controllers do them."""
+"""Plans against quotas, as the API server and its controllers enforce them."""
 
 import json
-import threading
 from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.private_registry import front
 from tests.e2e.bundles.test_approval import ALWAYS, plan, secrets, wait_planned
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
@@ -90,34 +88,3 @@ def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team:
     assert (again["job"], again["number"]) == (found["job"], found["number"]), "it went on"
     assert "attempted" not in team.status("shop")  # no digest is blamed
     until(lambda: len(secrets(team)) == 1, "what failed plans left is gone")
-
-
-@long_form(
-    "tests/unit/bundles/test_observation.py::"
-    "test_an_ending_has_its_reason_its_sentence_its_revision_and_its_code"
-)
-def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
-    team.publish("1.0.0", "first")
-    stalling = threading.Event()
-    stalling.set()
-    with front(team.cluster.registry, stalling=stalling) as host:
-        later = {"limit": 9, "backoff": "10s"}  # until then the status says what happened
-        team.bundle("shop", registry=host, approval=ALWAYS, retry=later, interval="1h")
-        name = str(until(lambda: running_pod(team), "a pod plans"))
-        team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
-        found = wait_said(team, "condition DisruptionTarget")
-        assert (found["reason"], found["outcome"]) == ("PlanFailed", "Failed")
-        stalling.clear()
-        again = wait_planned(team, "1.0.0")
-        assert again["number"] > 1
-        assert "attempted" not in team.status("shop")  # no digest is blamed
-
-
-def running_pod(team: Team) -> str | None:
-    """The pod of the newest plan Job, once it runs."""
-    for job in team.jobs("shop", "plan"):
-        selector = f"batch.kubernetes.io/job-name={job['metadata']['name']}"
-        for pod in team.api.get(team.path("pods"), labelSelector=selector)["items"]:
-            if pod["status"]["phase"] == "Running":
-                return str(pod["metadata"]["name"])
-    return None

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, stays
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -97,34 +96,6 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     assert team.jobs("late") == []
     assert written is not None
     assert team.status("staging")["soak"] == written["status"]["soak"], "no write for the gap"
-
-
-@long_form(
-    "tests/component/bundles/test_promotion.py::test_a_chain_takes_a_version_from_one_to_the_next_when_each_soak_has_ended"
-)
-def test_a_version_that_failed_elsewhere_is_not_promoted(chain: Team) -> None:
-    team = chain
-    broken = team.publish(
-        "1.1.0", "broken", template="apiVersion: v1\nkind: Service\nmetadata: {name: x}\n"
-    )
-
-    def has_failed() -> bool:
-        attempted = team.status("dev").get("attempted", {})
-        return attempted.get("digest") == broken and attempted["outcome"] == "Failed"
-
-    until(has_failed, lambda: f"{team.status('dev')}")
-    until(
-        lambda: team.status("staging")["available"].get("rejected"),
-        lambda: f"{team.status('staging')}",
-    )
-    (rejected,) = team.status("staging")["available"]["rejected"]
-    assert rejected == {"version": "1.1.0", "reason": "NotPromoted"}
-    stays(3, lambda: all(is_without(team, name, broken) for name in ("staging", "production")))
-
-
-def is_without(team: Team, name: str, digest: str) -> bool:
-    """Whether a Bundle hasn't tried to deploy a digest."""
-    return bool(team.status(name).get("attempted", {}).get("digest") != digest)
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
