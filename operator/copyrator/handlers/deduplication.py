@@ -3,23 +3,27 @@
 kopf lists again after a watch was down, but reports no deletions that it missed. `listed` compares
 such a list with what was delivered, and `confirm` reads the objects that are missing from it;
 `resync` does the same with a list of its own. The first resync fills the caches before any worker
-starts.
+starts. The periodic one reconciles every rule and Bundle; on a healthy cluster it changes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from copyrator.api.keys import ObjectName
+from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.handlers.kopf_text import whole
 from copyrator.kube.client.pages import Page
-from copyrator.kube.errors import Forbidden
+from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Resource
 from copyrator.settings.limits import NOTED_FAULTS
 from copyrator.workqueue.fairness import TimeSlice
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -205,3 +209,59 @@ def _identify(body: Any) -> tuple[ObjectName, int] | None:
     version = str(metadata.get("resourceVersion", ""))
     number = int(version) if version.isdecimal() and len(version) <= VERSION_DIGITS else 0
     return ObjectName(namespace, name), number
+
+
+RESYNC_SECONDS = 600.0
+"""Seconds between two resyncs, plus or minus a tenth."""
+
+CONFIRM_AGAIN = 5.0
+"""Seconds until the API server is queried again about objects that a list lacked."""
+
+
+async def resync_for_ever(
+    reader: PageLister,
+    rules: EventDeduplicator,
+    bundles: EventDeduplicator,
+    queue: WorkQueue[Key],
+    seconds: float = RESYNC_SECONDS,
+) -> None:
+    """List both kinds every so many seconds and queue all objects; a fault skips one resync."""
+    while True:
+        await asyncio.sleep(seconds * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
+        try:
+            await rules.resync(reader)
+            await bundles.resync(reader)
+        except ApiError as error:
+            log.warning("The resync is skipped: %s", error)
+            continue
+        enqueue_all(rules, bundles, queue, respect_backoff=True)
+
+
+async def confirm_missed(
+    reader: PageLister, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
+) -> None:
+    """Whenever `missed` is set, check whether the objects that kopf's lists lacked are gone."""
+    while True:
+        await missed.wait()
+        missed.clear()
+        try:
+            for deduplicator in deduplicators:
+                await deduplicator.confirm(reader)
+        except ApiError as error:
+            log.warning("Can't check now whether objects were deleted: %s", error)
+            await asyncio.sleep(CONFIRM_AGAIN)
+            missed.set()
+
+
+def enqueue_all(
+    rules: EventDeduplicator,
+    bundles: EventDeduplicator,
+    queue: WorkQueue[Key],
+    *,
+    respect_backoff: bool = False,
+) -> None:
+    """Queue every rule and Bundle, with or without those in back-off."""
+    keys: list[Key] = [RuleKey(*name) for name in rules.names()]
+    keys += [BundleKey(*name) for name in bundles.names()]
+    for key in keys:
+        queue.add(key, Priority.RESYNC, respect_backoff=respect_backoff)

@@ -1,4 +1,4 @@
-"""Start and end of the process as kopf calls them, and kopf's settings."""
+"""The handlers that kopf calls: login, start, stop and the events of our kinds; its settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import kopf
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from copyrator.api.names import RULE_PREFIX
-from copyrator.handlers.kopf_guard import WATCH_SECONDS
+from copyrator.handlers.deduplication import EventDeduplicator
+from copyrator.handlers.kopf_guard import WATCH_SECONDS, KopfGuard
 from copyrator.handlers.kopf_watch import LONGEST_PAGE
 from copyrator.kube.resources import Resource
 
@@ -224,3 +225,33 @@ class KopfWatch:
         if missing and any(name.startswith(WATCHER) for name in tasks):
             return f"kopf doesn't watch {' and '.join(missing)}"
         return None
+
+
+Registry = kopf.OperatorRegistry
+
+
+def register_handlers(
+    registry: Registry, process: Lifecycle, guard: KopfGuard, *deduplicators: EventDeduplicator
+) -> None:
+    """Register the handlers; each event of a deduplicator's resource is passed to it."""
+    register(registry, process)
+    register_login(registry, guard)
+    for deduplicator in deduplicators:
+        _register_events(registry, deduplicator)
+
+
+def register_login(registry: Registry, guard: KopfGuard) -> None:
+    """Make kopf use the same server and credentials as our own client, through `guard`."""
+
+    @kopf.on.login(registry=registry, id="copyrator")
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())
+
+
+def _register_events(registry: Registry, deduplicator: EventDeduplicator) -> None:
+    """Created, listed at the start, changed and deleted objects all arrive as events."""
+    res = deduplicator.resource
+
+    @kopf.on.event(res.group, res.version, res.plural, registry=registry, id=res.plural)
+    async def take(event: kopf.RawEvent, **_: Any) -> None:
+        deduplicator.event(event.get("type"), event.get("object") or {})

@@ -15,7 +15,7 @@ from kubernetes.aio.config import incluster_config
 from tests.component.kube.fake_api import FakeApi, error, until
 
 from copyrator.handlers.kopf_guard import KopfGuard
-from copyrator.handlers.registration import register_login
+from copyrator.handlers.lifecycle import register_login
 from copyrator.kube import auth
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from copyrator.api.keys import BundleKey, CopyKey, Key, RuleKey
-from copyrator.handlers import resync
+from copyrator.handlers import deduplication
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, Resource
-from copyrator.runtime import app as application
+from copyrator.runtime import logs
 from copyrator.runtime.app import App
 from copyrator.runtime.wiring import Parts
 from copyrator.settings.config import Settings
@@ -104,7 +104,7 @@ async def test_an_event_reaches_its_half(app: App) -> None:
 async def test_a_key_is_reconciled_by_its_half_under_its_name_in_the_log(
     app: App, key: Key, half: str, fields: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.handler.addFilter(application.logs.ContextFilter())
+    caplog.handler.addFilter(logs.ContextFilter())
     await app._reconcile(key)
     assert getattr(parts_of(app), half).keys == [key]
     (record,) = caplog.records
@@ -115,7 +115,7 @@ async def test_the_resync_looks_at_everything_again_and_outlives_a_fault(app: Ap
     parts = parts_of(app)
     parts.client.faults = 2
     net = asyncio.create_task(
-        resync.resync_for_ever(parts.client, app._rules, app._bundles, parts.queue, 0.005)
+        deduplication.resync_for_ever(parts.client, app._rules, app._bundles, parts.queue, 0.005)
     )
     async with asyncio.timeout(60):
         keys = {await parts.queue.get(), await parts.queue.get()}

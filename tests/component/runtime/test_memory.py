@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.authority import Authority
 
-from copyrator.runtime import memory
+from copyrator.runtime import app
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Settle for one test only."""
     protocol = asyncio.sslproto.SSLProtocol
     monkeypatch.setattr(protocol, "max_size", protocol.max_size)
-    memory.settle()
+    app.reduce_memory()
     yield
     gc.unfreeze()
 
@@ -45,7 +45,7 @@ async def test_a_tls_connection_holds_a_small_buffer_and_carries_more_than_that(
     transport: Any = writer.transport
 
     assert await reader.read(-1) == sent
-    assert len(transport._ssl_protocol._ssl_buffer) == memory.TLS_BUFFER
+    assert len(transport._ssl_protocol._ssl_buffer) == app.TLS_BUFFER
     writer.close()
     server.close()
 

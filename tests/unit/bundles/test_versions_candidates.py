@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.semver_key import read_semver
 from copyrator.api.tagfilter import compile_filter
-from copyrator.api.version_range import VersionRange, parse_version
+from copyrator.api.version_range import VersionRange, parse_version, read_semver
 from copyrator.bundles.version.candidates import (
     Choice,
     Rejection,

@@ -7,9 +7,16 @@ import semver
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.api.semver_key import Key, is_prerelease, read_semver
-from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
-from copyrator.api.version_span import Fit
+from copyrator.api.version_range import (
+    ExactTag,
+    Fit,
+    Key,
+    VersionError,
+    VersionRange,
+    is_prerelease,
+    parse_version,
+    read_semver,
+)
 
 
 def ranged(text: str) -> VersionRange:

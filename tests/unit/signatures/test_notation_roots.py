@@ -23,8 +23,7 @@ from tests.unit.signatures.notary import (
 
 from copyrator.settings import limits
 from copyrator.signatures.model import TrustError
-from copyrator.signatures.notation import read_roots
-from copyrator.signatures.trusted_roots import load_roots
+from copyrator.signatures.notation import load_roots, read_roots
 
 
 def refusal(pem: bytes) -> str:

@@ -32,9 +32,8 @@ from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
 from copyrator.signatures.judge import judge as judge_all
 from copyrator.signatures.model import Found, InvalidSignatureError, SignatureRequirement
-from copyrator.signatures.notation import verify
+from copyrator.signatures.notation import load_roots, verify
 from copyrator.signatures.timestamps import TimeInterval, read_time
-from copyrator.signatures.trusted_roots import load_roots
 
 LATER = NOW + 60 * DAY
 """The signer's certificate has expired, its root hasn't."""

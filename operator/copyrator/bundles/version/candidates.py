@@ -23,10 +23,20 @@ from packaging.version import InvalidVersion, Version
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import MAX_REJECTED, BundleStatus, Outcome, Rejected
-from copyrator.api.semver_key import Key, base_of, floor, is_prerelease, read_semver, release
 from copyrator.api.tagfilter import compile_filter
-from copyrator.api.version_range import TAG, ExactTag, VersionRange, parse_version
-from copyrator.api.version_span import Fit
+from copyrator.api.version_range import (
+    TAG,
+    ExactTag,
+    Fit,
+    Key,
+    VersionRange,
+    base_of,
+    floor,
+    is_prerelease,
+    parse_version,
+    read_semver,
+    release,
+)
 
 _DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
 """Two numbers at least. A date (``20240115``), a port or a hash isn't a version."""
