@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 import click
-import copyrator.cli.run
 import kopf.cli
 
+import copyrator.cli.core.run
 import copyrator.runtime.supervisor  # noqa: F401 - what takes the time
 from copyrator.cli import cli, main
 
