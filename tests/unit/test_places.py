@@ -11,6 +11,6 @@ def test_the_source_has_no_more_places_than_are_stored() -> None:
 
 
 def test_every_stored_figure_is_counted_somewhere() -> None:
-    while_running = {"modules_to_job", "visits", "times_back_up"}
+    while_running = {"modules_to_job", "visits", "times_back_up", "rule_to_copy"}
     counted = places.count_source().keys() | while_running
     assert places.load()["figures"].keys() == counted

@@ -6,10 +6,7 @@ To see what is counted: `hack/run pytest -s tests/component/bundles/test_places.
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import sys
 from itertools import groupby, pairwise, takewhile
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -19,8 +16,8 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Seen
+from tests.component.module_recorder import ModuleRecorder, module_of
 
-import copyrator
 import places
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
@@ -29,14 +26,12 @@ from copyrator.bundles.reconciler import BundleReconciler
 FOLLOWED = (BundleKey, BundleEntry)
 """The key, and the record of its Bundle."""
 ENTRANCE = BundleReconciler.reconcile.__code__
-SOURCE = str(Path(copyrator.__file__).parent) + "/"
 
 
-class Recorder:
-    """What functions of the operator run while it is started; their calls below the reconciler.
+class Recorder(ModuleRecorder):
+    """Also what is called below the reconciler.
 
     Attributes:
-        modules: all modules, also those that other coroutines run, as clients and watches.
         calls: the calls below `BundleReconciler.reconcile`, in the same task, that are handed the
             key, its Bundle, or a dataclass with one of them: each call of one function by another
             once, in the order of the first ones. A call is the way of modules to it, one after
@@ -44,22 +39,11 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self.modules: set[str] = set()
+        super().__init__()
         self.calls: list[list[str]] = []
         self._known: set[tuple[CodeType, CodeType]] = set()
 
-    def start(self) -> None:
-        sys.setprofile(self._event)
-
-    def stop(self) -> None:
-        sys.setprofile(None)
-
-    def _event(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event != "call" or not _is_ours(frame) or frame.f_code.co_name == "<module>":
-            return
-        stack = _stack(frame)
-        if stack[-1].f_code.co_flags & inspect.CO_COROUTINE:  # else called by a timer
-            self.modules.add(_module(frame))
+    def record_call(self, frame: FrameType, stack: list[FrameType]) -> None:
         codes = [one.f_code for one in stack]
         if ENTRANCE not in codes or frame.f_code.co_name.startswith("<"):
             return
@@ -67,7 +51,7 @@ class Recorder:
         above = next((code for code in codes[1:] if not code.co_name.startswith("<")), ENTRANCE)
         if (above, frame.f_code) not in self._known and _is_handed_bundle(frame):
             self._known.add((above, frame.f_code))
-            self.calls.append([name for name, _ in groupby(map(_module, reversed(way)))])
+            self.calls.append([name for name, _ in groupby(map(module_of, reversed(way)))])
 
     def visits(self) -> list[list[str]]:
         """The calls without those that stay in the module of the one before: a module's visits."""
@@ -80,25 +64,6 @@ class Recorder:
             for before, after in pairwise(self.calls)
             if before[-1] != after[-1] and len(before) - _common(before, after) > 1
         ]
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(SOURCE)
-
-
-def _module(frame: FrameType) -> str:
-    return frame.f_code.co_filename.removeprefix(SOURCE)
-
-
-def _stack(frame: FrameType) -> list[FrameType]:
-    """The operator's frames from this one up to the one that the event loop called."""
-    found: list[FrameType] = []
-    one: FrameType | None = frame
-    while one is not None:
-        if _is_ours(one):
-            found.append(one)
-        one = one.f_back
-    return found
 
 
 def _is_handed_bundle(frame: FrameType) -> bool:
@@ -142,7 +107,6 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
 
     monkeypatch.setattr(operator.controller, "bundle_event", record_event)
     monkeypatch.setattr(cluster, "_create", stop_at_job)
-    clear_caches()
     try:
         cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
         bundle(valuesFrom=[{"kind": "ConfigMap", "name": "values"}])
@@ -162,12 +126,3 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
 
 def is_values_watch(seen: Seen) -> bool:
     return seen.verb == "watch" and seen.path.startswith(path_of("configmaps"))
-
-
-def clear_caches() -> None:
-    """So that what an earlier test has cached is computed again, and counted."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("copyrator."):
-            for value in vars(module).values():
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
