@@ -1,14 +1,14 @@
-"""The table of limits, from the constants of copyrator/settings/limits.py and their docstrings."""
+"""The table of limits: all constants marked by ``# limit: TOPIC``, and their docstrings."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 
-from copyrator.settings import limits
 from demo.chart import ROOT
 from generate.cells import NOTE, cell
 
@@ -22,7 +22,24 @@ the field and the remedy; other objects aren't affected. The limits aren't setti
 what others notice of it.
 """
 
-_SECTION = re.compile(r"# --- (.+?) -+$")
+TOPICS = (
+    "one step of work",
+    "objects as the API server has them",
+    "rules",
+    "templates",
+    "copies, sources, consent",
+    "fairness between namespaces",
+    "Bundles",
+    "registries",
+    "signatures",
+    "charts of bundles",
+    "webhook",
+)
+"""The page's sections, in their order."""
+
+_OPERATOR = ROOT / "operator"
+_SHARED = _OPERATOR / "copyrator" / "settings" / "limits.py"
+_MARK = re.compile(r"  # limit: (.+)$", re.MULTILINE)
 _UNITS = ((2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -31,12 +48,12 @@ class Limit:
     """One constant.
 
     Attributes:
-        section: the heading above it.
+        topic: one of TOPICS.
         name: as in the module.
         meaning: its docstring on one line: unit and reason.
     """
 
-    section: str
+    topic: str
     name: str
     meaning: str
 
@@ -45,40 +62,53 @@ def read(source: str) -> Iterator[Limit]:
     """The limits of a module's source, in its order.
 
     Raises:
-        ValueError: one has no docstring, or stands above the first heading.
+        ValueError: one has no docstring, or a topic that isn't in TOPICS, or isn't a constant.
     """
-    headings = {
+    marks = {
         number: found[1]
         for number, line in enumerate(source.splitlines(), 1)
-        if (found := _SECTION.fullmatch(line))
+        if (found := _MARK.search(line))
     }
     body = ast.parse(source).body
     for statement, following in zip(body, [*body[1:], None], strict=True):
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+        topic = marks.pop(statement.end_lineno or 0, None)
+        if topic is None:
             continue
-        name = statement.target.id
-        above = [line for line in headings if line < statement.lineno]
-        if not above:
-            raise ValueError(f"limits.py: {name} stands above the first '# --- section ---'")
-        match following:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield Limit(headings[max(above)], name, " ".join(text.split()))
+        if topic not in TOPICS:
+            raise ValueError(f"there is no topic {topic!r} in hack/generate/limits.py")
+        match statement, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield Limit(topic, name, " ".join(text.split()))
             case _:
-                raise ValueError(f"limits.py: {name} has no docstring below it")
+                raise ValueError(f"{ast.unparse(statement)} has no docstring below it")
+    for number in marks:
+        raise ValueError(f"line {number} isn't a constant, and is marked as a limit")
 
 
-def document(module: ModuleType, source: str) -> str:
-    """The page: a table for each section that has limits."""
-    parts, section = [_HEAD], ""
-    for limit in read(source):
-        if limit.section != section:
-            section = limit.section
-            heading = section[0].upper() + section[1:]
+def document(modules: Iterable[tuple[str, ModuleType]]) -> str:
+    """The page of all modules and their sources: a table for each topic that has limits."""
+    found: dict[str, tuple[Limit, str]] = {}
+    for source, module in modules:
+        for limit in read(source):
+            if limit.name in found:
+                raise ValueError(f"there are two limits {limit.name}")
+            found[limit.name] = limit, shown(getattr(module, limit.name), limit.meaning)
+    parts = [_HEAD]
+    for topic in TOPICS:
+        rows = [
+            f"| `{limit.name}` | {value} | {cell(limit.meaning)} |\n"
+            for limit, value in found.values()
+            if limit.topic == topic
+        ]
+        if rows:
+            heading = topic[0].upper() + topic[1:]
             parts.append(
                 f"\n## {heading}\n\n| limit | value | what it is, and why |\n|---|---|---|\n"
             )
-        value = shown(getattr(module, limit.name), limit.meaning)
-        parts.append(f"| `{limit.name}` | {value} | {cell(limit.meaning)} |\n")
+            parts += rows
     return "".join(parts)
 
 
@@ -95,8 +125,12 @@ def shown(value: object, meaning: str) -> str:
 
 
 def _limits() -> str:
-    path = ROOT / "operator" / "copyrator" / "settings" / "limits.py"
-    return document(limits, path.read_text())
+    paths = sorted(_OPERATOR.rglob("*.py"), key=lambda path: (path != _SHARED, path))
+    return document(
+        (source, import_module(".".join(path.relative_to(_OPERATOR).with_suffix("").parts)))
+        for path in paths
+        if _MARK.search(source := path.read_text())
+    )
 
 
 FILES = {ROOT / "docs" / "reference" / "limits.md": _limits}

@@ -14,9 +14,15 @@ from tests.e2e.prometheus_operator import prometheus_operator_crds
 from tests.long import LONG
 
 import copyrator
-from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, Default, read_policy
+from copyrator.bundles.trust.policy import (
+    CONFIG_MAP,
+    POLICY_KEY,
+    SIGNATURE_POLICY_ENTRIES,
+    Default,
+    read_policy,
+)
 from copyrator.cli.core.run import run
-from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_POLICY_ENTRIES
+from copyrator.settings.limits import SIGNATURE_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
 from images.product import KEYLESS

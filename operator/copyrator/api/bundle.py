@@ -44,14 +44,65 @@ from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.api.windows import read_windows
-from copyrator.settings import limits
 
-_LISTS: Final = {("valuesFrom",): limits.BUNDLE_LIST, ("job", "tolerations"): limits.BUNDLE_LIST}
+BUNDLE_STATUS_BYTES: Final = 16 * 1024  # limit: Bundles
+"""Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some
+12 KB. A user who may write ``bundles/status`` may store more: the parts of that are cut."""
+
+BUNDLE_STATUS_TEXT: Final = 4096  # limit: Bundles
+"""Characters of each string of a larger status: none of the operator's is longer."""
+
+BUNDLE_STATUS_TEXTS: Final = 32 * 1024  # limit: Bundles
+"""Characters of all strings of a larger status together."""
+
+BUNDLE_STATUS_ITEMS: Final = 32  # limit: Bundles
+"""Items of each list of a larger status: more than the operator's have."""
+
+BUNDLE_STATUS_FIELDS: Final = 64  # limit: Bundles
+"""Fields of each map of a larger status: more than the operator's have."""
+
+BUNDLE_STATUS_VALUES: Final = 2_048  # limit: Bundles
+"""Maps, lists, texts and numbers of a status that are read: the operator's own have up to some
+1,400. It is held parsed, and an empty map of three bytes takes 64."""
+
+BUNDLE_STATUS_DEPTH: Final = 8  # limit: Bundles
+"""Levels of a larger status: more than the operator's have."""
+
+BUNDLE_LIST: Final = 64  # limit: Bundles
+"""Entries of ``spec.valuesFrom`` and of each list and map of ``spec.job``, as in the CRD; a
+Bundle may have been stored under an older one."""
+
+BUNDLE_JOB_FIELD: Final = 64 * 1024  # limit: Bundles
+"""Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
+they are copied to the Job unchanged."""
+
+BUNDLE_SKIPPED_DIGESTS: Final = 20  # limit: Bundles
+"""Digests in the annotation skip-digests: each is held in memory, and compared with every version
+that could be deployed."""
+
+BUNDLE_ENV_NAMES: Final = 256  # limit: Bundles
+"""Variables in ``spec.env``, as in the CRD."""
+
+BUNDLE_ENV_VALUE: Final = 128 * 1024  # limit: Bundles
+"""Bytes of one variable with its name: Linux's limit for a process (MAX_ARG_STRLEN)."""
+
+BUNDLE_ENV_BYTES: Final = 256 * 1024  # limit: Bundles
+"""Bytes of all of ``spec.env`` with the names: the operator holds them, and they are twice in the
+Job, for which etcd's limit is 1.5 MB."""
+
+BUNDLE_METADATA: Final = 1_000  # limit: Bundles
+"""Labels, and likewise annotations, of a Bundle that are set on its release: each is a variable of
+the Job."""
+
+BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024  # limit: Bundles
+"""Bytes of ``spec.job.podAnnotations``: the API server's limit for one object."""
+
+_LISTS: Final = {("valuesFrom",): BUNDLE_LIST, ("job", "tolerations"): BUNDLE_LIST}
 _MAPS: Final = {
-    ("env",): limits.BUNDLE_ENV_NAMES,
-    ("job", "nodeSelector"): limits.BUNDLE_LIST,
-    ("job", "podLabels"): limits.BUNDLE_LIST,
-    ("job", "podAnnotations"): limits.BUNDLE_LIST,
+    ("env",): BUNDLE_ENV_NAMES,
+    ("job", "nodeSelector"): BUNDLE_LIST,
+    ("job", "podLabels"): BUNDLE_LIST,
+    ("job", "podAnnotations"): BUNDLE_LIST,
 }
 _RAW: Final = ("resources", "securityContext", "tolerations")
 """Fields that a Job takes unchanged."""
@@ -68,23 +119,23 @@ def check_sizes(metadata: Fields, spec: Fields) -> None:
         found = owner.get(path[-1])
         if isinstance(found, (list, Mapping)) and len(found) > most:
             owner.fail(path[-1], f"has {len(found)} entries; at most {most} are allowed")
-    _check_texts(spec, "env", limits.BUNDLE_ENV_BYTES, limits.BUNDLE_ENV_VALUE)
+    _check_texts(spec, "env", BUNDLE_ENV_BYTES, BUNDLE_ENV_VALUE)
     job = spec.sub("job")
-    most = limits.BUNDLE_POD_ANNOTATIONS
+    most = BUNDLE_POD_ANNOTATIONS
     _check_texts(job, "podAnnotations", most, most)
     for name in _RAW:
-        if job.has(name) and len(msgspec.json.encode(job.get(name))) > limits.BUNDLE_JOB_FIELD:
-            job.fail(name, f"must have at most {limits.BUNDLE_JOB_FIELD:,} bytes")
+        if job.has(name) and len(msgspec.json.encode(job.get(name))) > BUNDLE_JOB_FIELD:
+            job.fail(name, f"must have at most {BUNDLE_JOB_FIELD:,} bytes")
     for name in ("labels", "annotations"):
         keys = metadata.sub(name).raw
-        if len(keys) <= limits.BUNDLE_METADATA:
+        if len(keys) <= BUNDLE_METADATA:
             continue
         count = sum(key.startswith(RELEASE_METADATA_PREFIXES) for key in keys)
-        if count > limits.BUNDLE_METADATA:
+        if count > BUNDLE_METADATA:
             metadata.fail(
                 name,
                 f"{count} of them are copied to the release's objects; at most "
-                f"{limits.BUNDLE_METADATA:,} "
+                f"{BUNDLE_METADATA:,} "
                 "may begin with " + ", ".join(RELEASE_METADATA_PREFIXES),
             )
 
@@ -114,7 +165,7 @@ def bound_status(raw: Any) -> dict[str, Any]:
         return {}
     packed = msgspec.json.encode(raw)
     values = sum(map(packed.count, (b",", b"{", b"[")))  # or more, as texts have them, too
-    if len(packed) <= limits.BUNDLE_STATUS_BYTES and values <= limits.BUNDLE_STATUS_VALUES:
+    if len(packed) <= BUNDLE_STATUS_BYTES and values <= BUNDLE_STATUS_VALUES:
         return raw
     return _Cut().map(raw, 0)
 
@@ -123,11 +174,11 @@ class _Cut:
     """Truncates a status; what is beyond the totals is left out, that in lists first."""
 
     def __init__(self) -> None:
-        self._texts = limits.BUNDLE_STATUS_TEXTS
-        self._values = limits.BUNDLE_STATUS_VALUES
+        self._texts = BUNDLE_STATUS_TEXTS
+        self._values = BUNDLE_STATUS_VALUES
 
     def map(self, found: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        known = list(found.items())[: limits.BUNDLE_STATUS_FIELDS]
+        known = list(found.items())[:BUNDLE_STATUS_FIELDS]
         known.sort(key=lambda one: isinstance(one[1], list))
         return {
             self._name(name): self._part(value, depth + 1)
@@ -140,18 +191,18 @@ class _Cut:
             return self._text(value)
         if not isinstance(value, (list, dict)):
             return value
-        if depth >= limits.BUNDLE_STATUS_DEPTH:
+        if depth >= BUNDLE_STATUS_DEPTH:
             return None
         if isinstance(value, dict):
             return self.map(value, depth)
-        items = value[: limits.BUNDLE_STATUS_ITEMS]
+        items = value[:BUNDLE_STATUS_ITEMS]
         return [self._part(one, depth + 1) for one in items if self._takes_another()]
 
     def _name(self, name: str) -> str:
         return name if len(name) <= _NAME else self._text(name)
 
     def _text(self, text: str) -> str:
-        text = text[: min(limits.BUNDLE_STATUS_TEXT, self._texts)]
+        text = text[: min(BUNDLE_STATUS_TEXT, self._texts)]
         self._texts -= len(text)
         return text
 
@@ -269,7 +320,7 @@ def read_skip_digests(metadata: Fields) -> tuple[str, ...]:
     if raw is None:
         return ()
     path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
-    most = limits.BUNDLE_SKIPPED_DIGESTS
+    most = BUNDLE_SKIPPED_DIGESTS
     text = check_text(raw, path)
     parts = text.replace(",", " ").split(maxsplit=most) if len(text) <= most * _EACH else ()
     if not 0 < len(parts) <= most:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from copyrator.api.globs import NO_GLOBS, Globs, is_wild
-from copyrator.settings.limits import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS
+from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
+
+MAX_CONSENT_TEXT: Final = 256 * 1024  # limit: copies, sources, consent
+"""Characters of an allow-to or allow-from annotation: as many as the API server allows all
+annotations of an object together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,10 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from copyrator.api.syntax import shown
 from copyrator.api.times import format_duration, parse_duration
-from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
+from copyrator.settings.limits import OBJECT_CONTAINERS
+
+PROBLEM_PATH: Final = 512  # limit: rules
+"""Characters of the path of an invalid field: its keys are the author's and may be long."""
 
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]

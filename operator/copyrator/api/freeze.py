@@ -17,7 +17,10 @@ import msgspec
 
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.times import format_time, parse_time
-from copyrator.settings import limits
+
+FREEZE_BYTES: Final = 4 * 1024  # limit: Bundles
+"""Bytes of a Namespace's annotation operator.werf.dev/freeze, and of the data of the ConfigMap
+copyrator-freeze; a longer one freezes, and isn't read."""
 
 CONFIG_MAP: Final = "copyrator-freeze"
 """Its name; it is in the operator's namespace."""
@@ -63,7 +66,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
 def read_annotation(namespace: str, value: str) -> Freeze:
     """The freeze of a namespace, from its annotation; any value freezes."""
     source = _Source(f"its annotation {ANN_FREEZE}", namespace)
-    if len(value.encode(errors="replace")) > limits.FREEZE_BYTES:
+    if len(value.encode(errors="replace")) > FREEZE_BYTES:
         return source.unreadable(_TOO_LONG)
     if not value.lstrip().startswith("{"):
         return Freeze(namespace=namespace, reason=_line(value, MAX_REASON))
@@ -79,7 +82,7 @@ def read_config_map(body: Mapping[str, Any]) -> Freeze:
     metadata = body.get("metadata") or {}
     source = _Source(f"ConfigMap {metadata.get('namespace')}/{CONFIG_MAP}")
     data = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
-    if sum(len(key) + len(str(value)) for key, value in data.items()) > limits.FREEZE_BYTES:
+    if sum(len(key) + len(str(value)) for key, value in data.items()) > FREEZE_BYTES:
         return source.unreadable(_TOO_LONG)
     try:
         fields = msgspec.convert(data, type=_Fields)
@@ -130,7 +133,7 @@ def in_force(freezes: Iterable[Freeze], now: datetime) -> tuple[Freeze, ...]:
     return tuple(one for one in freezes if not one.is_over(now))
 
 
-_TOO_LONG: Final = f"it is longer than {limits.FREEZE_BYTES} bytes"
+_TOO_LONG: Final = f"it is longer than {FREEZE_BYTES} bytes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ from copyrator.api import syntax
 from copyrator.api.fields import Fields
 from copyrator.api.selectors import LabelSelector, parse_selector
 from copyrator.api.times import format_time, parse_duration, parse_time
-from copyrator.settings.limits import ROLLOUT_PAUSE, ROLLOUT_STEPS, UNHEALTHY_BEFORE
+from copyrator.settings.limits import UNHEALTHY_BEFORE
+
+ROLLOUT_STEPS: Final = 20  # limit: copies, sources, consent
+"""Steps of one spec.rollout."""
+
+ROLLOUT_PAUSE: Final = 7 * 24 * 3600  # limit: copies, sources, consent
+"""Seconds of one pause of a rollout."""
 
 DEFAULT_PAUSE: Final = 600.0
 """Seconds."""

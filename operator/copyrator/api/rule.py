@@ -26,13 +26,20 @@ from copyrator.api.rule_spec import (
 )
 from copyrator.api.rule_transform import Place, path_of, read_template, read_transform
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
-from copyrator.settings.limits import (
-    COMPOSED_SOURCES,
-    RULE_DEPTH,
-    RULE_ITEMS,
-    RULE_VALUES,
-    SELECTOR_TEXT,
-)
+from copyrator.settings.limits import RULE_DEPTH
+
+RULE_VALUES: Final = 20_000  # limit: rules
+"""Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.
+A thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
+
+RULE_ITEMS: Final = 1_000  # limit: rules
+"""Items of one list or map of a rule's spec outside its template, as in the CRD."""
+
+SELECTOR_TEXT: Final = 16_384  # limit: rules
+"""Characters of a selector that is written as one string (old form): splitting them takes 15 ms."""
+
+COMPOSED_SOURCES: Final = 32  # limit: templates
+"""Entries of spec.sources, as in the CRD."""
 
 _ALIAS: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
 

@@ -20,7 +20,15 @@ from copyrator.api.conditions import (
 from copyrator.api.rollout import RolloutState
 from copyrator.api.suspension import Suspension
 from copyrator.api.times import format_time
-from copyrator.settings.limits import DROPPED_FIELDS, OVERRIDDEN_HOSTS, PASSED_OVER_SOURCES
+
+OVERRIDDEN_HOSTS: Final = 20  # limit: templates
+"""Hosts in status.overridden."""
+
+DROPPED_FIELDS: Final = 20  # limit: templates
+"""Fields in status.droppedFields."""
+
+PASSED_OVER_SOURCES: Final = 20  # limit: templates
+"""Sources in status.passedOver."""
 
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""

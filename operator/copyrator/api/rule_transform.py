@@ -10,7 +10,15 @@ from copyrator.api import names, syntax
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import read_globs
 from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, Transform
-from copyrator.settings.limits import RULE_DEPTH, TEMPLATE_TEXT, TEMPLATE_TEXTS
+from copyrator.settings.limits import RULE_DEPTH
+
+TEMPLATE_TEXT: Final = 65_536  # limit: rules
+"""Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
+some two seconds in the child process."""
+
+TEMPLATE_TEXTS: Final = 262_144  # limit: rules
+"""Characters of all strings of one template, keys included: it is compiled after each edit, and
+rendered for each target."""
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
 _TYPE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?", re.ASCII)

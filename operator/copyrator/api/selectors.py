@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, SpecError, check_text
-from copyrator.settings.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
+
+MAX_REQUIREMENTS: Final = 64  # limit: copies, sources, consent
+"""Labels and expressions of one selector: matched for each namespace and each source."""
+
+MAX_REQUIREMENT_VALUES: Final = 64  # limit: copies, sources, consent
+"""Values of one expression of a selector."""
 
 
 class Operator(StrEnum):

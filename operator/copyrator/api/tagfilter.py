@@ -8,10 +8,22 @@ syntax is that of Flux and other tools in Go: no back-references, no look-around
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 import re2
 
-from copyrator.settings import limits
+TAG_FILTER_LENGTH: Final = 256  # limit: Bundles
+"""Characters of ``spec.tagFilter``."""
+
+TAG_FILTER_MEMORY: Final = 128 * 1024  # limit: Bundles
+"""Bytes that RE2 may use for a compiled filter and its matching."""
+
+TAG_FILTER_STEPS: Final = 512  # limit: Bundles
+"""Instructions of a compiled filter. RE2's time per tag grows with them: ``(.?){500}z`` has 5,500
+and takes 3.5 ms, a filter of 512 at most some 0.1 ms."""
+
+TAG_FILTERS: Final = 128  # limit: Bundles
+"""Compiled filters that are cached."""
 
 
 class FilterError(ValueError):
@@ -28,19 +40,19 @@ class TagFilter:
     __slots__ = ("_pattern",)
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > limits.TAG_FILTER_LENGTH:
-            raise FilterError(f"must have at most {limits.TAG_FILTER_LENGTH} characters")
+        if len(pattern) > TAG_FILTER_LENGTH:
+            raise FilterError(f"must have at most {TAG_FILTER_LENGTH} characters")
         options = re2.Options()
         options.log_errors = False
-        options.max_mem = limits.TAG_FILTER_MEMORY
+        options.max_mem = TAG_FILTER_MEMORY
         try:
             self._pattern = re2.compile(pattern, options)
         except (re2.error, UnicodeEncodeError) as error:
             raise FilterError(_error_text(error)) from None
-        if self._pattern.programsize > limits.TAG_FILTER_STEPS:
+        if self._pattern.programsize > TAG_FILTER_STEPS:
             raise FilterError(
                 f"it takes too long for each tag ({self._pattern.programsize} steps, at most "
-                f"{limits.TAG_FILTER_STEPS}); use fewer and less deeply nested repetitions"
+                f"{TAG_FILTER_STEPS}); use fewer and less deeply nested repetitions"
             )
 
     def matches(self, tag: str) -> bool:
@@ -48,7 +60,7 @@ class TagFilter:
         return self._pattern.fullmatch(tag) is not None
 
 
-@lru_cache(maxsize=limits.TAG_FILTERS)
+@lru_cache(maxsize=TAG_FILTERS)
 def compile_filter(pattern: str) -> TagFilter:
     """Compile a pattern once, however many Bundles and polls use it.
 

@@ -16,7 +16,10 @@ from copyrator.api.bundle_spec import (
 )
 from copyrator.api.fields import Fields
 from copyrator.api.tagfilter import FilterError, compile_filter
-from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_SUBJECTS
+from copyrator.settings.limits import SIGNATURE_ENTRIES
+
+SIGNATURE_SUBJECTS: Final = 20  # limit: signatures
+"""Subjects of one entry."""
 
 _MAX_TEXT: Final = 512
 

@@ -21,7 +21,11 @@ from typing import Final, NoReturn
 import semver
 
 from copyrator.api.syntax import shown
-from copyrator.settings.limits import VERSION_CONSTRAINTS, VERSION_LENGTH
+from copyrator.settings.limits import VERSION_LENGTH
+
+VERSION_CONSTRAINTS: Final = 32  # limit: Bundles
+"""Constraints in a version range, on both sides of every ``||``: each is checked for every tag of a
+list."""
 
 Identifier = tuple[int, int, str]
 Base = tuple[int, int, int]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
@@ -28,7 +28,6 @@ from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import ObjectRef
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
+
+BUNDLE_VALUES_READERS: Final = 4  # limit: Bundles
+"""Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class Context:
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
     """Returns the periods in which an operator ran, as of its last record."""
     readers: FairLimit = field(
-        default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
+        default_factory=lambda: FairLimit(each=1, together=BUNDLE_VALUES_READERS)
     )
     """Permits for reading values; each allows one object in memory."""
 

@@ -59,10 +59,12 @@ from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
-from copyrator.settings.limits import CERTIFICATE_RULES
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
+
+CERTIFICATE_RULES: Final = 100  # limit: copies, sources, consent
+"""Rules in the metric of certificates: those whose certificates end soonest."""
 
 Tenant = str | None
 """The namespace of rules that aren't trusted; None for those that are."""

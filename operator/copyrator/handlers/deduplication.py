@@ -20,10 +20,12 @@ from copyrator.handlers.kopf_text import whole
 from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Resource
-from copyrator.settings.limits import NOTED_FAULTS
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
+
+NOTED_FAULTS: Final = 10_000  # limit: rules
+"""Objects that couldn't be delivered whose fault is remembered, so that it is logged once."""
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import msgspec
@@ -29,7 +29,9 @@ from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, 
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
-from copyrator.settings.limits import KOPF_PAGE_BYTES
+
+KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024  # limit: objects as the API server has them
+"""Bytes of one page of a list of rules or Bundles: kopf decodes each as a whole."""
 
 WATCH_SECONDS = int(DEFAULT_TIMING.doubt)
 """Timeout of kopf's watches: short, so that a silent one is detected soon."""

@@ -31,17 +31,22 @@ from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import RequestScope, TokenCache, access_error, refuse_foreign
 from copyrator.oci.transport import RegistryTransport
-from copyrator.settings.limits import (
-    MANIFEST_BYTES,
-    REFERRERS_BYTES,
-    TAG_LISTS_AT_ONCE,
-    TAG_PAGE_BYTES,
-)
+from copyrator.settings.limits import REFERRERS_BYTES
 from copyrator.signatures.model import Artifact
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
+
+MANIFEST_BYTES: Final = 4 * 1024 * 1024  # limit: registries
+"""Bytes of a manifest; the OCI specification lets registries refuse longer ones."""
+
+TAG_PAGE_BYTES: Final = 8 * 1024 * 1024  # limit: registries
+"""Bytes of one page of a tag list: registries without paging send everything at once."""
+
+TAG_LISTS_AT_ONCE: Final = 1  # limit: registries
+"""Tag lists of which tags are decoded at a time, fair between hosts: all others' pages wait, as
+bytes, so that an iteration of the event loop has one such step."""
 
 _INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
 _MANIFEST_TYPES: Final = (

@@ -20,7 +20,9 @@ from urllib.parse import unquote_to_bytes
 
 from copyrator.api.json_text import read_json
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
-from copyrator.settings.limits import WEBHOOK_PUSHES
+
+WEBHOOK_PUSHES: Final = 1000  # limit: webhook
+"""Pushes that one call may name; registries send one, or a few."""
 
 EVENT_TYPE: Final = "Ce-Type"
 """Header with the type of a CloudEvent in binary mode, whose body is only the event's data."""

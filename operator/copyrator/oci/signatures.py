@@ -32,17 +32,22 @@ from copyrator.oci.signature_manifest import (
     read_stored,
     require_payload,
 )
-from copyrator.settings.limits import (
-    REFERRERS_BYTES,
-    REFERRERS_PAGES,
-    SIGNATURE_BYTES,
-    SIGNATURE_MANIFEST_BYTES,
-    SIGNATURES,
-    SIGNATURES_BYTES,
-    SIGNATURES_SECONDS,
-)
+from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURE_BYTES, SIGNATURES
 from copyrator.signatures.model import Artifact, Found, Signature, SignatureFormat
 from copyrator.workqueue.fairness import TimeSlice
+
+SIGNATURE_MANIFEST_BYTES: Final = 256 * 1024  # limit: signatures
+"""Bytes of the manifest of a signature. That of the tag sha256-HEX.sig lists all its signatures,
+with their certificates."""
+
+SIGNATURES_BYTES: Final = 4 * 1024 * 1024  # limit: signatures
+"""Bytes of all signatures of one digest, which are held until they are checked."""
+
+SIGNATURES_SECONDS: Final = 60.0  # limit: signatures
+"""Seconds for finding and reading the signatures of one digest."""
+
+REFERRERS_PAGES: Final = 10  # limit: signatures
+"""Pages of referrers of one digest."""
 
 _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""

@@ -18,14 +18,23 @@ import msgspec
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable
 from copyrator.oci.exchange import Response, Sink, next_page
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import (
-    TAG_CHARACTERS,
-    TAG_LIST_BYTES,
-    TAG_LIST_PAGES,
-    TAG_LIST_SECONDS,
-    TAG_LIST_TAGS,
-)
 from copyrator.workqueue.fairness import FairLimit, TimeSlice
+
+TAG_LIST_BYTES: Final = 64 * 1024 * 1024  # limit: registries
+"""Bytes of all pages of a tag list."""
+
+TAG_LIST_TAGS: Final = 400_000  # limit: registries
+"""Tags of a list: many times what large repositories have; choosing from so many takes seconds of
+processor time."""
+
+TAG_LIST_PAGES: Final = 1000  # limit: registries
+"""Pages of a tag list."""
+
+TAG_LIST_SECONDS: Final = 600.0  # limit: registries
+"""Seconds for all pages of a tag list; a single one has the client's timeout."""
+
+TAG_CHARACTERS: Final = 128  # limit: registries
+"""Characters of a tag: the OCI specification's own limit."""
 
 TAGS_A_PAGE: Final = 1000
 _REFUSES_SIZE: Final = frozenset({400, 405, 406, 413, 414, 416, 422, 501})

@@ -27,12 +27,19 @@ from copyrator.oci.errors import (
 from copyrator.oci.exchange import Request, Response, TlsVerification, is_same_origin, parse_url
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
-from copyrator.settings.limits import (
-    REALM_CHARACTERS,
-    TOKEN_ANSWER_BYTES,
-    TOKEN_CHARACTERS,
-    TOKENS_CHARACTERS,
-)
+
+TOKEN_ANSWER_BYTES: Final = 64 * 1024  # limit: registries
+"""Bytes of a token server's response."""
+
+TOKEN_CHARACTERS: Final = 16 * 1024  # limit: registries
+"""Characters of a token: servers accept no longer headers."""
+
+TOKENS_CHARACTERS: Final = 32 * 1024 * 1024  # limit: registries
+"""Characters of all Authorization headers that are cached, and of their challenges: 2 KB for each
+of 10,000 Bundles and some more. The least recently used ones are dropped first."""
+
+REALM_CHARACTERS: Final = 2048  # limit: registries
+"""Characters of a token server's URL."""
 
 DEFAULT_LIFETIME: Final = 60.0
 """Lifetime of a token in seconds where its server sets none (distribution's specification)."""

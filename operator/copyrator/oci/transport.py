@@ -47,21 +47,29 @@ from copyrator.oci.hosts import (
     Network,
     Rate,
 )
-from copyrator.settings.limits import (
-    CA_BYTES,
-    CA_CONTEXTS,
-    REGISTRY_HEADER_BYTES,
-    REGISTRY_HEADERS,
-    REGISTRY_LARGE_ANSWERS,
-    REGISTRY_REQUESTS,
-    REGISTRY_REQUESTS_PER_HOST,
-    REGISTRY_SMALL_ANSWER,
-)
+from copyrator.settings.limits import CA_BYTES, REGISTRY_HEADER_BYTES, REGISTRY_REQUESTS_PER_HOST
 from copyrator.settings.proxies import Proxies, ProxyError
 from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
+
+REGISTRY_REQUESTS: Final = 128  # limit: registries
+"""Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
+and the unread part of a response, some 200 KB."""
+
+REGISTRY_LARGE_ANSWERS: Final = 4  # limit: registries
+"""Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB; and
+as many pages of tag lists: 32 MiB."""
+
+REGISTRY_SMALL_ANSWER: Final = 64 * 1024  # limit: registries
+"""Bytes of a response that are held without waiting: manifests and tokens have a few KB."""
+
+REGISTRY_HEADERS: Final = 64  # limit: registries
+"""Headers of a response."""
+
+CA_CONTEXTS: Final = 64  # limit: registries
+"""Sets of certificates that are cached as SSL contexts."""
 
 _END: Final = "-----END CERTIFICATE-----"
 _AT_ONCE: Final = 10

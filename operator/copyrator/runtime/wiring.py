@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
@@ -29,10 +30,16 @@ from copyrator.kube.watch.informers import InformerFactory
 from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
-from copyrator.settings import limits
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
 from copyrator.workqueue.queue import DueScheduler, WorkQueue
+
+TENANT_WORKERS: Final = 8  # limit: fairness between namespaces
+"""Keys (rules, copies, Bundles) of one namespace that are reconciled at a time: a few namespaces
+whose requests hang can't occupy all workers."""
+
+TENANTS_WORKERS: Final = 48  # limit: fairness between namespaces
+"""The same of all tenants together: 16 of the 64 workers are left to trusted rules."""
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +99,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         informers = ScopedInformerFactory(client, settings.watch_namespaces, metrics=metrics)
     recorder = EventRecorder(client, metrics=metrics, serves=settings.serves)
     tenants = _Tenants()
-    queue: WorkQueue[Key] = WorkQueue(
-        group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS
-    )
+    queue: WorkQueue[Key] = WorkQueue(group=tenants, each=TENANT_WORKERS, together=TENANTS_WORKERS)
     scheduler: DueScheduler[Key] = DueScheduler(queue.add, wall=time.time)
     oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
     bundles = BundleCache()

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import cast
+from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from copyrator.serving.peers import Peers
-from copyrator.settings.limits import CONNECTIONS, CONNECTIONS_PER_PEER, HEADER_SECONDS
+from copyrator.settings.limits import HEADER_SECONDS
+
+CONNECTIONS: Final = 1024  # limit: webhook
+"""Connections to one of the operator's own ports."""
+
+CONNECTIONS_PER_PEER: Final = 64  # limit: webhook
+"""Of those, from one peer that isn't a trusted proxy."""
 
 log = logging.getLogger(__name__)
 

@@ -34,16 +34,29 @@ from copyrator.oci.notifications import (
 from copyrator.serving import relay
 from copyrator.serving.listener import CALLERS_FAULTS, Listener
 from copyrator.serving.peers import Peers
-from copyrator.settings.limits import (
-    HEADER_SECONDS,
-    WEBHOOK_BEARER_CALLS,
-    WEBHOOK_BEARER_SECONDS,
-    WEBHOOK_BODY_BYTES,
-    WEBHOOK_SIGNED_CALLS,
-    WEBHOOK_SIGNED_CALLS_PER_PEER,
-    WEBHOOK_SIGNED_SECONDS,
-)
+from copyrator.settings.limits import HEADER_SECONDS
 from copyrator.workqueue.fairness import FairLimit
+
+WEBHOOK_BODY_BYTES: Final = 128 * 1024  # limit: webhook
+"""Bytes of a call; the longest payloads (GitHub's) are some 50 KB, and decoding 1 MB of brackets
+takes 0.2 s."""
+
+WEBHOOK_BEARER_CALLS: Final = 16  # limit: webhook
+"""Calls with the secret as a bearer token that are read at a time: 2 MiB."""
+
+WEBHOOK_BEARER_SECONDS: Final = 10.0  # limit: webhook
+"""Seconds that such a call has for its body."""
+
+WEBHOOK_SIGNED_CALLS: Final = 16  # limit: webhook
+"""Calls with a signature that are read at a time, fair between peers: the caller is authenticated
+only after the body was read."""
+
+WEBHOOK_SIGNED_CALLS_PER_PEER: Final = 2  # limit: webhook
+"""Of those, from one peer (an IPv4 address or an IPv6 /64)."""
+
+WEBHOOK_SIGNED_SECONDS: Final = 5.0  # limit: webhook
+"""Seconds that a signed call waits for its slot and has for its body: registries wait no longer
+for an answer."""
 
 log = logging.getLogger(__name__)
 

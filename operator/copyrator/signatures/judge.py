@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice, zip_longest
 from types import ModuleType
+from typing import Final
 
 from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, keyless, notation, sigstore_bundle
@@ -24,6 +25,14 @@ from copyrator.signatures.model import (
     SignatureFormat,
     SignatureRequirement,
 )
+
+SIGNATURE_CHECK: Final = 64 * 1024  # limit: signatures
+"""Work of one check of a signature by one key, beside its bytes: up to a millisecond."""
+
+SIGNATURE_WORK: Final = 128 * 1024 * 1024  # limit: signatures
+"""Work of judging one digest, over all requirements: the bytes of each signature and
+SIGNATURE_CHECK for each key that it is tried with, four times as much for a certificate. 1,000
+checks of usual signatures take 75 MB. What is beyond isn't accepted, which depends on no clock."""
 
 _MODULES: dict[tuple[type[Entry], SignatureFormat], ModuleType] = {
     (CosignKeys, SignatureFormat.COSIGN_PAYLOAD): cosign_payload,
@@ -77,13 +86,13 @@ class _Work:
     """What judging one digest has taken, and when a refusal may end."""
 
     def __init__(self) -> None:
-        self._left = limits.SIGNATURE_WORK
+        self._left = SIGNATURE_WORK
         self.refused_until: datetime | None = None
 
     def admits(self, signature: Signature, entry: Entry) -> bool:
         """Whether this check is within the limit; counts it."""
         keys = len(entry.keys) if isinstance(entry, CosignKeys) else _CERTIFICATE_CHECKS
-        self._left -= (limits.SIGNATURE_CHECK + len(signature.blob)) * keys
+        self._left -= (SIGNATURE_CHECK + len(signature.blob)) * keys
         return self._left >= 0
 
     def note(self, refusal: InvalidSignatureError, now: datetime) -> None:

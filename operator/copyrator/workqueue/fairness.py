@@ -12,9 +12,10 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from copyrator.settings.limits import SLICE_SECONDS
+SLICE_SECONDS: Final = 0.01  # limit: one step of work
+"""Seconds of processor time after which a long task yields to others."""
 
 
 class TimeSlice:

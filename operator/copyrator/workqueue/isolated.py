@@ -18,8 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
 
-from copyrator.settings.limits import ISOLATED_CPU_SECONDS, ISOLATED_MEMORY
 from copyrator.workqueue.fairness import FairLimit
+
+ISOLATED_CPU_SECONDS: Final = 10  # limit: one step of work
+"""Seconds of processor time of one call in the child process: ten times what the largest accepted
+rule or Bundle needs."""
+
+ISOLATED_MEMORY: Final = 512 * 1024 * 1024  # limit: one step of work
+"""Bytes of address space of the child process."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

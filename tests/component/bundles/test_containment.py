@@ -12,6 +12,7 @@ from tests.component.bundles.waiting import eventually
 from tests.steps import assert_quick
 
 from copyrator.bundles import bundle as bundle_module
+from copyrator.bundles.deploy.jobs import BUNDLE_LOG_BYTES, BUNDLE_PODS
 from copyrator.bundles.deploy.outcome import printed_digests
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
 from copyrator.settings import limits
@@ -96,10 +97,10 @@ async def test_pods_and_a_log_are_read_up_to_their_bounds(
     await eventually(lambda: cluster.reason() == "Quarantined")
     logs = [seen for seen in cluster.seen if seen.path.endswith("/log")]
     assert logs
-    assert all(int(seen.params["limitBytes"]) == limits.BUNDLE_LOG_BYTES for seen in logs)
+    assert all(int(seen.params["limitBytes"]) == BUNDLE_LOG_BYTES for seen in logs)
     pods = [seen for seen in cluster.seen if seen.path.endswith("/pods")]
     assert pods
-    assert all(int(seen.params["limit"]) <= limits.BUNDLE_PODS for seen in pods)
+    assert all(int(seen.params["limit"]) <= BUNDLE_PODS for seen in pods)
 
 
 async def test_pods_that_only_have_a_jobs_label_say_nothing_about_it(
@@ -129,7 +130,7 @@ async def test_pods_that_only_have_a_jobs_label_say_nothing_about_it(
 
 
 def test_a_log_of_empty_lines_is_searched_in_no_time() -> None:
-    log = "\n" * limits.BUNDLE_LOG_BYTES + "digest:  " + "a" * 64
+    log = "\n" * BUNDLE_LOG_BYTES + "digest:  " + "a" * 64
 
     assert printed_digests(log) == ("sha256:" + "a" * 64,)
     assert_quick(lambda: printed_digests(log), 3 * limits.STEP_SECONDS)

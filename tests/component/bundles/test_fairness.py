@@ -19,11 +19,16 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.inputs.watches import REFERENCE_WATCHES
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polls import RegistryPoller, TagQuery
+from copyrator.bundles.version.polls import (
+    TENANT_HOST_POLLS,
+    TENANT_POLLS,
+    RegistryPoller,
+    TagQuery,
+)
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
-from copyrator.settings import limits
 from copyrator.workqueue.isolated import Isolated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,12 +66,12 @@ async def test_a_namespaces_queries_leave_slots_of_a_registry_to_others(
     for number in range(40):
         crowd_bundle(cluster, f"crowd{number}", slow.host)
     await run(registry_seconds=PATIENT)
-    await eventually(lambda: slow.in_flight == limits.TENANT_HOST_POLLS)
+    await eventually(lambda: slow.in_flight == TENANT_HOST_POLLS)
 
     bundle(registry=slow.host, repo="app")
 
     await eventually(lambda: any("/app/" in path for _, path in slow.asked))
-    assert slow.in_flight == limits.TENANT_HOST_POLLS + 1
+    assert slow.in_flight == TENANT_HOST_POLLS + 1
 
 
 async def test_a_query_that_waits_in_a_long_line_is_sent_for_who_has_none(
@@ -76,7 +81,7 @@ async def test_a_query_that_waits_in_a_long_line_is_sent_for_who_has_none(
     for number in range(40):
         crowd_bundle(cluster, f"crowd{number:02}", slow.host)
     operator = await run(registry_seconds=PATIENT)
-    await eventually(lambda: slow.in_flight == limits.TENANT_HOST_POLLS)
+    await eventually(lambda: slow.in_flight == TENANT_HOST_POLLS)
     await idle(operator)  # each has queued its query
     asked = {path for _, path in slow.asked}
     last = next(n for n in range(40) if not any(f"crowd{n:02}/" in path for path in asked))
@@ -134,7 +139,7 @@ async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None
 
     await eventually(lambda: answered == [mine])
 
-    assert len(oci.asked) == limits.TENANT_POLLS + 1
+    assert len(oci.asked) == TENANT_POLLS + 1
     await polls.close()
 
 
@@ -168,9 +173,9 @@ async def test_a_namespaces_references_leave_watches_to_others(
 ) -> None:
     if not granted:
         cluster.by_name_only = {("configmaps", CROWD), ("configmaps", "")}
-    most = 1 if granted else limits.REFERENCE_WATCHES
+    most = 1 if granted else REFERENCE_WATCHES
     cluster.namespace(CROWD)
-    for number in range(limits.REFERENCE_WATCHES + 8):
+    for number in range(REFERENCE_WATCHES + 8):
         name = f"crowd{number}"
         registry.put(name, "1.0.0", "one")
         cluster.write(

@@ -195,7 +195,7 @@ async def test_where_nobody_asks_nothing_is_watched(
 async def test_many_namespaces_have_one_watch_of_each_kind(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr("copyrator.bundles.health.judge.HEALTH_NAMESPACES", 3)
     spaces = [f"team-{number}" for number in range(5)]
     cluster.grant(*spaces)
     for space in spaces[:2]:
@@ -426,7 +426,7 @@ async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_chang
 async def test_where_nothing_is_granted_few_reviews_are_sent(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr("copyrator.bundles.health.judge.HEALTH_NAMESPACES", 3)
     monkeypatch.setattr(limits, "ALL_HEALTH_NAMESPACES", 5)
     spaces = [f"team-{number:02}" for number in range(20)]
     places = ["", *spaces]

@@ -22,7 +22,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.deploy.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import NotFound
@@ -175,9 +175,7 @@ async def test_what_is_quoted_of_eight_large_secrets_is_found_beside_the_loop(
                 "::test_a_failure_is_on_record_though_its_text_is_withheld"
             ),
         ),
-        pytest.param(
-            b"a" * limits.BUNDLE_REDACTION_BYTES + b"b", "more than 10 MiB", id="too large"
-        ),
+        pytest.param(b"a" * BUNDLE_REDACTION_BYTES + b"b", "more than 10 MiB", id="too large"),
     ],
 )
 async def test_what_cannot_be_looked_through_is_withheld(content: bytes, why: str) -> None:

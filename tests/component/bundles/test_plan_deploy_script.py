@@ -16,12 +16,12 @@ from copyrator.bundles.deploy.werf_error import find_error
 from copyrator.bundles.plan.operations import Plan, read_operation
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
+    PLAN_OPERATIONS,
     PlanExit,
     SealedFile,
     checked_deploy_command,
     deploy_command,
 )
-from copyrator.settings.limits import PLAN_OPERATIONS
 
 few = settings(
     max_examples=settings().max_examples // 10,

@@ -27,8 +27,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.plan.script import BEGIN, END, PlanExit
-from copyrator.settings.limits import PLAN_OPERATIONS
+from copyrator.bundles.plan.script import BEGIN, END, PLAN_OPERATIONS, PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 

@@ -30,6 +30,8 @@ from copyrator.bundles.plan.operations import Operation, OperationType, Plan
 from copyrator.bundles.plan.script import (
     BEGIN,
     END,
+    PLAN_BYTES,
+    PLAN_OPERATIONS,
     SECRET_KEY,
     PlanExit,
     SealedFile,
@@ -37,7 +39,6 @@ from copyrator.bundles.plan.script import (
     plan_command,
     read_block,
 )
-from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"
 

@@ -26,7 +26,6 @@ from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.kube.watch.store import Seen
-from copyrator.settings import limits
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)
@@ -135,7 +134,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("REFERENCE_WATCHES", 3),
         ("ALL_REFERENCE_WATCHES", 6),
     ):
-        monkeypatch.setattr(limits, name, value)
+        monkeypatch.setattr(watches, name, value)
 
 
 @pytest.fixture
@@ -310,7 +309,7 @@ async def test_where_only_names_are_granted_they_are_shared_until_more_is_grante
     spaces = teams(10)
     edit(*spaces)
     reader.follow(*spaces)
-    await eventually(lambda: len(reader.scopes()) == limits.ALL_REFERENCE_WATCHES)
+    await eventually(lambda: len(reader.scopes()) == watches.ALL_REFERENCE_WATCHES)
     await eventually(lambda: reader.knows(*spaces[:6]))
     assert not reader.knows(spaces[6]), "it has no watch, so it is read at each poll"
     assert reader.watches.count() == {"all": 0, "name": 6, "namespace": 0, "poll": 4}
@@ -363,13 +362,13 @@ async def test_one_namespaces_many_leave_the_others_their_watches(
     for number in range(20):
         edit("crowd", name=f"values-{number:02}")
         reader.follow("crowd", name=f"values-{number:02}")
-    await eventually(lambda: len(reader.scopes()) == limits.REFERENCE_WATCHES)
+    await eventually(lambda: len(reader.scopes()) == watches.REFERENCE_WATCHES)
     spaces = teams(5)
     edit(*spaces)
     reader.follow(*spaces)
     await eventually(lambda: reader.knows(*spaces))
     # Watches that give way are closed after those that replace them have listed.
-    await eventually(lambda: len(reader.scopes()) == limits.ALL_REFERENCE_WATCHES)
+    await eventually(lambda: len(reader.scopes()) == watches.ALL_REFERENCE_WATCHES)
 
 
 async def test_no_edit_is_lost_while_scopes_change(

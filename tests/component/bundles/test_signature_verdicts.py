@@ -47,7 +47,7 @@ from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
 from copyrator.signatures import keys, sigstore_bundle
-from copyrator.signatures.judge import BEYOND
+from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, SIGNATURE_WORK
 from copyrator.signatures.model import (
     Artifact,
     Found,
@@ -181,7 +181,7 @@ async def test_a_trusted_verdict_is_not_kept_as_a_refusal(
 async def test_refusals_are_bounded_and_those_in_use_stay(
     world: World, judged: list[Found], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "SIGNATURE_REFUSALS", 2)
+    monkeypatch.setattr("copyrator.bundles.trust.store.SIGNATURE_REFUSALS", 2)
     for digest in ("sha256:a", "sha256:b", "sha256:a", "sha256:c", "sha256:a"):
         await world.judge(digest=digest)
     assert [found.artifact.digest for found in judged] == ["sha256:a", "sha256:b", "sha256:c"]
@@ -280,8 +280,8 @@ def test_checks_are_bounded_by_their_number_and_bytes_and_what_is_beyond_is_refu
     assert judge_found(found, [TEN], NOW).is_trusted
     assert len(checks) == 3 * 10 + 1
     checks.clear()
-    each = limits.SIGNATURE_CHECK + len(found.signatures[0].blob)
-    monkeypatch.setattr(limits, "SIGNATURE_WORK", 12 * each)
+    each = SIGNATURE_CHECK + len(found.signatures[0].blob)
+    monkeypatch.setattr("copyrator.signatures.judge.SIGNATURE_WORK", 12 * each)
     judged = judge_found(found, [TEN, replace(TEN, name="s")], NOW)
     assert len(checks) == 12
     assert judged.failed == ("r", "s")
@@ -290,8 +290,8 @@ def test_checks_are_bounded_by_their_number_and_bytes_and_what_is_beyond_is_refu
 
 def test_what_a_tenant_may_ask_for_of_usual_signatures_is_within_the_limit_of_work() -> None:
     usual = 10_000
-    each = (limits.SIGNATURE_CHECK + usual) * limits.SIGNATURE_KEYS
-    assert each * limits.SIGNATURES < limits.SIGNATURE_WORK
+    each = (SIGNATURE_CHECK + usual) * limits.SIGNATURE_KEYS
+    assert each * limits.SIGNATURES < SIGNATURE_WORK
 
 
 async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: Isolated) -> None:

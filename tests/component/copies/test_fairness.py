@@ -8,8 +8,9 @@ from tests.component.copies.test_trust import ready, space, status, tenant_rule
 from tests.component.kube.fake_api import hang, until
 
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.copies.sources.shares import TENANT_WATCHES
 from copyrator.copies.timing import CopyTiming
-from copyrator.settings import limits
+from copyrator.kube.client.transport import TENANT_READS
 
 TENANT, OTHER = "tenant", "other"
 MANY = 40
@@ -72,7 +73,7 @@ def waiting(cluster, count=MANY):
 async def crowded(cluster):
     """One tenant has rules with more selectors than it may have watches."""
     crowd(cluster)
-    most = limits.TENANT_WATCHES
+    most = TENANT_WATCHES
     await until(lambda: len(synced(cluster)) == most, "as many rules as there are watches")
     await until(lambda: len(waiting(cluster)) == MANY - most, "all others say that they wait")
 
@@ -90,9 +91,9 @@ async def test_a_tenant_with_many_selectors_keeps_no_watch_from_its_place(cluste
 
 async def test_rules_beyond_a_namespaces_watches_wait_and_say_so(cluster, served):
     await crowded(cluster)
-    assert len([s for s in served.pool.specs() if s.namespace == TENANT]) == limits.TENANT_WATCHES
+    assert len([s for s in served.pool.specs() if s.namespace == TENANT]) == TENANT_WATCHES
     text = message(cluster, waiting(cluster)[0])
-    assert f"have {limits.TENANT_WATCHES}" in text
+    assert f"have {TENANT_WATCHES}" in text
     assert "use the same selector" in text
     source(cluster, "another", OTHER)
     tenant_rule(cluster, "another", selecting("another"), OTHER)
@@ -104,7 +105,7 @@ async def test_a_rule_that_ends_makes_room_for_one_that_waits(cluster, served):
     gone = synced(cluster)[:3]
     for name in gone:
         cluster.gone("copyrators", TENANT, name)
-    places = limits.TENANT_WATCHES
+    places = TENANT_WATCHES
 
     def others():
         return [name for name in synced(cluster) if name not in gone]
@@ -147,8 +148,8 @@ def held(operator, namespace):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    monkeypatch.setattr(limits, "TENANT_SOURCE_BYTES", 200_000)
-    monkeypatch.setattr(limits, "FIRST_SOURCE_BYTES", 10_000)
+    monkeypatch.setattr("copyrator.copies.sources.shares.TENANT_SOURCE_BYTES", 200_000)
+    monkeypatch.setattr("copyrator.copies.sources.shares.FIRST_SOURCE_BYTES", 10_000)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -213,8 +214,8 @@ async def test_named_sources_that_share_a_watch_are_counted_too(cluster, served)
 
 
 async def test_what_trusted_rules_hold_is_no_tenants(cluster, served, monkeypatch):
-    monkeypatch.setattr(limits, "TENANT_SOURCE_BYTES", 1)
-    monkeypatch.setattr(limits, "TENANTS_SOURCE_BYTES", 1)
+    monkeypatch.setattr("copyrator.copies.sources.shares.TENANT_SOURCE_BYTES", 1)
+    monkeypatch.setattr("copyrator.copies.sources.shares.TENANTS_SOURCE_BYTES", 1)
     for number in range(10):
         source(cluster, f"trusted-{number}", HOME, size=100_000, of="trusted")
     make_rule(cluster, "trusted", selecting("trusted"))
@@ -238,7 +239,7 @@ async def test_a_tenants_reads_that_hang_hold_up_nobody_else(cluster, served):
     await until(lambda: reason(cluster, "trusted") == "Synced", "the trusted rule")
     await until(lambda: ready(cluster, "another", OTHER) == "Synced", "another tenant's rule")
     lists = [s for s in cluster.of("list") if f"/{TENANT}/configmaps" in s.path]
-    assert len(lists) <= limits.TENANT_READS
+    assert len(lists) <= TENANT_READS
 
 
 async def test_keys_are_the_tenants_whose_rules_want_them(cluster, served):

@@ -16,8 +16,8 @@ from tests.component.copies.test_trust import ready, secret, space, status, tena
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api.keys import CopyKey
+from copyrator.copies.targets.unmanaged import UNMANAGED_WATCHES
 from copyrator.copies.timing import CopyTiming
-from copyrator.settings.limits import UNMANAGED_WATCHES
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")

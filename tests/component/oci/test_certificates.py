@@ -9,8 +9,8 @@ from tests.authority import Authority
 
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import TlsVerification
-from copyrator.oci.transport import SslContextCache
-from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
+from copyrator.oci.transport import CA_CONTEXTS, SslContextCache
+from copyrator.settings.limits import CA_BYTES
 
 
 @pytest.fixture(scope="module")

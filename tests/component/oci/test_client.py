@@ -21,7 +21,7 @@ from tests.component.oci.fake_registry import (
 from copyrator.metrics import Metrics
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
-from copyrator.oci.client import RegistryClient
+from copyrator.oci.client import MANIFEST_BYTES, RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -33,7 +33,7 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
-from copyrator.settings.limits import MANIFEST_BYTES, REGISTRY_REQUESTS_PER_HOST
+from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 from copyrator.signatures.model import Artifact
 
 ALICE = Credential("alice", "s3cret")

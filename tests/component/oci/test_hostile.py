@@ -22,14 +22,18 @@ from copyrator.oci import tokens
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
-from copyrator.oci.hosts import KEEP_ALIVE, KEPT_ALIVE, KEPT_ALIVE_OTHERS, HostCache, Rate
-from copyrator.oci.reference import Repository
-from copyrator.settings.limits import (
+from copyrator.oci.hosts import (
+    KEEP_ALIVE,
+    KEPT_ALIVE,
+    KEPT_ALIVE_OTHERS,
     REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
-    TAG_LIST_TAGS,
-    TOKEN_CHARACTERS,
+    HostCache,
+    Rate,
 )
+from copyrator.oci.reference import Repository
+from copyrator.oci.tags import TAG_LIST_TAGS
+from copyrator.oci.tokens import TOKEN_CHARACTERS
 
 ALICE = Credential("alice", "s3cret")
 MB = 1024 * 1024

@@ -35,16 +35,13 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from copyrator.oci.signatures import SignatureFinder
-from copyrator.settings.limits import (
-    REFERRERS_BYTES,
+from copyrator.oci.signatures import (
     REFERRERS_PAGES,
-    SIGNATURE_BYTES,
     SIGNATURE_MANIFEST_BYTES,
-    SIGNATURES,
     SIGNATURES_BYTES,
-    STEP_SECONDS,
+    SignatureFinder,
 )
+from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURE_BYTES, SIGNATURES, STEP_SECONDS
 from copyrator.signatures.judge import judge
 from copyrator.signatures.model import CosignKeys, SignatureRequirement
 

@@ -14,7 +14,7 @@ from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.version.candidates import Rejection, TagSelection
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
+from copyrator.oci.client import TAG_PAGE_BYTES, RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -24,7 +24,6 @@ from copyrator.oci.errors import (
     TagNotFound,
 )
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import TAG_PAGE_BYTES
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"

@@ -35,15 +35,16 @@ from yarl import URL
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
 from copyrator.serving import relay
-from copyrator.serving.listener import ListenError
+from copyrator.serving.listener import CONNECTIONS_PER_PEER, ListenError
 from copyrator.serving.webhook import (
     DEFAULT_TIMING,
     PATH,
+    WEBHOOK_BEARER_CALLS,
+    WEBHOOK_BODY_BYTES,
     WebhookError,
     WebhookServer,
     WebhookTiming,
 )
-from copyrator.settings.limits import CONNECTIONS_PER_PEER, WEBHOOK_BEARER_CALLS, WEBHOOK_BODY_BYTES
 from demo.chart import ROOT
 from hostile.mangled import JSON, TEXTS, mangled
 

@@ -23,8 +23,8 @@ from tests.e2e.operator_process import until
 from tests.e2e.vanishing import sweep
 from tests.long import LONG, long_form
 
+from copyrator.bundles.inputs.watches import ALL_REFERENCE_WATCHES, REFERENCE_WATCHES
 from copyrator.cli import cli
-from copyrator.settings import limits
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
@@ -324,7 +324,7 @@ def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> 
 # Kinds for which the chart grants nothing that reads a Secret. They stay to the end: as long as
 # the operator runs, it may list what it was told to watch.
 KINDS = {"rules.kinds": ["LimitRange"]}
-NAMED = [f"{SECRET}-{number:02}" for number in range(limits.REFERENCE_WATCHES + 1)]
+NAMED = [f"{SECRET}-{number:02}" for number in range(REFERENCE_WATCHES + 1)]
 """Secrets of one Bundle: one more than a namespace may have watches for."""
 
 
@@ -380,8 +380,8 @@ def typed(crowd: Crowd, command: str) -> str:
 def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_granted(
     crowd: Crowd, many: str
 ) -> None:
-    places = limits.ALL_REFERENCE_WATCHES - 1  # one is for all ConfigMaps
-    watched = min(places, COUNT + limits.REFERENCE_WATCHES)
+    places = ALL_REFERENCE_WATCHES - 1  # one is for all ConfigMaps
+    watched = min(places, COUNT + REFERENCE_WATCHES)
     some, last = crowd.spaces[:places], NAMED[-1]
     said = typed(crowd, "doctor")
     waiting, objects = COUNT + len(NAMED) - watched, 2 * COUNT + len(NAMED)

@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from tests.long import LONG
 from tests.steps import assert_quick
 
-from copyrator.api.bundle import bound_status, parse_bundle
+from copyrator.api.bundle import (
+    BUNDLE_ENV_BYTES,
+    BUNDLE_ENV_VALUE,
+    BUNDLE_JOB_FIELD,
+    BUNDLE_METADATA,
+    BUNDLE_STATUS_BYTES,
+    BUNDLE_STATUS_DEPTH,
+    BUNDLE_STATUS_FIELDS,
+    BUNDLE_STATUS_ITEMS,
+    BUNDLE_STATUS_TEXT,
+    BUNDLE_STATUS_TEXTS,
+    bound_status,
+    parse_bundle,
+)
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
@@ -41,7 +54,7 @@ def read(found: dict[str, Any]) -> BundleEntry:
         return entry
 
     entry = visit()
-    assert len(entry.unread) < 2 * limits.BUNDLE_STATUS_TEXTS
+    assert len(entry.unread) < 2 * BUNDLE_STATUS_TEXTS
     assert_quick(visit, LONGEST)
     return entry
 
@@ -148,18 +161,18 @@ def test_a_status_of_any_size_is_read_and_what_counts_in_it_is_kept(status: dict
 
 def cut(status: Any) -> Any:
     """What is left of a status that is larger than any of ours, with a text that makes it so."""
-    padding = {"padding": ["x" * limits.BUNDLE_STATUS_BYTES]}
+    padding = {"padding": ["x" * BUNDLE_STATUS_BYTES]}
     found = bound_status(padding | status)
-    assert len(found.pop("padding")[0]) <= limits.BUNDLE_STATUS_TEXT
+    assert len(found.pop("padding")[0]) <= BUNDLE_STATUS_TEXT
     return found
 
 
 def test_a_status_of_our_size_is_kept_as_it_is() -> None:
-    status = {"a": "x" * (limits.BUNDLE_STATUS_BYTES - 8)}
-    assert len(msgspec.json.encode(status)) == limits.BUNDLE_STATUS_BYTES
+    status = {"a": "x" * (BUNDLE_STATUS_BYTES - 8)}
+    assert len(msgspec.json.encode(status)) == BUNDLE_STATUS_BYTES
     assert bound_status(status) == status
     status["a"] += "x"
-    assert bound_status(status) == {"a": "x" * limits.BUNDLE_STATUS_TEXT}
+    assert bound_status(status) == {"a": "x" * BUNDLE_STATUS_TEXT}
 
 
 def nest(depth: int, value: Any, *, lists: bool) -> Any:
@@ -170,7 +183,7 @@ def nest(depth: int, value: Any, *, lists: bool) -> Any:
 
 @pytest.mark.parametrize("lists", [False, True])
 def test_a_larger_status_is_kept_to_its_greatest_depth(lists: bool) -> None:
-    deep = limits.BUNDLE_STATUS_DEPTH - 1
+    deep = BUNDLE_STATUS_DEPTH - 1
     for value in ("x", 7, None, True):
         assert cut({"a": nest(deep, value, lists=lists)}) == {"a": nest(deep, value, lists=lists)}
     for value in ([], {}, ["x"], {"b": "x"}):
@@ -179,9 +192,9 @@ def test_a_larger_status_is_kept_to_its_greatest_depth(lists: bool) -> None:
 
 def test_of_a_larger_status_so_many_items_fields_and_characters_are_kept() -> None:
     items, fields, text = (
-        limits.BUNDLE_STATUS_ITEMS,
-        limits.BUNDLE_STATUS_FIELDS,
-        limits.BUNDLE_STATUS_TEXT,
+        BUNDLE_STATUS_ITEMS,
+        BUNDLE_STATUS_FIELDS,
+        BUNDLE_STATUS_TEXT,
     )
     status = {
         "list": list(range(items + 1)),
@@ -198,8 +211,8 @@ def test_of_a_larger_status_so_many_items_fields_and_characters_are_kept() -> No
 
 
 def test_texts_beyond_the_total_are_left_out_those_in_lists_first() -> None:
-    most = limits.BUNDLE_STATUS_TEXTS // limits.BUNDLE_STATUS_TEXT
-    whole = "x" * limits.BUNDLE_STATUS_TEXT
+    most = BUNDLE_STATUS_TEXTS // BUNDLE_STATUS_TEXT
+    whole = "x" * BUNDLE_STATUS_TEXT
     lists = {f"list{n}": [whole] * 30 for n in range(3)}
     found = cut(lists | {"text": "kept", "other": {"text": whole}})
     assert (found["text"], found["other"]) == ("kept", {"text": whole})
@@ -258,7 +271,7 @@ def test_how_many_labels_and_annotations_reach_the_release() -> None:
     def labels(count: int, prefix: str) -> dict[str, Any]:
         return {"labels": {f"{prefix}/n{number}": "x" for number in range(count)}}
 
-    most = limits.BUNDLE_METADATA
+    most = BUNDLE_METADATA
     assert said(body(metadata=labels(most, "meta.helm.sh"))) == "valid"
     assert said(body(metadata=labels(most + 1, "example.com"))) == "valid"
     prefix = RELEASE_METADATA_PREFIXES[0].rstrip("/")
@@ -272,18 +285,18 @@ def test_how_many_labels_and_annotations_reach_the_release() -> None:
 
 
 def test_the_last_byte_of_env_and_of_a_jobs_fields() -> None:
-    most = limits.BUNDLE_ENV_VALUE
+    most = BUNDLE_ENV_VALUE
     assert said(body(env={"A": "x" * (most - 1)})) == "valid"
     assert said(body(env={"A": "x" * most})) == (
         f"spec.env[A]: has {most + 1:,} bytes with its name, at most {most:,}"
     )
-    total = limits.BUNDLE_ENV_BYTES
+    total = BUNDLE_ENV_BYTES
     names = {"A": "x" * (most - 1), "B": "x" * (total - most - 1)}
     assert said(body(env=names)) == "valid"
     names["B"] += "x"
     assert "in total" in said(body(env=names)) or "with its name" in said(body(env=names))
 
-    bytes_ = limits.BUNDLE_JOB_FIELD
+    bytes_ = BUNDLE_JOB_FIELD
     room = bytes_ - len(msgspec.json.encode({"a": ""}))
     assert said(body(job={"resources": {"a": "x" * room}})) == "valid"
     assert "spec.job.resources" in said(body(job={"resources": {"a": "x" * (room + 1)}}))
@@ -291,5 +304,5 @@ def test_the_last_byte_of_env_and_of_a_jobs_fields() -> None:
 
 def test_a_long_name_is_shortened_in_the_message() -> None:
     name = "A" * 100
-    text = said(body(env={name: "x" * limits.BUNDLE_ENV_VALUE}))
+    text = said(body(env={name: "x" * BUNDLE_ENV_VALUE}))
     assert text.startswith(f"spec.env[{'A' * 80}]: ")

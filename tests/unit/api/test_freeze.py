@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.freeze import (
+    FREEZE_BYTES,
     MAX_REASON,
     MAX_WHO,
     Freeze,
@@ -22,7 +23,6 @@ from copyrator.api.freeze import (
     read_config_map,
     sentence,
 )
-from copyrator.settings import limits
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ONE = Freeze(namespace="team", reason="no", until=NOON, who="ann", since=NOON - timedelta(hours=1))
@@ -50,7 +50,7 @@ def test_what_the_command_writes_is_read_as_it_was_meant() -> None:
         ("[1]", "[1]"),
         ("x" * (MAX_REASON + 1), "x" * (MAX_REASON - 1) + "…"),
         ("x" * MAX_REASON, "x" * MAX_REASON),
-        ("x" * limits.FREEZE_BYTES, "x" * (MAX_REASON - 1) + "…"),
+        ("x" * FREEZE_BYTES, "x" * (MAX_REASON - 1) + "…"),
         ("x" + " " * (2 * MAX_REASON - 1) + "y", "x"),
     ],
 )
@@ -70,8 +70,8 @@ def test_plain_text_freezes_and_is_the_reason(value: str, reason: str) -> None:
         ('{"until": "%s"}' % ("x" * 40), f"until: '{'x' * 40}' isn't an RFC 3339 time; correct"),
         ("{" * 4000, "JSON"),
         ('{"reason":' * 400, "$.reason"),
-        ("x" * (limits.FREEZE_BYTES + 1), "longer than 4096 bytes"),
-        ("é" * (limits.FREEZE_BYTES // 2 + 1), "longer than 4096 bytes"),
+        ("x" * (FREEZE_BYTES + 1), "longer than 4096 bytes"),
+        ("é" * (FREEZE_BYTES // 2 + 1), "longer than 4096 bytes"),
         ('{"' + "u" * 3000 + '": 1}', "…"),
     ],
 )
@@ -89,7 +89,7 @@ def test_garbage_freezes_and_the_fault_names_the_remedy(value: str, why: str) ->
     [
         ({"until": "later"}, "until: 'later'"),
         ({"unti": NOON.isoformat()}, "unti"),
-        ({"reason": "x" * limits.FREEZE_BYTES}, "longer than"),
+        ({"reason": "x" * FREEZE_BYTES}, "longer than"),
     ],
 )
 def test_a_config_map_that_is_not_understood_freezes_all(data: dict[str, str], why: str) -> None:
@@ -100,7 +100,7 @@ def test_a_config_map_that_is_not_understood_freezes_all(data: dict[str, str], w
 
 
 def test_the_keys_of_a_config_map_count_too() -> None:
-    longest = "x" * (limits.FREEZE_BYTES - len("reason"))
+    longest = "x" * (FREEZE_BYTES - len("reason"))
     assert read_config_map(config_map(reason=longest)).fault == ""
     assert "longer than 4096 bytes" in read_config_map(config_map(reason=longest + "x")).fault
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
-from copyrator.settings.limits import DOCKER_CONFIG_BYTES, STEP_SECONDS
+from copyrator.oci.auth import DOCKER_CONFIG_BYTES
+from copyrator.settings.limits import STEP_SECONDS
 
 
 @pytest.mark.parametrize(

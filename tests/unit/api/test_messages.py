@@ -10,8 +10,16 @@ import pytest
 
 from copyrator.api import syntax
 from copyrator.api.counts import some
-from copyrator.api.fields import TOO_MANY, Fields, SpecError, is_scalar, json_type, unreadable
-from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
+from copyrator.api.fields import (
+    PROBLEM_PATH,
+    TOO_MANY,
+    Fields,
+    SpecError,
+    is_scalar,
+    json_type,
+    unreadable,
+)
+from copyrator.settings.limits import OBJECT_CONTAINERS
 
 ENDS = "beginning and ending with a letter or digit"
 

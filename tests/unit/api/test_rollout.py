@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.fields import Fields, InvalidSpec
 from copyrator.api.rollout import (
+    ROLLOUT_STEPS,
     Consumer,
     Restart,
     Rollout,
@@ -22,7 +23,7 @@ from copyrator.api.rollout import (
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import ROLLOUT_STEPS, UNHEALTHY_BEFORE
+from copyrator.settings.limits import UNHEALTHY_BEFORE
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from copyrator.api.fields import SpecError
-from copyrator.api.selectors import LabelSelector, Operator, Requirement, parse_selector
-from copyrator.settings.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
+from copyrator.api.selectors import (
+    MAX_REQUIREMENT_VALUES,
+    MAX_REQUIREMENTS,
+    LabelSelector,
+    Operator,
+    Requirement,
+    parse_selector,
+)
 
 
 def expression(key: str, operator: str, *values: str) -> dict[str, Any]:

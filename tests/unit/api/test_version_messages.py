@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copyrator.api.version_range import VersionError, parse_version
-from copyrator.settings.limits import VERSION_CONSTRAINTS
+from copyrator.api.version_range import VERSION_CONSTRAINTS, VersionError, parse_version
 
 MANY = " || ".join(["1"] * (VERSION_CONSTRAINTS + 1))
 

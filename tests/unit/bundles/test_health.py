@@ -18,6 +18,7 @@ from copyrator.api.kstatus import Status
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
     DECODERS,
+    HEALTH_NAMESPACES,
     HealthFault,
     ObjectHealth,
     ReleaseObjects,
@@ -329,7 +330,7 @@ def spaces(count: int) -> list[str]:
 
 
 def test_many_namespaces_are_watched_as_one_and_few_again_apart() -> None:
-    most = limits.HEALTH_NAMESPACES
+    most = HEALTH_NAMESPACES
     assert decide(spaces(most), set(), held=False, bounded=True) == set(spaces(most))
     assert decide(spaces(most + 1), set(), held=False, bounded=True) == {None}
     assert decide(spaces(most), set(), held=True, bounded=True) == {None}

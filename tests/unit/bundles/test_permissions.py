@@ -14,6 +14,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.bundles.plan.rights import (
+    PERMISSION_KINDS,
     VERBS,
     KindIn,
     PermissionFindings,
@@ -26,8 +27,8 @@ from copyrator.bundles.plan.rights import (
     required_permissions,
     sentence,
 )
+from copyrator.bundles.plan.script import PLAN_OPERATIONS
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
-from copyrator.settings.limits import PERMISSION_KINDS, PLAN_OPERATIONS
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 WERF = ServiceAccount("team", "werf")

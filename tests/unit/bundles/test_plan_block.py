@@ -15,11 +15,12 @@ from copyrator.bundles.plan.script import (
     END,
     MAX_HIDDEN,
     MAX_TEXT,
+    PLAN_OPERATIONS,
     BlockFault,
     block_lines,
     read_block,
 )
-from copyrator.settings.limits import PLAN_OPERATIONS, STEP_SECONDS
+from copyrator.settings.limits import STEP_SECONDS
 
 NONCE = "0123456789abcdef" * 2
 OTHER = "f" * 32

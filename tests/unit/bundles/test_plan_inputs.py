@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copyrator.bundles.plan.input_hashes import (
+    PLAN_INPUT_FILE_KEYS,
     FileHash,
     Inputs,
     SourceHash,
@@ -17,7 +18,6 @@ from copyrator.bundles.plan.input_hashes import (
     keyed_hash,
     read_inputs,
 )
-from copyrator.settings import limits
 
 KEY = b"0" * 32
 
@@ -120,8 +120,8 @@ def test_the_list_and_the_keys_of_a_file_are_bounded():
 
 
 def test_of_too_many_keys_none_is_named():
-    most = "".join(f"k{i}: 1\n" for i in range(limits.PLAN_INPUT_FILE_KEYS))
-    assert len(key_hashes(KEY, most.encode()) or ()) == limits.PLAN_INPUT_FILE_KEYS
+    most = "".join(f"k{i}: 1\n" for i in range(PLAN_INPUT_FILE_KEYS))
+    assert len(key_hashes(KEY, most.encode()) or ()) == PLAN_INPUT_FILE_KEYS
     assert key_hashes(KEY, f"{most}one: 1\n".encode()) is None
 
 

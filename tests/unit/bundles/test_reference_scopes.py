@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.bundles.inputs.watches import (
+    ALL_REFERENCE_WATCHES,
+    REFERENCE_WATCHES,
     Names,
     Ref,
     WatchScope,
@@ -15,7 +17,6 @@ from copyrator.bundles.inputs.watches import (
     find_uncovered,
 )
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
-from copyrator.settings import limits
 
 ALL = WatchScope(CONFIGMAPS)
 
@@ -71,16 +72,16 @@ def test_what_is_refused_in_all_namespaces_is_watched_by_namespace_and_name() ->
 def test_where_only_names_are_granted_each_namespace_gets_its_first_before_any_a_second() -> None:
     wanted = {SECRETS: {"a-crowd": names(500), **spread(120)}}
     found = decide(wanted, refused={WatchScope(SECRETS), WatchScope(SECRETS, "a-crowd")})
-    assert len(found) == limits.ALL_REFERENCE_WATCHES
+    assert len(found) == ALL_REFERENCE_WATCHES
     polled = find_uncovered(wanted, found)
     assert {ref.namespace for ref in polled} == {"a-crowd"}
-    assert len(polled) == 500 - (limits.ALL_REFERENCE_WATCHES - 120)
+    assert len(polled) == 500 - (ALL_REFERENCE_WATCHES - 120)
 
 
 def test_a_namespace_where_only_names_are_granted_has_no_more_than_its_share() -> None:
     wanted = {SECRETS: {"crowd": names(500)}, CONFIGMAPS: {"crowd": {"a"}}}
     found = decide(wanted, refused={WatchScope(SECRETS, "crowd")})
-    assert len(found) == limits.REFERENCE_WATCHES
+    assert len(found) == REFERENCE_WATCHES
 
 
 def test_scopes_overlap_where_both_may_show_an_object() -> None:
@@ -104,7 +105,7 @@ def test_everything_is_watched_by_few_where_everything_is_granted(
 ) -> None:
     found = decide(wanted)
     assert find_uncovered(wanted, found) == []
-    assert len(found) <= limits.ALL_REFERENCE_WATCHES
+    assert len(found) <= ALL_REFERENCE_WATCHES
 
 
 @given(some, st.data())
@@ -115,7 +116,7 @@ def test_whatever_is_refused_there_are_few_and_all_are_of_use(
     refused = data.draw(st.sets(st.sampled_from(wide)) if wide else st.just(set[WatchScope]()))
     found = decide(wanted, refused)
     assert not found & refused
-    assert len(found) <= limits.ALL_REFERENCE_WATCHES
+    assert len(found) <= ALL_REFERENCE_WATCHES
     refs = [
         Ref(kind, ns, name)
         for kind, spaces in wanted.items()
@@ -124,7 +125,7 @@ def test_whatever_is_refused_there_are_few_and_all_are_of_use(
     ]
     assert found <= {scope for ref in refs for scope in covering_scopes(ref)}
     places = {ref.namespace for ref in refs}
-    if len(places) <= limits.ALL_REFERENCE_WATCHES - len(wanted):
+    if len(places) <= ALL_REFERENCE_WATCHES - len(wanted):
         polled = set(find_uncovered(wanted, found))
         unseen = places - {ref.namespace for ref in refs if ref not in polled}
         assert not unseen, "each namespace has at least one watch"

@@ -14,13 +14,14 @@ from copyrator.api.fields import SpecError
 from copyrator.bundles.gates.gate import Refused, Waiting
 from copyrator.bundles.trust.policy import (
     NO_POLICY,
+    SIGNATURE_POLICY_BYTES,
+    SIGNATURE_POLICY_ENTRIES,
     Default,
     SignaturePolicy,
     names_of,
     policy_in,
     read_policy,
 )
-from copyrator.settings.limits import SIGNATURE_POLICY_BYTES, SIGNATURE_POLICY_ENTRIES
 
 ANY_OF = [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]
 ENTRY = {"repositories": ["*"], "anyOf": ANY_OF}

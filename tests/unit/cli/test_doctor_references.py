@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from copyrator.bundles.inputs.watches import ALL_REFERENCE_WATCHES
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.references import polled_references
 from copyrator.kube.client.client import Page
 from copyrator.kube.client.pages import Items
-from copyrator.settings import limits
 from copyrator.settings.config import Settings
 
 Place = tuple[str, str]
@@ -48,7 +48,7 @@ def look(server: Server, **settings: Any) -> tuple[int, list[str], str]:
 
 @pytest.fixture
 def many() -> list[dict[str, Any]]:
-    number = limits.ALL_REFERENCE_WATCHES + 10
+    number = ALL_REFERENCE_WATCHES + 10
     return [bundle(f"team-{n:03}", auth="creds", values="values") for n in range(number)]
 
 

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.copies.template.certificates import certificates_in
+from copyrator.copies.template.certificates import (
+    CERTIFICATE_BYTES,
+    CERTIFICATE_KEYS,
+    CERTIFICATES_READ,
+    certificates_in,
+)
 from copyrator.settings import limits
 from localcluster.certificates import PRIVATE, self_signed
 
@@ -151,19 +156,19 @@ def test_common_names(names, shown):
 
 
 def test_so_many_keys_are_looked_at():
-    others = {f"k{number}": "x" for number in range(limits.CERTIFICATE_KEYS - 1)}
+    others = {f"k{number}": "x" for number in range(CERTIFICATE_KEYS - 1)}
     assert found({"data": {**others, "a": A, "b": B}}) == [("a", "a", 10)]
 
 
 def test_so_many_bytes_of_a_key_are_read():
-    whole = A + " " * (limits.CERTIFICATE_BYTES - len(A))
+    whole = A + " " * (CERTIFICATE_BYTES - len(A))
     assert len(found({"data": {"k": whole}})) == 1
     assert found({"data": {"k": whole + " "}}) == []
 
 
 def test_blocks_that_are_no_certificate_count_as_one_each(parsed):
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    most = limits.CERTIFICATES_READ
+    most = CERTIFICATES_READ
     assert found({"data": {"k": junk * (most - 1) + A + B}}) == [("a", "k", 10)]
     assert len(parsed) == most
     parsed.clear()
@@ -172,7 +177,7 @@ def test_blocks_that_are_no_certificate_count_as_one_each(parsed):
 
 
 def test_of_several_keys_so_many_bytes_are_read():
-    fits = A + " " * (limits.CERTIFICATE_BYTES - len(A) - len(B))
+    fits = A + " " * (CERTIFICATE_BYTES - len(A) - len(B))
     for first, names in ((fits, ["a", "b"]), (fits + " ", ["a"])):
         assert [name for name, _, _ in found({"data": {"k": first, "l": B}})] == names
 

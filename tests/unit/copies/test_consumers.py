@@ -11,6 +11,7 @@ from hypothesis import given
 from copyrator.api import names
 from copyrator.api.rollout import Consumer, RolloutState
 from copyrator.copies.rollout.workloads import (
+    RESTARTED_FOR,
     ConsumerState,
     RestartCause,
     names_used,
@@ -20,7 +21,7 @@ from copyrator.copies.rollout.workloads import (
     to_restart,
     unhealthy,
 )
-from copyrator.settings.limits import RESTARTED_FOR, UNHEALTHY_BEFORE
+from copyrator.settings.limits import UNHEALTHY_BEFORE
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

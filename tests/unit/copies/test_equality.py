@@ -9,8 +9,8 @@ from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import copied_content, rendered_content
-from copyrator.copies.targets.equality import differences
-from copyrator.settings.limits import COMPARED_VALUES, STEP_SECONDS
+from copyrator.copies.targets.equality import COMPARED_VALUES, differences
+from copyrator.settings.limits import STEP_SECONDS
 
 SEALER = Sealer(b"k" * 32)
 RBAC = "rbac.authorization.k8s.io"

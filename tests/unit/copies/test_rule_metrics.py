@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import RuleKey
-from copyrator.copies.context import RuleMetrics
+from copyrator.copies.context import CERTIFICATE_RULES, RuleMetrics
 from copyrator.metrics import Metrics
-from copyrator.settings.limits import CERTIFICATE_RULES
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

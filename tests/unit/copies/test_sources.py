@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from copyrator.api import names
-from copyrator.copies.sources.records import SourceReader
-from copyrator.settings.limits import SOURCE_OVERHEAD
+from copyrator.copies.sources.records import SOURCE_OVERHEAD, SourceReader
 
 BODY = {
     "metadata": {

@@ -2,17 +2,23 @@
 
 import pytest
 
-from copyrator.copies.template.meter import Meter, TemplateError, checked, count_of
-from copyrator.copies.template.rendering import Text
-from copyrator.copies.template.sandbox import FILTER_BOUNDS, METHODS, printf, str_format
-from copyrator.settings.limits import (
-    FORMAT_WIDTH,
-    RENDER_STEPS,
+from copyrator.copies.template.meter import (
     RENDERED_OBJECT,
-    RENDERED_TEXT,
-    RULE_DEPTH,
     TEMPLATE_NUMBER_BITS,
+    Meter,
+    TemplateError,
+    checked,
+    count_of,
 )
+from copyrator.copies.template.rendering import Text
+from copyrator.copies.template.sandbox import (
+    FILTER_BOUNDS,
+    FORMAT_WIDTH,
+    METHODS,
+    printf,
+    str_format,
+)
+from copyrator.settings.limits import RENDER_STEPS, RENDERED_TEXT, RULE_DEPTH
 
 
 class Bill(Meter):

@@ -3,8 +3,13 @@
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.copies.rules.trust import TENANT_FILTERS, TENANT_VARIABLES, name_refusal
-from copyrator.settings.limits import STEP_SECONDS, TENANT_NAME_TEXT
+from copyrator.copies.rules.trust import (
+    TENANT_FILTERS,
+    TENANT_NAME_TEXT,
+    TENANT_VARIABLES,
+    name_refusal,
+)
+from copyrator.settings.limits import STEP_SECONDS
 
 GOOD = [
     "renamed",

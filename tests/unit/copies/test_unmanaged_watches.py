@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import CopyKey, ObjectName
-from copyrator.copies.targets.unmanaged import UnmanagedWatches
+from copyrator.copies.targets.unmanaged import (
+    TENANTS_UNMANAGED_WATCHES,
+    TRUSTED_UNMANAGED_WATCHES,
+    UNMANAGED_WATCHES,
+    UnmanagedWatches,
+)
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.store import Seen
-from copyrator.settings import limits
 
-EACH = limits.UNMANAGED_WATCHES
+EACH = UNMANAGED_WATCHES
 
 
 @dataclass
@@ -79,10 +83,10 @@ def test_a_tenant_pays_for_its_rules_wherever_they_point(watches):
 def test_all_tenants_together_take_none_of_the_trusted_rules_places(watches):
     for number in range(1_000):
         follow(watches, number, f"a-{number}", f"tenant-{number}")
-    assert len(watches) == limits.TENANTS_UNMANAGED_WATCHES
+    assert len(watches) == TENANTS_UNMANAGED_WATCHES
     for number in range(1_000):
         follow(watches, number, f"b-{number}")
-    both = limits.TENANTS_UNMANAGED_WATCHES + limits.TRUSTED_UNMANAGED_WATCHES
+    both = TENANTS_UNMANAGED_WATCHES + TRUSTED_UNMANAGED_WATCHES
     assert len(watches) == both
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from copyrator.oci import auth as auth_module
 from copyrator.oci.auth import (
+    CREDENTIAL_BYTES,
     Challenge,
     Credential,
     UnusableSecretError,
@@ -17,7 +18,7 @@ from copyrator.oci.auth import (
     parse_challenges,
 )
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import CREDENTIAL_BYTES, REGISTRY_HEADER_BYTES
+from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
 
 def encoded(text: str) -> str:

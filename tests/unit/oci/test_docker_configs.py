@@ -11,6 +11,8 @@ import pytest
 from tests.steps import assert_quick
 
 from copyrator.oci.auth import (
+    DOCKER_CONFIG_BYTES,
+    DOCKER_CONFIG_GLOBS,
     Credential,
     StoredCredential,
     UnusableSecretError,
@@ -19,7 +21,7 @@ from copyrator.oci.auth import (
     matching_keys,
 )
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import DOCKER_CONFIG_BYTES, DOCKER_CONFIG_GLOBS, STEP_SECONDS
+from copyrator.settings.limits import STEP_SECONDS
 
 
 def encoded(text: str) -> str:

@@ -33,6 +33,7 @@ from tests.recorded_notifications import (
 from tests.steps import assert_quick
 
 from copyrator.oci.notifications import (
+    WEBHOOK_PUSHES,
     Notification,
     Push,
     Sender,
@@ -40,7 +41,8 @@ from copyrator.oci.notifications import (
     canonical,
     parse_notification,
 )
-from copyrator.settings.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
+from copyrator.serving.webhook import WEBHOOK_BODY_BYTES
+from copyrator.settings.limits import STEP_SECONDS
 from hostile.mangled import JSON, mangled
 
 

@@ -45,13 +45,8 @@ from copyrator.oci.signature_manifest import (
     read_payloads,
     read_stored,
 )
-from copyrator.oci.signatures import _AT_ONCE, SignatureFinder
-from copyrator.settings.limits import (
-    REFERRERS_BYTES,
-    SIGNATURE_MANIFEST_BYTES,
-    SIGNATURES,
-    STEP_SECONDS,
-)
+from copyrator.oci.signatures import _AT_ONCE, SIGNATURE_MANIFEST_BYTES, SignatureFinder
+from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES, STEP_SECONDS
 from copyrator.signatures.model import Artifact, Found
 
 REPOSITORY = Repository("registry.example", "team/app")

@@ -18,12 +18,16 @@ from typing import Any, Final
 
 import yaml
 
-from copyrator.settings.limits import (
-    CHART_FILES,
-    CHART_LAYER_BYTES,
-    CHART_METADATA_BYTES,
-    CHART_UNPACKED_BYTES,
-)
+from copyrator.settings.limits import CHART_LAYER_BYTES
+
+CHART_UNPACKED_BYTES: Final = 32 * 1024 * 1024  # limit: charts of bundles
+"""Bytes of a chart that are unpacked, those of the archives in its ``charts/`` included."""
+
+CHART_FILES: Final = 5_000  # limit: charts of bundles
+"""Files of a chart, those of its subcharts included."""
+
+CHART_METADATA_BYTES: Final = 64 * 1024  # limit: charts of bundles
+"""Bytes of each Chart.yaml, Chart.lock, requirements.yaml and requirements.lock."""
 
 _BLOCK: Final = 512
 _ZERO: Final = bytes(_BLOCK)

@@ -21,7 +21,10 @@ import yaml
 from copyrator.bundles.chart.archive import Budget, Chart, UnreadableError, read_chart, shorten_text
 from copyrator.bundles.chart.flow import MAX_REASONS, ChartFindings, follow
 from copyrator.bundles.chart.parser import ParsedTemplate, TemplateSyntaxError, parse
-from copyrator.settings.limits import CHART_TEMPLATES_BYTES, CHART_WORDS
+from copyrator.settings.limits import CHART_WORDS
+
+CHART_TEMPLATES_BYTES: Final = 2 * 1024 * 1024  # limit: charts of bundles
+"""Bytes of all templates that are parsed. With more its plans are unbound."""
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEPTH: Final = 100

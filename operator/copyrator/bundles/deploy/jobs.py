@@ -33,6 +33,15 @@ from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.settings import limits
 
+BUNDLE_LOG_BYTES: Final = 16 * 1024  # limit: Bundles
+"""Bytes of a pod's log that are read: 2 KB of it go into the status."""
+
+BUNDLE_PODS: Final = 4  # limit: Bundles
+"""Pods of a Job that are read. A Job has one."""
+
+BUNDLE_LABELLED_PODS: Final = 40  # limit: Bundles
+"""Pods with a Job's label that are looked through for its own: anyone may give a pod that label."""
+
 
 def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
     """Seconds after its end for which a plan's Job is kept.
@@ -89,14 +98,14 @@ class PodReader:
             async for page in pages:
                 found.extend(pod for pod in page.items if is_owned(pod, job.uid))
                 count += len(page.items)
-                if len(found) >= limits.BUNDLE_PODS or count >= limits.BUNDLE_LABELLED_PODS:
+                if len(found) >= BUNDLE_PODS or count >= BUNDLE_LABELLED_PODS:
                     break
-        found = found[: limits.BUNDLE_PODS]
+        found = found[:BUNDLE_PODS]
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
         """The digests that werf pulled, by the first lines of its log; empty without a log."""
-        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
+        return printed_digests(await self._log(pods, limit_bytes=BUNDLE_LOG_BYTES))
 
     async def log_end(self, pods: list[dict[str, Any]]) -> str:
         """The last lines of werf's log; the termination message where the log can't be read.
@@ -104,7 +113,7 @@ class PodReader:
         The API truncates the end of longer output, so fewer lines are requested then, unless the
         first line of werf's error would be missing.
         """
-        most = limits.BUNDLE_LOG_BYTES
+        most = BUNDLE_LOG_BYTES
         text = ""
         for lines in _TAIL_LINES:
             longer, text = text, await self._log(pods, tail_lines=lines, limit_bytes=most)

@@ -26,8 +26,20 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS
 from copyrator.settings import limits
+from copyrator.settings.limits import BUNDLE_VALUES_BYTES
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+BUNDLE_REDACTIONS: Final = 2  # limit: Bundles
+"""Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large
+ones wait for the child process, so these have separate slots."""
+
+BUNDLE_SECRETS: Final = 80  # limit: Bundles
+"""Secrets of a Job that are redacted from its log: 64 of ``valuesFrom``, the registry's and its
+CA's, and some that an administrator's webhook adds."""
+
+BUNDLE_REDACTION_BYTES: Final = BUNDLE_VALUES_BYTES + 2 * 1024 * 1024  # limit: Bundles
+"""Bytes of those Secrets together. Beyond it the whole text of the log is withheld."""
 
 HIDDEN: Final = "<redacted>"
 
@@ -215,7 +227,7 @@ class Redactor:
 
     def __init__(self, client: KubeClient, isolated: Isolated | None = None) -> None:
         self._client = client
-        self._slots = FairLimit(each=1, together=limits.BUNDLE_REDACTIONS)
+        self._slots = FairLimit(each=1, together=BUNDLE_REDACTIONS)
         self._isolated = isolated or Isolated()
 
     async def close(self) -> None:
@@ -230,18 +242,18 @@ class Redactor:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        if len(secrets) > limits.BUNDLE_SECRETS:
-            raise WithheldError(f"its pod names more than {limits.BUNDLE_SECRETS} Secrets")
+        if len(secrets) > BUNDLE_SECRETS:
+            raise WithheldError(f"its pod names more than {BUNDLE_SECRETS} Secrets")
         quotes: set[str] = set()
         size = 0
         for name in secrets:
             async with self._slots.slot(namespace):
                 contents = await self._contents(namespace, name)
                 size += sum(map(len, contents))
-                if size > limits.BUNDLE_REDACTION_BYTES:
+                if size > BUNDLE_REDACTION_BYTES:
                     raise WithheldError(
                         "the Secrets that the log may contain have more than "
-                        f"{limits.BUNDLE_REDACTION_BYTES // 2**20} MiB"
+                        f"{BUNDLE_REDACTION_BYTES // 2**20} MiB"
                     )
                 quotes |= await self._quoted(namespace, name, contents, texts)
         return [hide_quotes(text, quotes) for text in texts]

@@ -30,6 +30,10 @@ from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.syntax import shown
 from copyrator.settings import limits
 
+HEALTH_NAMESPACES: Final = 16  # limit: fairness between namespaces
+"""Namespaces whose Deployments, StatefulSets, DaemonSets and Jobs of releases are watched for
+spec.health, with a watch of each kind. For more there is one of each kind for all namespaces."""
+
 Place = str | None
 """A namespace, or all of them."""
 
@@ -48,7 +52,7 @@ def decide(
     """
     if not bounded:
         return set(wanted)
-    most = limits.HEALTH_NAMESPACES
+    most = HEALTH_NAMESPACES
     if None not in refused and len(wanted) > (most * 3 // 4 if held else most):
         return {None}
     return set(heapq.nsmallest(limits.ALL_HEALTH_NAMESPACES, wanted))

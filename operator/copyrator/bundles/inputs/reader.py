@@ -46,6 +46,9 @@ from copyrator.settings import limits
 from copyrator.signatures.model import SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
 
+BUNDLE_SECRET_KEY: Final = 4_096  # limit: Bundles
+"""Bytes of the key that ``spec.secretKey`` names; werf's have 32."""
+
 
 class ValuesTooLargeError(Exception):
     """With this source a Bundle's values exceed a limit.
@@ -349,8 +352,8 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
     encoded = (body.get("data") or {}).get(wanted.key)
     if encoded is None:
         raise MissingReferenceError(f"{where} has no key {wanted.key}; add it", reason)
-    if decoded_size(encoded) > limits.BUNDLE_SECRET_KEY:
-        text = f"{where} has more than {limits.BUNDLE_SECRET_KEY} bytes under {wanted.key}"
+    if decoded_size(encoded) > BUNDLE_SECRET_KEY:
+        text = f"{where} has more than {BUNDLE_SECRET_KEY} bytes under {wanted.key}"
         raise MissingReferenceError(text, reason)
     return base64.b64decode(encoded)
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextvars import Context as TaskContext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
@@ -31,8 +31,24 @@ from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.store import Seen, WantedNames, seen
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
+
+REFERENCES_BY_NAME: Final = 4  # limit: fairness between namespaces
+"""ConfigMaps, and likewise Secrets, named by one namespace's Bundles, with a watch each. For
+more there is one metadata watch of the namespace, which caches only the named objects."""
+
+KIND_REFERENCE_WATCHES: Final = 64  # limit: fairness between namespaces
+"""Watches of ConfigMaps, and likewise of Secrets, named by Bundles. Where all namespaces together
+would have more, there is one metadata watch of all namespaces, which caches only the named
+objects."""
+
+REFERENCE_WATCHES: Final = 32  # limit: fairness between namespaces
+"""Watches for the Bundles of one namespace where the wider ones aren't granted. Objects beyond it
+are read again at every poll instead."""
+
+ALL_REFERENCE_WATCHES: Final = 128  # limit: fairness between namespaces
+"""Watches of objects named by Bundles, all together: each is a connection. Where the wider ones
+aren't granted, each namespace gets its first before any gets a second."""
 
 Names = Mapping[str, Collection[str]]
 """Names of objects of one kind, by namespace."""
@@ -104,7 +120,7 @@ def decide(
         if _are_many(WatchScope(resource), names, refused, held)
     }
     narrow = {kind: names for kind, names in wanted.items() if WatchScope(kind) not in everywhere}
-    places = limits.ALL_REFERENCE_WATCHES - len(everywhere)
+    places = ALL_REFERENCE_WATCHES - len(everywhere)
     # No more namespaces than there are places are considered, however many there are.
     first = heapq.nsmallest(places, set[str]().union(*narrow.values()))
     scopes = {space: _of_namespace(space, narrow, refused, held) for space in first}
@@ -133,8 +149,8 @@ def _are_many(
         count = len(found)
         if count > 1 and _is_wide(scope.resource, namespace, count, refused, held):
             count = 1
-        watches += min(count, limits.REFERENCE_WATCHES)
-    most = limits.KIND_REFERENCE_WATCHES
+        watches += min(count, REFERENCE_WATCHES)
+    most = KIND_REFERENCE_WATCHES
     return watches > (most * 3 // 4 if scope in held else most)
 
 
@@ -151,7 +167,7 @@ def _of_namespace(
         if found and _is_wide(resource, namespace, len(found), refused, held):
             scopes.insert(0, WatchScope(resource, namespace))
         else:
-            some = heapq.nsmallest(limits.REFERENCE_WATCHES, found)
+            some = heapq.nsmallest(REFERENCE_WATCHES, found)
             scopes += (WatchScope(resource, namespace, name) for name in some)
     return scopes
 
@@ -163,7 +179,7 @@ def _is_wide(
     refused: Container[WatchScope],
     held: Container[WatchScope],
 ) -> bool:
-    most = limits.REFERENCES_BY_NAME
+    most = REFERENCES_BY_NAME
     if names <= most // 2:
         return False
     scope = WatchScope(resource, namespace)
@@ -174,7 +190,7 @@ def _share_fairly(narrow: Mapping[str, list[WatchScope]], places: int) -> set[Wa
     """Each namespace's first one, then each one's second, until there is no place left."""
     chosen: set[WatchScope] = set()
     left = sorted(narrow)
-    for turn in range(limits.REFERENCE_WATCHES):
+    for turn in range(REFERENCE_WATCHES):
         left = [namespace for namespace in left if len(narrow[namespace]) > turn]
         for namespace in left:
             if len(chosen) >= places:

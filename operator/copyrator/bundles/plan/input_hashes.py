@@ -17,7 +17,9 @@ import yaml
 
 from copyrator.api.plan_status import MAX_CHANGED
 from copyrator.api.syntax import shown
-from copyrator.settings import limits
+
+PLAN_INPUT_FILE_KEYS: Final = 100  # limit: Bundles
+"""Top-level keys of one values file whose changes are named, else only the file is named."""
 
 Hashes = Mapping[str, str]
 """Keyed hashes by name."""
@@ -107,7 +109,7 @@ def key_hashes(key: bytes, content: bytes) -> Hashes | None:
     keys: dict[str, hashlib.blake2b] = {}
     try:
         for name, event in _entries(content.decode()):
-            if name not in keys and len(keys) >= limits.PLAN_INPUT_FILE_KEYS:
+            if name not in keys and len(keys) >= PLAN_INPUT_FILE_KEYS:
                 return None
             part = keys.setdefault(name, hashlib.blake2b(key=key, digest_size=16))
             part.update(_content_of(event))

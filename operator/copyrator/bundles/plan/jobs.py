@@ -56,8 +56,14 @@ from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
+
+TENANT_PLAN_READS: Final = 2  # limit: fairness between namespaces
+"""Logs of plans that are read for one namespace at a time: a kubelet that hangs delays nothing
+else."""
+
+TENANTS_PLAN_READS: Final = 8  # limit: fairness between namespaces
+"""The same of all namespaces together."""
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +118,7 @@ class PlanReader:
         self._jobs = jobs
         self._redaction = redaction
         context.memories.on_drop(lambda _, memory: _cancel(memory))
-        self._slots = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
+        self._slots = FairLimit(each=TENANT_PLAN_READS, together=TENANTS_PLAN_READS)
 
     def read(
         self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject

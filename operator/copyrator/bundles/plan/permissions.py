@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
@@ -35,8 +36,13 @@ from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES, Discovery, Resource
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
+
+PERMISSION_REVIEWS_AT_ONCE: Final = 4  # limit: Bundles
+"""Access reviews in flight, of all plans together; those of one plan are sent one by one."""
+
+PERMISSION_REVIEWS_SECONDS: Final = 60.0  # limit: Bundles
+"""Seconds for all access reviews of one plan; a plan of 50 kinds has some 370."""
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +91,7 @@ class PermissionReviewer:
         self._context = context
         self._client = client
         self._discovery = Discovery(client)
-        self._turns = FairLimit(each=1, together=limits.PERMISSION_REVIEWS_AT_ONCE)
+        self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key, _: self.forget(key))
         self._pause = 0.0
         self._paused_until = 0.0
@@ -154,7 +160,7 @@ class PermissionReviewer:
 
     async def _ask_reviews(self, ask: Ask) -> PermissionFindings | None:
         try:
-            async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
+            async with asyncio.timeout(PERMISSION_REVIEWS_SECONDS):
                 request = await ask()
                 if request is None:
                     return None

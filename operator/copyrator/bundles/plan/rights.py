@@ -22,7 +22,10 @@ from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.plan.operations import Operation
-from copyrator.settings.limits import PERMISSION_KINDS
+
+PERMISSION_KINDS: Final = 50  # limit: Bundles
+"""Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
+requests each."""
 
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What werf does with every kind of a chart: server-side apply, dry runs, tracking."""

@@ -56,7 +56,13 @@ from copyrator.bundles.plan.operations import (
     read_revision,
 )
 from copyrator.bundles.plan.rights import ASK_FOR_EVENTS
-from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
+
+PLAN_OPERATIONS: Final = 5_000  # limit: Bundles
+"""Operations of one plan: a larger one is PlanFailed."""
+
+PLAN_BYTES: Final = 1_000_000  # limit: Bundles
+"""Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
+most 1 MiB."""
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

@@ -35,6 +35,19 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
+PLAN_INPUT_FILES: Final = 500  # limit: Bundles
+"""Values files of a Bundle that are told apart to name what changed since the deployed plan; of
+more only the ConfigMap or Secret is named."""
+
+PLAN_INPUT_KEYS: Final = 1_000  # limit: Bundles
+"""Top-level keys of all of them together."""
+
+PLAN_INPUT_BYTES: Final = 256 * 1024  # limit: Bundles
+"""Bytes of all files whose top-level keys are read: half a second in a child process."""
+
+PLAN_INPUT_BRACKETS: Final = 2_000  # limit: Bundles
+"""Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
+
 log = logging.getLogger(__name__)
 
 
@@ -264,7 +277,7 @@ class InputsReader:
             self.key, *(part.encode() for pair in hashes.items() for part in pair)
         )
         self._files += len(files)
-        if self._files > limits.PLAN_INPUT_FILES:
+        if self._files > PLAN_INPUT_FILES:
             self._sources.append(SourceHash(name, whole))
             return
         keys: Mapping[str, Hashes | None] = {}
@@ -280,8 +293,8 @@ class InputsReader:
         for name in sorted(files):
             number = files[name].count(b"[") + files[name].count(b"{")
             if (
-                self._bytes + len(files[name]) > limits.PLAN_INPUT_BYTES
-                or self._brackets + number > limits.PLAN_INPUT_BRACKETS
+                self._bytes + len(files[name]) > PLAN_INPUT_BYTES
+                or self._brackets + number > PLAN_INPUT_BRACKETS
             ):
                 continue
             self._bytes += len(files[name])
@@ -302,7 +315,7 @@ class InputsReader:
             except IsolatedError:
                 return {}
         self._keys += sum(len(one or ()) for one in found.values())
-        return found if self._keys <= limits.PLAN_INPUT_KEYS else {}
+        return found if self._keys <= PLAN_INPUT_KEYS else {}
 
     def result(self) -> Inputs:
         """The record of all sources and the variables."""

@@ -40,12 +40,7 @@ from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.oci.reference import DOCKER_HUB_NAMES
-from copyrator.settings.limits import (
-    SIGNATURE_KEYS,
-    SIGNATURE_POLICY_BYTES,
-    SIGNATURE_POLICY_ENTRIES,
-    SIGNATURE_ROOT_BYTES,
-)
+from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
@@ -54,6 +49,12 @@ from copyrator.signatures.model import (
     SignatureRequirement,
     TrustError,
 )
+
+SIGNATURE_POLICY_BYTES: Final = 64 * 1024  # limit: signatures
+"""Characters of the signature policy."""
+
+SIGNATURE_POLICY_ENTRIES: Final = 100  # limit: signatures
+"""Entries of the signature policy."""
 
 CONFIG_MAP: Final = "copyrator-signature-policy"
 POLICY_KEY: Final = "policy.yaml"

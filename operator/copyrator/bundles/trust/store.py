@@ -45,13 +45,30 @@ from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.settings import limits
 from copyrator.signatures.model import Found, Judgement, SignatureRequirement
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
+
+SIGNATURES_INLINE: Final = 64 * 1024  # limit: signatures
+"""Bytes of the signatures of one digest that are judged in a thread; more are judged in the child
+process: parsers hold up the other threads."""
+
+SIGNATURE_REFUSALS: Final = 500  # limit: signatures
+"""Refusals that are kept, some 10 KB each at most, so that the same signatures aren't judged again
+at each poll."""
+
+TENANT_SIGNATURES: Final = 4  # limit: signatures
+"""Digests whose signatures are read at a time for the Bundles of one namespace; each may hold
+SIGNATURES_BYTES."""
+
+TENANTS_SIGNATURES: Final = 32  # limit: signatures
+"""The same of all namespaces together."""
+
+SIGNATURE_CHECKS: Final = 2  # limit: signatures
+"""Digests whose signatures are checked at a time, each in a thread, fair between namespaces."""
 
 KEEP_VERDICTS: Final = 24 * 3600.0
 """Seconds before a digest is judged again, trusted or not."""
@@ -81,8 +98,8 @@ class SignatureVerifier:
         self._isolated = isolated
         self._monotonic = monotonic
         self._clock = clock
-        self._finds = FairLimit(each=limits.TENANT_SIGNATURES, together=limits.TENANTS_SIGNATURES)
-        self._checks = FairLimit(each=1, together=limits.SIGNATURE_CHECKS)
+        self._finds = FairLimit(each=TENANT_SIGNATURES, together=TENANTS_SIGNATURES)
+        self._checks = FairLimit(each=1, together=SIGNATURE_CHECKS)
         self._refusals: dict[tuple[str, str], tuple[float, Judgement]] = {}
         """Verdicts that aren't trusted, with their times, by the requirements and by all that was
         found; the least recently used first."""
@@ -107,7 +124,7 @@ class SignatureVerifier:
         self, found: Found, asked: Sequence[SignatureRequirement], namespace: str
     ) -> Judgement:
         """Judge in a thread, or in the limited child process where there is much to parse."""
-        if sum(len(one.blob) for one in found.signatures) <= limits.SIGNATURES_INLINE:
+        if sum(len(one.blob) for one in found.signatures) <= SIGNATURES_INLINE:
             return await asyncio.to_thread(judge_found, found, asked, self._clock())
         try:
             return await self._isolated.call(judge_found, namespace, found, asked, self._clock())
@@ -131,7 +148,7 @@ class SignatureVerifier:
         if judged.is_trusted:
             return
         self._refusals[key] = self._monotonic(), judged
-        while len(self._refusals) > limits.SIGNATURE_REFUSALS:
+        while len(self._refusals) > SIGNATURE_REFUSALS:
             del self._refusals[next(iter(self._refusals))]
 
 

@@ -33,6 +33,22 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
+TENANT_HOST_POLLS: Final = 6  # limit: fairness between namespaces
+"""Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
+that a host gets at a time, so that others' Bundles of that registry continue."""
+
+TENANT_POLLS: Final = 64  # limit: fairness between namespaces
+"""Requests in flight to all registries for the Bundles of one namespace: each is a connection."""
+
+TENANTS_POLLS: Final = 256  # limit: fairness between namespaces
+"""The same of all namespaces together."""
+
+CHART_MANIFEST_BYTES: Final = 256 * 1024  # limit: charts of bundles
+"""Bytes of the manifest of a bundle whose chart is read."""
+
+CHARTS_AT_ONCE: Final = 8  # limit: charts of bundles
+"""Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
+
 _LAYERS: Final = frozenset(
     {"application/tar+gzip", "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}
 )
@@ -59,7 +75,7 @@ class ChartReader:
         self._client = client
         self._isolated = isolated
         self._timeout = timeout
-        self._limit = FairLimit(each=1, together=limits.CHARTS_AT_ONCE)
+        self._limit = FairLimit(each=1, together=CHARTS_AT_ONCE)
 
     async def close(self) -> None:
         """End the child process."""
@@ -94,7 +110,7 @@ class ChartReader:
     ) -> bytes | ChartFacts:
         """The bytes of the one layer, or why it isn't read."""
         body = await self._client.manifest_bytes(
-            repository, digest, credential, limits.CHART_MANIFEST_BYTES
+            repository, digest, credential, CHART_MANIFEST_BYTES
         )
         layer = _one_layer(body)
         if isinstance(layer, ChartFacts):
@@ -230,8 +246,8 @@ class RegistryPoller:
         self._pending: dict[Query, _Pending] = {}
         self._criteria: dict[TagListQuery, dict[Criteria, float]] = {}
         """The criteria for each list, and the monotonic seconds of their last use."""
-        self._host_slots = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
-        self._slots = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
+        self._host_slots = FairLimit(each=TENANT_HOST_POLLS, together=sys.maxsize)
+        self._slots = FairLimit(each=TENANT_POLLS, together=TENANTS_POLLS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
         context.memories.on_drop(lambda key, _: self._leave(key))

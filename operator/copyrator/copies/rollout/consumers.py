@@ -20,8 +20,10 @@ from copyrator.copies.rollout.workloads import (
 from copyrator.copies.rules.compiled_rule import CompiledRule
 from copyrator.kube import errors
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, STATEFULSETS, Resource
-from copyrator.settings.limits import CONSUMER_LISTS
 from copyrator.workqueue.fairness import TimeSlice
+
+CONSUMER_LISTS: Final = 8  # limit: copies, sources, consent
+"""Lists of consumers that all rollouts have in flight."""
 
 MAY_READ: Final = (
     "set rules.consumers in the chart, or grant get and list of deployments, statefulsets and "

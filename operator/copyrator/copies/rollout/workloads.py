@@ -16,7 +16,10 @@ from copyrator.api import names
 from copyrator.api.kstatus import Status, compute
 from copyrator.api.rollout import Consumer, RolloutState
 from copyrator.api.times import format_time, parse_time
-from copyrator.settings.limits import RESTARTED_FOR, UNHEALTHY_BEFORE
+from copyrator.settings.limits import UNHEALTHY_BEFORE
+
+RESTARTED_FOR: Final = 10  # limit: copies, sources, consent
+"""Rules that a consumer's annotation names as the reason of its restarts: the latest ones."""
 
 COPIES_USED: Final = ("ConfigMap", "Secret", "ServiceAccount")
 """Kinds that a pod can name."""

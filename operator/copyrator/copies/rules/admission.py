@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
@@ -34,9 +35,18 @@ from copyrator.copies.template.composing import SOURCES
 from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Text
 from copyrator.settings.config import Settings
-from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
+
+COMPILED_AT_ONCE: Final = 512  # limit: templates
+"""Characters of the longest string that is compiled in the operator's own process: of nothing but
+Jinja2 it takes 15 ms. A longer one is compiled in the child process."""
+
+COMPILED_HERE: Final = 2_048  # limit: templates
+"""Characters of all strings of a rule up to which the operator's own process compiles them."""
+
+COMPILED_TOGETHER: Final = 65_536  # limit: templates
+"""Characters of strings that the child process compiles in one call: two seconds at most."""
 
 
 def is_served(key: RuleKey, settings: Settings) -> bool:

@@ -12,7 +12,9 @@ from copyrator.api.keys import RuleKey
 from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import read_rule_status
-from copyrator.settings.limits import REQUEST_TEXT
+
+REQUEST_TEXT: Final = 256  # limit: rules
+"""Characters of the requestedAt annotation that are read and copied to the status."""
 
 NOT_READ: Final = InvalidSpec("spec", "isn't parsed: this operator doesn't serve the rule")
 """In place of a spec that isn't parsed."""

@@ -20,7 +20,10 @@ from jinja2 import nodes
 
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec
 from copyrator.copies.template.compiling import ENVIRONMENT, is_jinja
-from copyrator.settings.limits import TENANT_NAME_TEXT
+
+TENANT_NAME_TEXT: Final = 1_024  # limit: rules
+"""Characters of spec.transform.name of a tenant's rule, as in the CRD: parsing that many takes 10
+ms at most."""
 
 TENANT_KINDS: Final = ("ConfigMap", "Secret")
 """Kinds that grant no permissions by themselves; a copied RoleBinding would."""

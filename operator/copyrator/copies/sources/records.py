@@ -18,7 +18,9 @@ from copyrator.api import names
 from copyrator.api.consent import Consent, read_consent
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.copies.targets.transform import is_copy
-from copyrator.settings.limits import SOURCE_OVERHEAD
+
+SOURCE_OVERHEAD: Final = 2048  # limit: fairness between namespaces
+"""Bytes of memory per source beyond its JSON: dicts and strings of a small object."""
 
 _NEVER_SECRET_TYPES: Final = {
     "kubernetes.io/service-account-token": "a service account's token",

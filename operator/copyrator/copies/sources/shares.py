@@ -13,7 +13,30 @@ from typing import Any, Final
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.copies.sources.records import SourceRecord
-from copyrator.settings import limits
+
+TENANT_WATCHES: Final = 16  # limit: fairness between namespaces
+"""Watches of sources for the rules of one tenant's namespace. Each is a connection; rules with the
+same selector share one, and rules that name their source share five of each kind."""
+
+TENANTS_WATCHES: Final = 256  # limit: fairness between namespaces
+"""The same of all tenants together. `FIRST_WATCHES` of each namespace don't count."""
+
+FIRST_WATCHES: Final = 2  # limit: fairness between namespaces
+"""Watches of sources that a tenant's namespace gets however many others have."""
+
+TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: fairness between namespaces
+"""Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules
+of one tenant's namespace: eight of the largest objects that etcd accepts."""
+
+TENANTS_SOURCE_BYTES: Final = 64 * 1024 * 1024  # limit: fairness between namespaces
+"""The same of all tenants together: an eighth of the chart's memory limit. `FIRST_SOURCE_BYTES` of
+each namespace don't count."""
+
+FIRST_SOURCE_BYTES: Final = 256 * 1024  # limit: fairness between namespaces
+"""Bytes of sources that a tenant's namespace may have however much others have."""
+
+TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024  # limit: fairness between namespaces
+"""Bytes of sources that are held for all trusted rules: a quarter of the chart's memory limit."""
 
 TOO_MUCH: Final = "the memory limit is reached"
 
@@ -39,20 +62,20 @@ class SourceShare:
     @property
     def may_watch(self) -> bool:
         """Whether there is room for one more watch."""
-        if self._tenant is None or self.watches < limits.FIRST_WATCHES:
+        if self._tenant is None or self.watches < FIRST_WATCHES:
             return True
-        together = self._shares.watches < limits.TENANTS_WATCHES
-        return together and self.watches < limits.TENANT_WATCHES
+        together = self._shares.watches < TENANTS_WATCHES
+        return together and self.watches < TENANT_WATCHES
 
     def has_room(self, size: int) -> bool:
         """Whether so many more bytes may be held."""
         after = self.bytes + size
         if self._tenant is None:
-            return after <= limits.TRUSTED_SOURCE_BYTES
-        if after <= limits.FIRST_SOURCE_BYTES:
+            return after <= TRUSTED_SOURCE_BYTES
+        if after <= FIRST_SOURCE_BYTES:
             return True
-        together = self._shares.bytes + size <= limits.TENANTS_SOURCE_BYTES
-        return together and after <= limits.TENANT_SOURCE_BYTES
+        together = self._shares.bytes + size <= TENANTS_SOURCE_BYTES
+        return together and after <= TENANT_SOURCE_BYTES
 
     def opened(self) -> None:
         """A watch was opened."""
@@ -105,7 +128,7 @@ class SourceShare:
     @property
     def no_watch(self) -> str:
         """Why a rule waits, for its status."""
-        if self.watches >= limits.TENANT_WATCHES:
+        if self.watches >= TENANT_WATCHES:
             return (
                 f"is waiting for a watch: the rules of the namespace {self._tenant} have "
                 f"{self.watches}, the limit for a namespace; use the same selector in several "
@@ -118,11 +141,11 @@ class SourceShare:
 
     def no_room(self, sources: int, size: int) -> str:
         """Why a rule's sources aren't all held, for its status."""
-        most, where = limits.TENANT_SOURCE_BYTES, f"the namespace {self._tenant}"
+        most, where = TENANT_SOURCE_BYTES, f"the namespace {self._tenant}"
         if self._tenant is None:
-            most, where = limits.TRUSTED_SOURCE_BYTES, "the operator's namespace"
+            most, where = TRUSTED_SOURCE_BYTES, "the operator's namespace"
         elif self.bytes + size <= most:
-            most, where = limits.TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
+            most, where = TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
         return (
             f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the sources of the "
             f"rules of {where} may have {most // _MIB} MiB; select fewer or smaller objects in the "
@@ -132,7 +155,7 @@ class SourceShare:
     @property
     def _counts(self) -> int:
         """1 for a watch beyond a namespace's first ones."""
-        return int(self._tenant is not None and self.watches > limits.FIRST_WATCHES)
+        return int(self._tenant is not None and self.watches > FIRST_WATCHES)
 
     def _add(self, size: int) -> None:
         self.bytes += size
@@ -170,7 +193,7 @@ class SourceShares:
     def made_room(self, share: SourceShare) -> None:
         """A watch of a share has ended: a waiting rule may use its place."""
         share.next_rule()
-        if self.watches == limits.TENANTS_WATCHES - 1:  # all were in use: others may wait
+        if self.watches == TENANTS_WATCHES - 1:  # all were in use: others may wait
             for other in list(self._shares.values()):
                 other.next_rule()
         if not share.watches and not share.waiting and not share.bytes:

@@ -20,7 +20,10 @@ from typing import Any, Final
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.copies.targets.content import Content, payload_of
 from copyrator.copies.targets.transform import OUR_KEYS
-from copyrator.settings.limits import COMPARED_VALUES
+
+COMPARED_VALUES: Final = 20_000  # limit: copies, sources, consent
+"""Values of an existing object in a copy's place and of the rule's desired one, together, up to
+which they are compared (ConfigMaps and Secrets always are): 20 ms."""
 
 _Payload = dict[str, Any]
 _Form = Callable[[_Payload], _Payload]

@@ -17,7 +17,10 @@ from copyrator.api.keys import CopyKey
 from copyrator.copies.targets.content import Content
 from copyrator.copies.targets.ownership import ANNOTATIONS, LABELS, SEP, paths_of
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.settings.limits import FIGHTS
+
+FIGHTS: Final = 10_000  # limit: copies, sources, consent
+"""Copies that other clients change back, of which the pauses are kept (ConflictPersists): 1 KB
+each. Beyond them the one that was written longest ago is written without a pause again."""
 
 V = TypeVar("V")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.rule_spec import ConflictPolicy
@@ -25,9 +26,19 @@ from copyrator.copies.timing import CopyTiming
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.kube.watch.store import Seen, seen
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.outcome import Priority
+
+UNMANAGED_WATCHES: Final = 8  # limit: fairness between namespaces
+"""Watches of single objects that block copies: in one target namespace for trusted rules, and for
+the rules of one tenant's namespace. Beyond it such an object is read again after ten seconds, and
+then with back-off, at least every five minutes."""
+
+TRUSTED_UNMANAGED_WATCHES: Final = 64  # limit: fairness between namespaces
+"""The same of all trusted rules together: each is a connection."""
+
+TENANTS_UNMANAGED_WATCHES: Final = 32  # limit: fairness between namespaces
+"""The same of all tenants together, apart from those of trusted rules."""
 
 OnVersion = Callable[[CopyKey, str], None]
 """Called with a key and the resourceVersion of the live object; empty where there is none."""
@@ -48,9 +59,9 @@ class UnmanagedWatches:
         self._informers = informers
         self._on_change = on_change
         self._followed: dict[CopyKey, _Followed] = {}
-        each = limits.UNMANAGED_WATCHES
-        self._trusted = FairLimit(each=each, together=limits.TRUSTED_UNMANAGED_WATCHES)
-        self._tenants = FairLimit(each=each, together=limits.TENANTS_UNMANAGED_WATCHES)
+        each = UNMANAGED_WATCHES
+        self._trusted = FairLimit(each=each, together=TRUSTED_UNMANAGED_WATCHES)
+        self._tenants = FairLimit(each=each, together=TENANTS_UNMANAGED_WATCHES)
 
     def __len__(self) -> int:
         return len(self._followed)

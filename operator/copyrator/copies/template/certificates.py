@@ -22,16 +22,28 @@ from copyrator.api.certificates import (
     soonest,
     whole_seconds,
 )
-from copyrator.settings import limits
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+CERTIFICATE_KEYS: Final = 1000  # limit: copies, sources, consent
+"""Keys of one source that are searched for certificates."""
+
+CERTIFICATE_BYTES: Final = 2 * 1024 * 1024  # limit: copies, sources, consent
+"""Bytes of one source that are searched for certificates: more than an object may have."""
+
+CERTIFICATES_READ: Final = 1000  # limit: copies, sources, consent
+"""Certificates of one source that are read, some 20 us each, and blocks of PEM that turn out to be
+none; the bundles of browsers have 150 certificates."""
+
+CERTIFICATE_PEM: Final = 16 * 1024  # limit: copies, sources, consent
+"""Characters of one certificate in PEM; longer ones are skipped."""
 
 _SHORTEST: Final = 200
 """Characters: no certificate is shorter."""
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 _BLOCK: Final = re.compile(
-    _BEGIN + rb"([A-Za-z0-9+/=\s]{1,%d}+)-----END CERTIFICATE-----" % limits.CERTIFICATE_PEM
+    _BEGIN + rb"([A-Za-z0-9+/=\s]{1,%d}+)-----END CERTIFICATE-----" % CERTIFICATE_PEM
 )
 _ENCODED: Final = {("Secret", "data"), ("ConfigMap", "binaryData")}
 """Fields with values in base64."""
@@ -65,7 +77,7 @@ def certificates_in(
 
 
 def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -> Iterator[_Found]:
-    left, blocks = limits.CERTIFICATE_BYTES, limits.CERTIFICATES_READ
+    left, blocks = CERTIFICATE_BYTES, CERTIFICATES_READ
     for key, value in _values(kind, payload):
         left -= len(value)
         if left < 0:
@@ -87,11 +99,8 @@ def _values(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
         values = payload.get(field)
         if not (encoded or (kind, field) in _PLAIN) or not isinstance(values, Mapping):
             continue
-        for key, value in islice(values.items(), limits.CERTIFICATE_KEYS):
-            if (
-                not isinstance(value, str)
-                or not _SHORTEST <= len(value) <= limits.CERTIFICATE_BYTES
-            ):
+        for key, value in islice(values.items(), CERTIFICATE_KEYS):
+            if not isinstance(value, str) or not _SHORTEST <= len(value) <= CERTIFICATE_BYTES:
                 continue
             try:
                 yield str(key), binascii.a2b_base64(value) if encoded else value.encode()

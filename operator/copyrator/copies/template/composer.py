@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,7 +26,10 @@ from copyrator.copies.template.composition import Composition, Part, Reading
 from copyrator.copies.template.values import Entry
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.settings.limits import COMPOSED_BYTES
+
+COMPOSED_BYTES: Final = 16 * 1024 * 1024  # limit: templates
+"""Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
+memory while a rule's copies are rendered and written."""
 
 READS = 8
 """Concurrent reads of all templates' sources."""

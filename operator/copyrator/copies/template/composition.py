@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
@@ -16,7 +16,9 @@ from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.composing import Composing
 from copyrator.copies.template.meter import Findings
 from copyrator.kube.resources import Resource
-from copyrator.settings.limits import COMPOSED_OBJECTS
+
+COMPOSED_OBJECTS: Final = 500  # limit: templates
+"""Objects that all entries of spec.sources may select together."""
 
 Versions = Mapping[tuple[str, str, str], str]
 """resourceVersion by kind (resource key), namespace and name."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from copyrator.settings.limits import (
-    RENDER_STEPS,
-    RENDERED_OBJECT,
-    RENDERED_TEXT,
-    RULE_DEPTH,
-    TEMPLATE_NUMBER_BITS,
-)
+from copyrator.settings.limits import RENDER_STEPS, RENDERED_TEXT, RULE_DEPTH
+
+RENDERED_OBJECT: Final = 1_572_864  # limit: templates
+"""Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
+
+TEMPLATE_NUMBER_BITS: Final = 4_096  # limit: templates
+"""Binary digits of a number that a template calculates: a 64-bit number has 64."""
 
 CHARACTERS: Final = 64
 """Characters that are processed in one step."""

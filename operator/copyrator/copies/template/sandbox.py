@@ -30,7 +30,10 @@ from markupsafe import Markup
 from copyrator.copies.template.filters import FILTERS as OWN
 from copyrator.copies.template.meter import Meter, TemplateError, checked, count_of
 from copyrator.copies.template.values import SourceData, SourceObject, SourceText, names_of
-from copyrator.settings.limits import FORMAT_WIDTH, RENDER_STEPS
+from copyrator.settings.limits import RENDER_STEPS
+
+FORMAT_WIDTH: Final = 1_024  # limit: templates
+"""Width that a format such as %10d may have."""
 
 _NO_KEY: Final = re.compile(r"'dict object' has no attribute '(?P<key>.{1,400})'", re.DOTALL)
 _NO_NAME: Final = re.compile(r"'(?P<name>.{1,400})' is undefined", re.DOTALL)

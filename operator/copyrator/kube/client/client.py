@@ -10,7 +10,7 @@ import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -38,7 +38,9 @@ from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
-from copyrator.settings.limits import PAGE_BYTES
+
+PAGE_BYTES: Final = 16 * 1024 * 1024  # limit: objects as the API server has them
+"""Bytes of one page of a list: a larger one is requested again, with fewer objects."""
 
 __all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
 

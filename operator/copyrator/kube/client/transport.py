@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -31,8 +31,14 @@ from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit, tenant
+
+TENANT_READS: Final = 4  # limit: fairness between namespaces
+"""Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):
+large objects of one don't delay others."""
+
+TENANTS_READS: Final = 32  # limit: fairness between namespaces
+"""The same of all tenants together, of 128 connections for requests."""
 
 SHORTEST = 4
 """Characters; shorter values stay: replacing them would break ordinary words."""
@@ -238,7 +244,7 @@ class Transport:
         self._watch_patience = watch_patience
         self._watch_slots = asyncio.Semaphore(watch_connections)
         self._request_slots = asyncio.Semaphore(REQUEST_CONNECTIONS)
-        self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
+        self._reads = FairLimit(each=TENANT_READS, together=TENANTS_READS)
         self._session = aiohttp.ClientSession(
             connector=_Connector(
                 limit=0,  # limited by the semaphores here
