@@ -425,7 +425,7 @@ async def test_a_watch_pool_sees_what_others_do(
     spec = WatchSpec(SECRETS, namespace=ns, label_selector="copy=yes", metadata_only=True)
     registration = pool.acquire(spec, listener)
     async with asyncio.timeout(20):
-        await registration.wait_synced()
+        await until(lambda: registration.synced, "all is listed")
     labelled = {"metadata": {"name": "a", "labels": {"copy": "yes"}}}
     await client.create(SECRETS, ns, labelled)
     await client.create(SECRETS, ns, named("unlabelled"))
@@ -471,7 +471,7 @@ async def test_a_thousand_copies_are_known_from_two_requests(
         )
         task = asyncio.create_task(reflector.run())
         async with asyncio.timeout(30):
-            await reflector.wait_synced()
+            await until(lambda: reflector.synced, "all is listed")
         assert len(reflector.store) == count
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

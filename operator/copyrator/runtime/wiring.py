@@ -27,7 +27,6 @@ from copyrator.kube.leader.lease import default_identity
 from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
@@ -94,9 +93,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         on_refused=permissions.refused,
     )
     reviewer = KubeClient(connection, metrics=metrics, alone=True)
-    informers = InformerFactory(client, metrics=metrics)
-    if settings.watch_namespaces:
-        informers = ScopedInformerFactory(client, settings.watch_namespaces, metrics=metrics)
+    informers = InformerFactory(client, settings.watch_namespaces, metrics=metrics)
     recorder = EventRecorder(client, metrics=metrics, serves=settings.serves)
     tenants = _Tenants()
     queue: WorkQueue[Key] = WorkQueue(group=tenants, each=TENANT_WORKERS, together=TENANTS_WORKERS)

@@ -18,6 +18,7 @@ from tests.component.bundles.crashing import Stage
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from tests.oracle.recorder import Recorder
 
@@ -133,7 +134,8 @@ class Operator:
 
     async def start(self) -> None:
         await self.controller.start()
-        await self._watch_bundles().wait_synced()
+        bundles = self._watch_bundles()
+        await eventually(lambda: bundles.synced)
         self._scheduling = asyncio.create_task(self.scheduler.run())
         self.workers.start()
 

@@ -24,7 +24,6 @@ from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.kube.watch.store import Seen
 from copyrator.settings.config import Settings
 
@@ -44,9 +43,7 @@ class Reader:
     def __init__(self, cluster: BundleCluster, *served: str) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
-        self.pool = InformerFactory(self.client, timing=TIMING)
-        if served:
-            self.pool = ScopedInformerFactory(self.client, served, timing=TIMING)
+        self.pool = InformerFactory(self.client, served, timing=TIMING)
         self.read: dict[BundleKey, str] = {}
         self.calls: asyncio.Queue[BundleKey] = asyncio.Queue()
         context = SimpleNamespace(

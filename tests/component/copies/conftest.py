@@ -106,7 +106,7 @@ class Operator:
     async def start(self) -> None:
         await self.controller.start()
         rules = self.pool.acquire(WatchSpec(resource=RULES), self._rule_changed)
-        await rules.wait_synced()
+        await until(lambda: rules.synced)
         self.workers.start()
 
     def _rule_changed(self, _name: Any, old: Any, new: Any) -> None:

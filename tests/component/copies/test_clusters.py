@@ -42,11 +42,11 @@ async def remote(operator: Operator, other: FakeCluster) -> AsyncIterator[Cluste
     other.namespace("team")
     spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
     remote.namespace_watch = pool.acquire(spec, lambda _name, _old, new: remote.namespaces.put(new))
-    await remote.namespace_watch.wait_synced()
+    await until(lambda: remote.namespace_watch.synced)
     context.clusters[remote.name] = remote
     kinds = Kinds(context, remote)
     view = kinds.watch(await remote.discovery.resolve("ConfigMap", "v1"))
-    await view.registration.wait_synced()
+    await until(lambda: view.registration.synced)
     yield remote
     kinds.forget()
     await pool.close()

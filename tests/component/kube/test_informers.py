@@ -64,7 +64,7 @@ async def test_who_comes_late_hears_first_what_is_known(
     api.put("a")
     api.put("b")
     first = patient.acquire(SPEC, Listener())
-    await first.wait_synced()
+    await until(lambda: first.synced, "all is listed")
     late = Listener()
     registration = patient.acquire(SPEC, late, on_synced=late.on_synced)
     assert late.names == ["+a", "+b"]
@@ -95,7 +95,7 @@ async def test_the_last_to_leave_ends_the_watch(patient: InformerFactory, api: F
     await until(lambda: api.watches == 0, "the connection is closed")
     assert len(patient) == 0
     again = patient.acquire(SPEC, Listener())
-    await again.wait_synced()
+    await until(lambda: again.synced, "all is listed")
     assert api.count("list") == 2
 
 
@@ -123,7 +123,7 @@ async def test_a_listener_that_fails_harms_nobody(pool: InformerFactory, api: Fa
     good = Listener()
     pool.acquire(SPEC, fail)
     registration = pool.acquire(SPEC, good, on_synced=good.on_synced)
-    await registration.wait_synced()
+    await until(lambda: registration.synced, "all is listed")
     api.put("a")
     await until(lambda: good.names == ["+a"], "the good one hears it")
     assert registration.failure is None
@@ -131,9 +131,9 @@ async def test_a_listener_that_fails_harms_nobody(pool: InformerFactory, api: Fa
 
 async def test_a_watch_whose_task_has_ended_is_named(pool: InformerFactory, api: FakeApi) -> None:
     registration = pool.acquire(SPEC, Listener())
-    await registration.wait_synced()
+    await until(lambda: registration.synced, "all is listed")
     assert pool.dead() == []
-    registration.watch.task.cancel()
+    pool._tasks[SPEC].cancel()
     await until(lambda: pool.dead() == [SPEC], "it is found out")
 
 
@@ -142,7 +142,7 @@ async def test_states_and_gauges_tell_what_each_watch_knows(
 ) -> None:
     api.put("a")
     seen = pool.acquire(SPEC, Listener())
-    await seen.wait_synced()
+    await until(lambda: seen.synced, "all is listed")
     api.always("list", error(403, "Forbidden"))
     denied = pool.acquire(WatchSpec(SECRETS), Listener())
     await until(lambda: denied.failure, "the fault shows")
@@ -166,7 +166,7 @@ async def test_what_is_kept_of_an_object_leaves_managed_fields_out(
     path = "/api/v1/namespaces/ns/configmaps/a"
     api.objects[path]["metadata"]["managedFields"] = [{"manager": "x"}]
     registration = pool.acquire(SPEC, Listener())
-    await registration.wait_synced()
+    await until(lambda: registration.synced, "all is listed")
     kept = registration.store[ObjectName("ns", "a")]
     assert kept["data"] == {"k": "v"}
     assert "managedFields" not in kept["metadata"]

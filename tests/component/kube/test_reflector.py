@@ -113,7 +113,7 @@ async def test_it_lists_and_then_follows_what_changes(
     api.put("a", data={"v": "1"})
     reflector = reflect()
     assert not reflector.synced
-    await asyncio.wait_for(reflector.wait_synced(), 60)
+    await until(lambda: reflector.synced, "all is listed", 60)
     api.put("b", data={"v": "1"})
     api.put("a", data={"v": "2"})
     api.remove("b")
@@ -380,7 +380,7 @@ async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
     api.put("a", data={"v": "1"})
     api.script("watch", stream(bookmark(101), then="silence"))
     reflector = reflect()
-    await asyncio.wait_for(reflector.wait_synced(), 60)
+    await until(lambda: reflector.synced, "all is listed", 60)
     api.put("a", data={"v": "2"})
     await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
     await until(lambda: api.count("watch") == 2, "the next watch")
@@ -441,7 +441,7 @@ async def test_while_watches_stay_silent_changes_are_still_seen_by_lists(
     api.put("a", data={"v": "0"})
     api.always("watch", stream(then="silence"))
     reflector = reflect()
-    await asyncio.wait_for(reflector.wait_synced(), 60)
+    await until(lambda: reflector.synced, "all is listed", 60)
     for number in range(1, 4):
         api.put("a", data={"v": str(number)})
         await until(lambda n=number: seen.changes[-1][2] == str(n), f"change {number}")
@@ -552,7 +552,7 @@ async def test_it_is_not_synced_while_it_may_not_look(
         await until(lambda kind=kind: isinstance(reflector.failure, kind), kind.__name__)
         assert not reflector.synced
         api.behave()
-        await asyncio.wait_for(reflector.wait_synced(), 60)
+        await until(lambda: reflector.synced, "all is listed", 60)
         await settled(reflector, api)
         assert seen.syncs == syncs + 1  # those who waited with a decision are told
 
@@ -570,7 +570,7 @@ async def test_a_short_fault_leaves_it_synced_and_a_long_one_does_not(
     await until(lambda: not reflector.synced, "it has lasted too long")
     assert reflector.failing_for >= 0.5
     api.behave()
-    await asyncio.wait_for(reflector.wait_synced(), 60)
+    await until(lambda: reflector.synced, "all is listed", 60)
 
 
 async def test_a_second_opinion_can_be_asked_for(reflect: Reflect, api: FakeApi) -> None:

@@ -12,8 +12,7 @@ from tests.component.kube.test_reflector import QUICK
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES
-from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.metrics import Metrics
 
 EVERYTHING = WatchSpec(CONFIGMAPS)
@@ -54,11 +53,11 @@ def deny(api: FakeApi, namespace: str) -> None:
 
 
 @pytest.fixture
-async def pool(client: KubeClient, api: FakeApi) -> AsyncIterator[ScopedInformerFactory]:
+async def pool(client: KubeClient, api: FakeApi) -> AsyncIterator[InformerFactory]:
     put_namespace(api, "a")
     put_namespace(api, "b")
     timing = replace(QUICK, namespaces=0.05)
-    pool = ScopedInformerFactory(client, ("a", "b", "c"), metrics=Metrics(), timing=timing)
+    pool = InformerFactory(client, ("a", "b", "c"), metrics=Metrics(), timing=timing)
     yield pool
     await pool.close()
 
@@ -69,7 +68,7 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-async def everything(pool: ScopedInformerFactory, api: FakeApi, listener: Listener) -> Registration:
+async def everything(pool: InformerFactory, api: FakeApi, listener: Listener) -> Registration:
     api.put("one", "a")
     api.put("two", "b")
     api.put("outside", "z")
@@ -94,7 +93,7 @@ async def test_all_namespaces_that_are_there_are_seen_as_one(
 
 
 async def test_nothing_is_asked_cluster_wide(
-    everything: Registration, pool: ScopedInformerFactory, api: FakeApi
+    everything: Registration, pool: InformerFactory, api: FakeApi
 ) -> None:
     pool.acquire(ALL_NAMESPACES, Listener())
     await until(lambda: api.watches == 2, "a watch for each")
@@ -117,7 +116,7 @@ async def test_a_namespace_that_appears_is_joined_and_one_that_goes_takes_its_ob
 
 
 async def test_a_namespace_that_may_not_be_read_holds_up_nobody_and_is_not_gone(
-    everything: Registration, pool: ScopedInformerFactory, api: FakeApi, listener: Listener
+    everything: Registration, pool: InformerFactory, api: FakeApi, listener: Listener
 ) -> None:
     places = Listener()
     pool.acquire(ALL_NAMESPACES, places)
@@ -147,7 +146,7 @@ async def test_a_fault_in_a_namespace_that_is_there_is_a_fault_of_all(
 
 
 async def test_a_second_opinion_asks_everywhere(
-    everything: Registration, pool: ScopedInformerFactory, api: FakeApi
+    everything: Registration, pool: InformerFactory, api: FakeApi
 ) -> None:
     places = pool.acquire(ALL_NAMESPACES, Listener())
     await until(lambda: places.seen and api.watches == 2, "all stands")
@@ -175,7 +174,7 @@ async def test_who_leaves_hears_no_more_and_the_watches_end(
 
 
 async def test_namespaces_are_told_when_they_change_and_only_then(
-    pool: ScopedInformerFactory, api: FakeApi
+    pool: InformerFactory, api: FakeApi
 ) -> None:
     places = Listener()
     found = pool.acquire(ALL_NAMESPACES, places, on_synced=places.on_synced)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
+from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
 from copyrator.kube.watch.namespace_polls import NamespacePolls
 
@@ -26,13 +27,12 @@ def test_a_freeze_is_found_within_ten_seconds(moment: float) -> None:
 
         found: asyncio.Future[float] = loop.create_future()
 
-        def listen(_name: str, seen: dict[str, Any] | None, _gone: bool) -> None:
+        def listen(_name: ObjectName, _old: Any, seen: dict[str, Any] | None) -> None:
             if seen and ANN_FREEZE in seen["metadata"].get("annotations", {}):
                 found.set_result(loop.time())
 
         client: Any = SimpleNamespace(request=request)
-        polls = NamespacePolls(client, ("a",), clock=loop.time)
-        polls.listen(listen)
+        polls = NamespacePolls(client, ("a",), listen, lambda: None, clock=loop.time)
         running = loop.create_task(polls.run())
         await asyncio.sleep(moment)
         body["metadata"] |= {"resourceVersion": "2", "annotations": {ANN_FREEZE: "holidays"}}

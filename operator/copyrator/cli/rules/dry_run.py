@@ -50,7 +50,6 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.scoped_informers import ScopedInformerFactory
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
@@ -195,9 +194,7 @@ class DryRun:
         metrics = Metrics()
         queue: WorkQueue[Key] = WorkQueue()
         self.client = client
-        self.informers = InformerFactory(client, metrics=metrics)
-        if actor.scopes:
-            self.informers = ScopedInformerFactory(client, actor.scopes, metrics=metrics)
+        self.informers = InformerFactory(client, actor.scopes, metrics=metrics)
         self.installation = installation
         self.actor = actor
         self._statuses: dict[RuleKey, Mapping[str, Any]] = {}

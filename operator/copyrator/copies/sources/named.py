@@ -19,8 +19,8 @@ from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import InformerFactory, OnSynced, Registration, WatchSpec
-from copyrator.kube.watch.reflector import OnChange
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.reflector import OnChange, OnSynced
 from copyrator.kube.watch.store import Seen, seen
 from copyrator.workqueue.fairness import working_for
 

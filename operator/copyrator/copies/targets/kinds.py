@@ -101,7 +101,10 @@ class Kinds:
         view = KindView(
             resource,
             reader,
-            Copies(cast("Mapping[Name, CopyRecord]", registration.store), registration.delivered),
+            Copies(
+                cast("Mapping[Name, CopyRecord]", registration.store),
+                registration.reflector.delivered,
+            ),
             registration,
         )
         self._cluster.kinds[resource.key] = view

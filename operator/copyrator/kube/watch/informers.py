@@ -1,19 +1,26 @@
-"""Shared watches: users of the same objects share one, because each is a connection."""
+"""Shared watches: users of the same objects share one, because each is a connection.
+
+Where the operator serves some namespaces only, no request is cluster-wide: a registration for all
+objects of a kind gets one watch for each namespace, merged into one, and the namespaces themselves
+are polled. One that doesn't exist, or that we may not read, doesn't delay the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import Resource
+from copyrator.kube.resources import NAMESPACES, Resource
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
-from copyrator.kube.watch.reflector import OnChange, Reflector
+from copyrator.kube.watch.namespace_polls import NamespacePolls, Presence
+from copyrator.kube.watch.reflector import OnChange, OnSynced, Reflector
 from copyrator.kube.watch.store import Share, WantedNames
 from copyrator.metrics import Metrics
 
@@ -64,7 +71,12 @@ class WatchStatus:
 
 
 class Mirror(Protocol):
-    """A cache of some objects: a Reflector, or several of them merged."""
+    """A cache of some objects: a Reflector, several of them merged, or polled namespaces."""
+
+    @property
+    def store(self) -> Mapping[ObjectName, Any]:
+        """Records by name."""
+        ...
 
     @property
     def lists(self) -> int:
@@ -72,20 +84,41 @@ class Mirror(Protocol):
         ...
 
     @property
+    def synced(self) -> bool:
+        """Whether an object that isn't cached is known not to exist."""
+        ...
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault."""
+        ...
+
+    @property
     def failing_for(self) -> float:
         """Duration of the present fault in seconds; 0 without one."""
+        ...
+
+    def delivered(self, namespace: str) -> int:
+        """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
         ...
 
     def relist(self) -> None:
         """List everything again, to confirm the cache."""
         ...
 
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+M = TypeVar("M", bound=Mirror)
+
 
 class Registration:
     """A listener's registration with a shared watch; must be released when it isn't needed."""
 
     def __init__(
-        self, watch: _SharedInformer, listener: OnChange[Any], on_synced: OnSynced | None
+        self, watch: SharedInformer[Any], listener: OnChange[Any], on_synced: OnSynced | None
     ) -> None:
         self.listener = listener
         self.on_synced = on_synced
@@ -94,36 +127,29 @@ class Registration:
 
     @property
     def reflector(self) -> Mirror:
-        """The watch itself: lists, failing_for, relist()."""
-        return self.watch.reflector
+        """The watch itself: lists, failing_for, delivered(), relist()."""
+        mirror: Mirror = self.watch.mirror
+        return mirror
 
     @property
     def store(self) -> Mapping[ObjectName, Any]:
         """Records by name."""
-        return self.watch.reflector.store
-
-    def delivered(self, namespace: str) -> int:  # noqa: ARG002 - for a watch of each namespace
-        """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
-        return self.watch.reflector.delivered
+        return self.reflector.store
 
     @property
     def synced(self) -> bool:
         """Whether an object that isn't cached is known not to exist."""
-        return self.watch.reflector.synced
+        return self.reflector.synced
 
     @property
     def seen(self) -> bool:
         """Whether a list completed once, however long ago."""
-        return self.watch.reflector.lists > 0
+        return self.reflector.lists > 0
 
     @property
     def failure(self) -> ApiError | None:
         """The present fault of the watch."""
-        return self.watch.reflector.failure
-
-    async def wait_synced(self) -> None:
-        """Return when `synced` is True."""
-        await self.watch.reflector.wait_synced()
+        return self.reflector.failure
 
     def release(self) -> None:
         """Stop the listener; the last one to leave ends the watch. Idempotent."""
@@ -132,56 +158,39 @@ class Registration:
             self.watch.leave(self)
 
 
-OnSynced = Callable[[], None]
+class SharedInformer(Generic[M]):
+    """A mirror and its listeners; `on_unused` is called when the last one has left."""
 
+    def __init__(
+        self,
+        make: Callable[[OnChange[Any], OnSynced], M],
+        on_unused: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._registrations: list[Registration] = []
+        self._on_unused = on_unused
+        self.mirror = make(self._changed, self._synced)
 
-class _SharedInformer:
-    """A reflector, its task, and its listeners."""
-
-    def __init__(self, factory: InformerFactory, spec: WatchSpec) -> None:
-        self.spec = spec
-        self.registrations: list[Registration] = []
-        self._factory = factory
-        self.reflector: Reflector[Any] = Reflector(
-            factory.client,
-            spec.resource,
-            decode=spec.decode,
-            on_change=self._changed,
-            on_synced=self._synced,
-            namespace=spec.namespace,
-            label_selector=spec.label_selector,
-            name=spec.name,
-            metadata_only=spec.metadata_only,
-            share=spec.share,
-            wanted=spec.wanted,
-            reserved=spec.reserved,
-            versions=factory.versions,
-            metrics=factory.metrics,
-            timing=factory.timing,
-        )
-        self.task = asyncio.create_task(self.reflector.run(), name=f"watch {self.reflector}")
-
-    def join(self, listener: OnChange[Any], on_synced: OnSynced | None) -> Registration:
-        registration = Registration(self, listener, on_synced)
-        self.registrations.append(registration)
-        for name, record in list(self.reflector.store.items()):
-            self._call(listener, name, None, record)
-        if self.reflector.lists and on_synced:
-            self._call(on_synced)
-        return registration
+    def join(self, registration: Registration) -> None:
+        """Add a listener; cached objects are replayed before this returns."""
+        self._registrations.append(registration)
+        for name, record in list(self.mirror.store.items()):
+            self._call(registration.listener, name, None, record)
+        if self.mirror.lists and registration.on_synced:
+            self._call(registration.on_synced)
 
     def leave(self, registration: Registration) -> None:
-        self.registrations.remove(registration)
-        if not self.registrations:
-            self._factory.end(self)
+        """Remove a listener."""
+        self._registrations.remove(registration)
+        if not self._registrations:
+            self._on_unused()
 
     def _changed(self, name: ObjectName, old: Any, new: Any) -> None:
-        for registration in tuple(self.registrations):
+        for registration in tuple(self._registrations):
             if registration.active:
                 self._call(registration.listener, name, old, new)
 
     def _synced(self) -> None:
-        for registration in tuple(self.registrations):
+        for registration in tuple(self._registrations):
             if registration.active and registration.on_synced:
                 self._call(registration.on_synced)
 
@@ -190,25 +199,39 @@ class _SharedInformer:
         try:
             function(*args)
         except Exception:
-            log.exception("a listener to the watch of %s failed", self.reflector)
+            log.exception("a listener to the watch of %s failed", self.mirror)
 
 
 class InformerFactory:
-    """Starts a watch with its first listener and ends it with its last."""
+    """Starts a watch with its first listener and ends it with its last.
+
+    Args:
+        client: sends the requests.
+        namespaces: where not all are served: those that are.
+        metrics: where watches are shown.
+        timing: durations.
+    """
 
     def __init__(
         self,
         client: KubeClient,
+        namespaces: tuple[str, ...] = (),
         *,
         metrics: Metrics | None = None,
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
-        self.client = client
         self.metrics = metrics
-        self.timing = timing
-        self.versions: dict[str, str] = {}
+        self._client = client
+        self._timing = timing
+        self._polls: SharedInformer[NamespacePolls] | None = None
+        if namespaces:
+            self._polls = SharedInformer(partial(NamespacePolls, client, namespaces, timing=timing))
+        self._versions: dict[str, str] = {}
         """By the resource's key: the resourceVersion that a watch of it has reached."""
-        self._watches: dict[WatchSpec, _SharedInformer] = {}
+        self._shared: dict[WatchSpec, SharedInformer[Any]] = {}
+        self._watches: dict[WatchSpec, Reflector[Any]] = {}
+        """Those of them that are connections, not merged from others."""
+        self._tasks: dict[WatchSpec, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -229,35 +252,83 @@ class InformerFactory:
         Cached objects are replayed before this returns: (name, None, record) for each, then
         `on_synced` if a list has completed. `on_synced` is called after every complete list.
         """
-        watch = self._watches.get(spec)
-        if watch is None:
-            watch = self._watches[spec] = _SharedInformer(self, spec)
-            if spec.share:
-                spec.share.opened()
-        return watch.join(listener, on_synced)
+        polls = self._polls
+        if polls is not None:
+            if _POLLS not in self._tasks:
+                poll = polls.mirror.run()
+                self._tasks[_POLLS] = asyncio.create_task(poll, name="poll of the namespaces")
+            if spec.resource == NAMESPACES:
+                return _DecodedNamespaces(polls, spec, listener, on_synced)
+        shared = self._shared.get(spec)
+        if shared is None:
+            end = partial(self._end, spec)
+            if polls is not None and spec.namespace is None:
+                shared = SharedInformer(partial(_MergedWatches, self, polls, spec), end)
+            else:
+                shared = SharedInformer(partial(self._open, spec), end)
+            self._shared[spec] = shared
+        registration = Registration(shared, listener, on_synced)
+        shared.join(registration)
+        return registration
 
-    def end(self, watch: _SharedInformer) -> None:
-        """Stop a watch (Registration.release calls this)."""
-        del self._watches[watch.spec]
-        watch.task.cancel()
-        watch.reflector.close()
-        if watch.spec.share:
-            watch.spec.share.closed()
-        self._ending.add(watch.task)
-        watch.task.add_done_callback(self._ending.discard)
+    def _open(
+        self, spec: WatchSpec, on_change: OnChange[Any], on_synced: OnSynced
+    ) -> Reflector[Any]:
+        reflector = self._watches[spec] = Reflector(
+            self._client,
+            spec.resource,
+            decode=spec.decode,
+            on_change=on_change,
+            on_synced=on_synced,
+            namespace=spec.namespace,
+            label_selector=spec.label_selector,
+            name=spec.name,
+            metadata_only=spec.metadata_only,
+            share=spec.share,
+            wanted=spec.wanted,
+            reserved=spec.reserved,
+            versions=self._versions,
+            metrics=self.metrics,
+            timing=self._timing,
+        )
+        self._tasks[spec] = asyncio.create_task(reflector.run(), name=f"watch {reflector}")
+        if spec.share:
+            spec.share.opened()
+        return reflector
+
+    def _end(self, spec: WatchSpec) -> None:
+        """End a watch; idempotent."""
+        shared = self._shared.pop(spec, None)
+        if shared is None:
+            return
+        shared.mirror.close()
+        if self._watches.pop(spec, None) is not None:
+            self._cancel(spec)
+            if spec.share:
+                spec.share.closed()
+
+    def _cancel(self, spec: WatchSpec) -> None:
+        task = self._tasks.pop(spec)
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def statuses(self) -> list[WatchStatus]:
-        """The present state of every watch."""
-        return [_status(watch) for watch in self._watches.values()]
+        """The present state of every watch, and of the polls in place of the one of namespaces."""
+        found = [_status(spec, one, len(one.store)) for spec, one in self._watches.items()]
+        if self._polls is not None:
+            polls = self._polls.mirror
+            found.append(_status(_POLLS, polls, len(polls.presence)))
+        return found
 
     def suspect(self) -> None:
         """A watch that isn't of this factory was found silent: these may be, too."""
-        for watch in self._watches.values():
-            watch.reflector.suspect()
+        for reflector in self._watches.values():
+            reflector.suspect()
 
     def dead(self) -> list[WatchSpec]:
-        """Watches whose task has ended, which no fault of a server can cause."""
-        return [spec for spec, watch in self._watches.items() if watch.task.done()]
+        """Watches whose task has ended, which no fault of a server can cause; or the polls."""
+        return [spec for spec, task in self._tasks.items() if task.done()]
 
     def publish(self) -> None:
         """Set the gauges; to be called before a scrape."""
@@ -272,18 +343,172 @@ class InformerFactory:
 
     async def close(self) -> None:
         """End all watches and wait for them."""
-        for watch in list(self._watches.values()):
-            self.end(watch)
+        if _POLLS in self._tasks:
+            self._cancel(_POLLS)
+        for spec in list(self._shared):
+            self._end(spec)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
-def _status(watch: _SharedInformer) -> WatchStatus:
-    reflector = watch.reflector
+def _status(spec: WatchSpec, mirror: Reflector[Any] | NamespacePolls, objects: int) -> WatchStatus:
     return WatchStatus(
-        spec=watch.spec,
-        synced=reflector.synced,
-        objects=len(reflector.store),
-        failure=reflector.failure,
-        failing_for=reflector.failing_for,
-        silent_for=reflector.silent_for,
+        spec=spec,
+        synced=mirror.synced,
+        objects=objects,
+        failure=mirror.failure,
+        failing_for=mirror.failing_for,
+        silent_for=mirror.silent_for,
     )
+
+
+# --- in some namespaces only ---------------------------------------------------------------------
+
+_POLLS: Final = WatchSpec(NAMESPACES)
+
+
+class _DecodedNamespaces(Registration):
+    """Polled namespaces, as a spec decodes them."""
+
+    def __init__(
+        self,
+        polls: SharedInformer[NamespacePolls],
+        spec: WatchSpec,
+        listener: OnChange[Any],
+        on_synced: OnSynced | None,
+    ) -> None:
+        super().__init__(polls, self._changed, on_synced)
+        self._decode = spec.decode
+        self._on_change = listener
+        self._store: dict[ObjectName, Any] = {}
+        polls.join(self)
+
+    @property
+    def store(self) -> Mapping[ObjectName, Any]:
+        """The namespaces that exist."""
+        return self._store
+
+    def _changed(self, name: ObjectName, _old: Any, body: dict[str, Any] | None) -> None:
+        old = self._store.pop(name, None)
+        if body is not None:
+            self._store[name] = self._decode(body)
+        if old is not None or body is not None:
+            self._on_change(name, old, self._store.get(name))
+
+
+class _MergedWatches:
+    """A kind in all our namespaces, by a watch in each that exists."""
+
+    def __init__(
+        self,
+        factory: InformerFactory,
+        polls: SharedInformer[NamespacePolls],
+        spec: WatchSpec,
+        on_change: OnChange[Any],
+        on_synced: OnSynced,
+    ) -> None:
+        self._factory = factory
+        self._polls = polls.mirror
+        self._spec = spec
+        self._on_change = on_change
+        self._on_synced = on_synced
+        self._parts: dict[str, Registration] = {}
+        self._head_start: dict[str, int] = {}
+        """Lists that the others had completed when a namespace joined: the count must not drop."""
+        self.store = _Union(self._parts)
+        self._namespaces = Registration(polls, self._on_namespace, self._announce)
+        polls.join(self._namespaces)
+
+    def __str__(self) -> str:
+        failing = (str(part.reflector) for part in self._present.values() if part.failure)
+        return next(failing, self._spec.resource.key)
+
+    @property
+    def _present(self) -> dict[str, Registration]:
+        """The watches of the namespaces that exist."""
+        presence = self._polls.presence
+        return {
+            name: part for name, part in self._parts.items() if presence[name] is Presence.PRESENT
+        }
+
+    @property
+    def lists(self) -> int:
+        """Complete lists of everything that we may read."""
+        present = self._present
+        if not self._polls.lists or not all(part.seen for part in present.values()):
+            return 0
+        counts = (self._head_start[name] + part.reflector.lists for name, part in present.items())
+        return min(counts, default=1)
+
+    @property
+    def synced(self) -> bool:
+        """Whether an object that isn't cached is known not to exist."""
+        return self._polls.synced and all(part.synced for part in self._present.values())
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault of one of them."""
+        faults = (part.failure for part in self._present.values() if not part.synced)
+        return next((fault for fault in faults if fault), self._polls.failure)
+
+    @property
+    def failing_for(self) -> float:
+        """Duration of the longest fault in seconds."""
+        present = self._present.values()
+        return max((part.reflector.failing_for for part in present), default=0.0)
+
+    def delivered(self, namespace: str) -> int:
+        """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
+        part = self._parts.get(namespace)
+        return part.reflector.delivered(namespace) if part else 0
+
+    def relist(self) -> None:
+        """List everything again."""
+        for part in self._present.values():
+            part.reflector.relist()
+
+    def close(self) -> None:
+        """Leave the watches of all namespaces."""
+        self._namespaces.release()
+        for part in self._parts.values():
+            part.release()
+
+    def _announce(self) -> None:
+        if self.lists:
+            self._on_synced()
+
+    def _on_namespace(self, name: ObjectName, _old: Any, body: dict[str, Any] | None) -> None:
+        namespace = name.name
+        part = self._parts.get(namespace)
+        if body is not None and part is None:
+            self._head_start[namespace] = self.lists
+            spec = replace(self._spec, namespace=namespace)
+            # Listeners read the changed object from the store, so the part has to exist first.
+            self._parts[namespace] = part = self._factory.acquire(spec, lambda *_: None)
+            part.listener, part.on_synced = self._on_change, self._announce
+            for one, record in list(part.store.items()):
+                self._on_change(one, None, record)
+            if part.seen:
+                self._announce()
+        elif part is not None and self._polls.presence[namespace] is Presence.GONE:
+            records = dict(part.store)
+            del self._parts[namespace]
+            part.release()
+            for one, record in records.items():
+                self._on_change(one, record, None)
+
+
+class _Union(Mapping[ObjectName, Any]):
+    """The stores of all namespaces as one."""
+
+    def __init__(self, parts: Mapping[str, Registration]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: ObjectName) -> Any:
+        return self._parts[name[0]].store[name]
+
+    def __iter__(self) -> Iterator[ObjectName]:
+        for part in self._parts.values():
+            yield from part.store
+
+    def __len__(self) -> int:
+        return sum(len(part.store) for part in self._parts.values())

@@ -21,6 +21,7 @@ from copyrator.kube.client.pages import METADATA_WATCH
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
+from copyrator.kube.watch.reflector import OnChange, OnSynced
 
 log = logging.getLogger(__name__)
 
@@ -34,36 +35,39 @@ class Presence(enum.Enum):
     DENIED = "denied"
 
 
-NamespaceListener = Callable[[str, dict[str, Any] | None, bool], None]
-"""Takes a namespace's name, its body (None: we can't read it), and whether it is certainly gone."""
-
-
 class NamespacePolls:
-    """Reads the namespaces periodically and reports changes; the names are constant.
+    """Reads the namespaces periodically and reports changes, as a Mirror of them.
+
+    `on_change` is also called for a namespace that is found to be gone but was never read.
+    `on_synced` is called when all were read for the first time, after `relist`, and when a fault is
+    over.
 
     Attributes:
         lists: how many times all of them were read.
+        presence: of each; the names are constant.
+        store: the metadata of those that are present.
     """
 
     def __init__(
         self,
         client: KubeClient,
         names: tuple[str, ...],
+        on_change: OnChange[Any],
+        on_synced: OnSynced,
         *,
         timing: Timing = DEFAULT_TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.names = names
         self.lists = 0
+        self.presence = dict.fromkeys(names, Presence.UNKNOWN)
+        self.store: dict[ObjectName, dict[str, Any]] = {}
         self._client = client
+        self._on_change = on_change
+        self._on_synced = on_synced
         self._timing = timing
         self._clock = clock
         self._heard = clock()
-        self._presence = dict.fromkeys(names, Presence.UNKNOWN)
-        self._bodies: dict[str, dict[str, Any]] = {}
-        self._listeners: list[NamespaceListener] = []
-        self._rounds: list[Callable[[], None]] = []
-        self._faults = Faults("namespaces", timing, clock)
+        self._faults = Faults(str(self), timing, clock)
         self._asked = asyncio.Event()
 
     def __str__(self) -> str:
@@ -89,35 +93,16 @@ class NamespacePolls:
         """Seconds since all of them were read."""
         return self._clock() - self._heard
 
-    def presence(self, name: str) -> Presence:
-        """The presence of one of the namespaces."""
-        return self._presence[name]
-
-    def listen(
-        self, listener: NamespaceListener, on_round: Callable[[], None] = lambda: None
-    ) -> None:
-        """Register for all changes, after a replay of the present state.
-
-        Listeners are called in the order of their registration.
-
-        `on_round` is called when all were read for the first time, after `relist`, and when a fault
-        is over.
-        """
-        self._listeners.append(listener)
-        self._rounds.append(on_round)
-        for name, body in list(self._bodies.items()):
-            listener(name, body, False)
-        if self.lists:
-            on_round()
-
-    def ignore(self, listener: NamespaceListener, on_round: Callable[[], None]) -> None:
-        """Unregister."""
-        self._listeners.remove(listener)
-        self._rounds.remove(on_round)
+    def delivered(self, namespace: str) -> int:  # noqa: ARG002 - a poll shows no order
+        """Unknown."""
+        return 0
 
     def relist(self) -> None:
         """Read all of them now."""
         self._asked.set()
+
+    def close(self) -> None:
+        """No-op: it holds the same few objects always."""
 
     async def run(self) -> None:
         """Poll until cancelled; no fault ends it."""
@@ -138,51 +123,40 @@ class NamespacePolls:
     async def _poll_all(self) -> None:
         asked = self._asked.is_set() or self.lists == 0 or self.failure is not None
         self._asked.clear()
-        for name in self.names:
+        for name in self.presence:
             await self._read(name)
         self.lists += 1
         self._heard = self._clock()
         self._faults.clear()
         self._faults.calm()
-        for on_round in list(self._rounds) if asked else ():
-            on_round()
+        if asked:
+            self._on_synced()
 
     async def _read(self, name: str) -> None:
         try:
             path = NAMESPACES.path(None, name)
             body = await self._client.request("GET", path, accept=METADATA_WATCH)
         except NotFound:
-            self._lost(name, Presence.GONE)
+            self._lose(name, Presence.GONE)
         except Forbidden:
-            self._lost(name, Presence.DENIED)
+            self._lose(name, Presence.DENIED)
         else:
-            before = self._bodies.get(name)
-            self._presence[name] = Presence.PRESENT
-            self._bodies[name] = body
+            key = ObjectName("", name)
+            before = self.store.get(key)
+            self.presence[name] = Presence.PRESENT
+            self.store[key] = body
             if before is None or _version(before) != _version(body):
-                self._notify(name, body, gone=False)
+                self._on_change(key, before, body)
 
-    def _lost(self, name: str, presence: Presence) -> None:
-        if self._presence[name] is presence:
+    def _lose(self, name: str, presence: Presence) -> None:
+        if self.presence[name] is presence:
             return
-        self._presence[name] = presence
-        known = self._bodies.pop(name, None)
+        self.presence[name] = presence
+        known = self.store.pop(ObjectName("", name), None)
         if known is not None or presence is Presence.GONE:
             log.info("the namespace %s is %s", name, presence.value)
-            self._notify(name, None, gone=presence is Presence.GONE)
-
-    def _notify(self, name: str, body: dict[str, Any] | None, *, gone: bool) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(name, body, gone)
-            except Exception:
-                log.exception("a listener to the namespace %s failed", name)
+            self._on_change(ObjectName("", name), known, None)
 
 
 def _version(body: Mapping[str, Any]) -> str:
     return str(body["metadata"].get("resourceVersion", ""))
-
-
-def named(name: str) -> ObjectName:
-    """The key of a namespace in a store."""
-    return ObjectName("", name)

@@ -116,6 +116,7 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 OnChange = Callable[[ObjectName, R | None, R | None], None]
+OnSynced = Callable[[], None]
 
 POLL_SECONDS = 45.0
 """Seconds between two lists while no watch can be opened."""
@@ -139,7 +140,7 @@ class Reflector(Generic[R]):
         *,
         decode: Callable[[dict[str, Any]], R],
         on_change: OnChange[R],
-        on_synced: Callable[[], None] | None = None,
+        on_synced: OnSynced | None = None,
         namespace: str | None = None,
         label_selector: str | None = None,
         name: str | None = None,
@@ -176,7 +177,6 @@ class Reflector(Generic[R]):
         self._version: str | None = None
         self._health = WatchHealth(timing)
         self._faults = Faults(f"watch of {self}", timing, clock)
-        self._changed = asyncio.Event()
         self._complete = False
         self._listed_at = 0.0
         self._unannounced = False
@@ -196,8 +196,7 @@ class Reflector(Generic[R]):
         """The cached records; read-only."""
         return self._store.records
 
-    @property
-    def delivered(self) -> int:
+    def delivered(self, namespace: str) -> int:  # noqa: ARG002 - for a watch of each namespace
         """The resourceVersion up to which the cache shows every change; 0 before a list."""
         return self._store.delivered
 
@@ -224,11 +223,6 @@ class Reflector(Generic[R]):
     def silent_for(self) -> float:
         """Seconds since the server's last answer or event."""
         return self._clock() - self.last_contact
-
-    async def wait_synced(self) -> None:
-        """Return when `synced` is True."""
-        while not self.synced:
-            await self._changed.wait()
 
     def relist(self) -> None:
         """List everything again now, to confirm the cache; `lists` grows when that is complete."""
@@ -425,7 +419,6 @@ class Reflector(Generic[R]):
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not list it, or it isn't served
             self._version = None
-        self._wake_waiting()
 
     def _recover(self) -> None:
         self._health.recovered()
@@ -439,12 +432,7 @@ class Reflector(Generic[R]):
             self._on_change(*change)
 
     def _announce(self) -> None:
-        self._wake_waiting()
         if self._unannounced and self.synced:
             self._unannounced = False
             if self._on_synced:
                 self._on_synced()
-
-    def _wake_waiting(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
