@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.copies.template.composing import Composing
-from copyrator.copies.template.docker_config import shown_host
+from copyrator.copies.template.filters import shown_host
 from copyrator.copies.template.meter import TemplateError
-from copyrator.copies.template.rendering import Tree
+from copyrator.copies.template.rendering import Composing, Tree
 from localcluster.certificates import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

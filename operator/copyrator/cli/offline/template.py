@@ -16,9 +16,9 @@ from jinja2 import meta, nodes
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.offline.schema import Problem, Step, closest
 from copyrator.copies.template.compiling import ENVIRONMENT, is_jinja, whole_expression
-from copyrator.copies.template.composing import SOURCES
 from copyrator.copies.template.rendering import (
     ANY,
+    SOURCES,
     UNKNOWN_KIND,
     field_type,
     fields_of,

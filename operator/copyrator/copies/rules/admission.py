@@ -31,9 +31,8 @@ from copyrator.copies.template.compiling import (
     compile_texts,
     rule_texts,
 )
-from copyrator.copies.template.composing import SOURCES
 from copyrator.copies.template.meter import TemplateError
-from copyrator.copies.template.rendering import Text
+from copyrator.copies.template.rendering import SOURCES, Text
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError

@@ -33,8 +33,7 @@ from copyrator.copies.targets.writer import (
     reason_of,
     unsealed_message,
 )
-from copyrator.copies.template.composed import ComposedBinding, NotHeldError
-from copyrator.copies.template.composer import ComposeError
+from copyrator.copies.template.composer import ComposedBinding, ComposeError, NotHeldError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter

@@ -1,6 +1,9 @@
 """The filters of our own that templates have, for the contents of sources.
 
 A filter counts its work before it does it, and its error names the source and key, never a value.
+
+What is one registry for merge_dockerconfig follows kubelet (pkg/credentialprovider/keyring.go): a
+scheme, and the paths /v1/ and /v2/, mean nothing; another path is a part of the registry.
 """
 
 from __future__ import annotations
@@ -9,16 +12,35 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
 from jinja2.runtime import Undefined
 
+from copyrator.api.docker_config import (
+    HUB_HOSTS,
+    HUB_KEY,
+    HUB_PULLS,
+    KEY,
+    OLD_KEY,
+    OLD_TYPE,
+    NoDockerConfigError,
+    is_old,
+    read_config,
+    read_entry,
+    split_key,
+)
 from copyrator.api.json_text import UnreadableJsonError, read_json
-from copyrator.copies.template.docker_config import merged_config
+from copyrator.copies.template.certificates import bundled
 from copyrator.copies.template.meter import Meter, TemplateError
-from copyrator.copies.template.values import Withheld, origin_of, reveal, withheld_like
+from copyrator.copies.template.values import (
+    SourceObject,
+    Withheld,
+    origin_of,
+    reveal,
+    withheld_like,
+)
 
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _YAML_CHARACTERS: Final = 12 if hasattr(yaml, "CSafeDumper") else 200
@@ -32,8 +54,30 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 
+_HUB: Final = "docker.io"
+
+_HOST: Final = re.compile(
+    r"(https?://)?[A-Za-z0-9*]([-A-Za-z0-9.*_:/]{0,250}[A-Za-z0-9/])?", re.ASCII
+)
+_ENTRY_STEPS: Final = 20
+"""Steps for each entry: comparing one takes 5 us."""
+
 Filter = Callable[..., Any]
 """Takes the meter, the value and the arguments."""
+
+
+class _Registry(NamedTuple):
+    name: str
+    """Equal for all spellings of one registry."""
+    key: str
+    """Of its entry in the result."""
+
+
+class _Used(NamedTuple):
+    key: str
+    entry: Mapping[str, Any]
+    credentials: tuple[str, ...]
+    where: str
 
 
 def b64decode(meter: Meter, value: Any) -> Any:
@@ -100,7 +144,7 @@ def number(meter: Meter, value: Any) -> Any:
     """The number that a text is; unlike with `int`, anything else is an error."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
-    text = _text(_defined(_open(value)), value, "number").strip()
+    text = _text(_open(value), value, "number").strip()
     meter.take(10, len(text))
     if not _NUMBER.fullmatch(text):
         raise TemplateError(f"{origin_of(value)} isn't a number")
@@ -111,7 +155,7 @@ def boolean(meter: Meter, value: Any) -> Any:
     """True or false, as a text says it; anything else is an error."""
     if value is None or isinstance(value, bool):
         return value
-    text = _text(_defined(_open(value)), value, "bool").strip().lower()
+    text = _text(_open(value), value, "bool").strip().lower()
     meter.take(10, len(text))
     if text not in _BOOLEANS:
         raise TemplateError(f"{origin_of(value)} is neither true nor false")
@@ -119,15 +163,45 @@ def boolean(meter: Meter, value: Any) -> Any:
 
 
 def merge_dockerconfig(meter: Meter, value: Any) -> str:
-    """One .dockerconfigjson of several: of each registry the first one's credentials."""
-    return merged_config(meter, _listed(meter, value))
+    """One .dockerconfigjson of several: of each registry the first one's credentials.
+
+    Whose credentials aren't used, and which values have none, is added to the findings.
+    """
+    used: dict[str, _Used] = {}
+    pulls: set[str] = set()
+    for source in _listed(meter, value):
+        where, empty = origin_of(source), True
+        if _lacks_keys(source):
+            meter.findings.pass_over(where, f"has no key {KEY}")
+            continue
+        auths = _auths(meter, source)
+        # Of several spellings in one configuration, clients look up the result's first.
+        registries = {host: _registry(host) for host in auths}
+        for host in sorted(auths, key=lambda one: (one != registries[one].key, one)):
+            credentials = _credentials(auths[host])
+            if credentials is None:
+                continue
+            empty, registry = False, registries[host]
+            name, path = split_key(host)
+            if not path:
+                pulls |= {name.lower()} & HUB_PULLS
+            first = used.setdefault(
+                registry.name, _Used(registry.key, auths[host], credentials, where)
+            )
+            if first.credentials != credentials:
+                lost = (shown_host(host), _short(where), _short(first.where))
+                meter.findings.overridden[lost] = None
+        if empty:
+            meter.findings.pass_over(where, "has no credentials")
+    result = {one.key: one.entry for one in used.values()}
+    if _HUB in used:
+        result |= dict.fromkeys(pulls, used[_HUB].entry)
+    meter.weigh(result)
+    return msgspec.json.encode({"auths": result}, order="sorted").decode()
 
 
 def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = None) -> str:
     """All certificates, each once; nothing else comes out, so Secrets' may be read here."""
-    # Loads cryptography, which few operators need.
-    from copyrator.copies.template.pem_bundle import bundled  # noqa: PLC0415
-
     scope = meter.scope
     if drop_expired and scope is None:
         raise TemplateError("pem_bundle(drop_expired=true) needs spec.sources")
@@ -161,7 +235,7 @@ def _listed(meter: Meter, value: Any) -> Sequence[Any]:
     """One value or several, as a list without None."""
     if isinstance(value, str | Withheld | Mapping) or value is None:
         value = [value]
-    if isinstance(value, Undefined) or not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple):
         raise TemplateError("takes a source, a text, or a list of them")
     meter.take(len(value))
     return [one for one in value if one is not None]
@@ -171,12 +245,6 @@ def _open(value: Any) -> Any:
     """The value, which must not be withheld."""
     if isinstance(value, Withheld):
         str(value)  # raises
-    return value
-
-
-def _defined(value: Any) -> Any:
-    if isinstance(value, Undefined):
-        str(value)  # raises, and names it
     return value
 
 
@@ -203,9 +271,7 @@ def _copied(meter: Meter, value: Any, name: str, steps: int) -> Any:
         return {_key(key, name): _copied(meter, one, name, steps) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(meter, one, name, steps) for one in value]
-    if isinstance(value, Withheld):
-        str(value)  # raises
-    if isinstance(value, Undefined):
+    if isinstance(_open(value), Undefined):
         raise TemplateError(f"{name}: a value in it is undefined")
     raise TemplateError(f"{name} takes maps, lists, texts, numbers, true, false and none")
 
@@ -214,3 +280,76 @@ def _key(key: Any, name: str) -> str:
     if not isinstance(key, str):
         raise TemplateError(f"{name}: the keys of a map must be texts")
     return str.__str__(key)
+
+
+# Registries' credentials ------------------------------------------------------------------------
+
+
+def shown_host(host: str) -> str:
+    """A registry for messages; only a host name is shown, since it comes from a Secret."""
+    return host if _HOST.fullmatch(host) else "(not a host name)"
+
+
+def _short(where: str) -> str:
+    """``hub (infra/hub-creds)``."""
+    return where.removeprefix("source ").partition(", key ")[0]
+
+
+def _registry(key: str) -> _Registry:
+    host, path = split_key(key)
+    if host.lower() in HUB_HOSTS:
+        return _Registry(_HUB + path, _HUB + path if path else HUB_KEY)
+    return _Registry(host.lower() + path, host + path)
+
+
+def _credentials(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What a client would log in with; None: nothing."""
+    try:
+        return read_entry(entry)
+    except ValueError:
+        return ("", str(entry.get("auth")))  # clients may know better
+
+
+def _auths(meter: Meter, value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The entries by registry; empty where there is nothing (yet) but a placeholder."""
+    where = origin_of(value)
+    text, old = _config_of(meter, value, where)
+    key = OLD_KEY if old else KEY
+    meter.take(10, 3 * len(text))
+    try:
+        auths = read_config(text, old=old).auths
+    except NoDockerConfigError as error:
+        raise TemplateError(f"{where}: {key} {error}") from None
+    meter.take(_ENTRY_STEPS * len(auths))
+    if not all(entry is None or isinstance(entry, Mapping) for entry in auths.values()):
+        raise TemplateError(f"{where}: an entry of auths in {key} isn't a map")
+    return {host: entry or {} for host, entry in auths.items()}
+
+
+def _lacks_keys(value: Any) -> bool:
+    """Whether it is a Secret of another type, one of those that aren't named one by one."""
+    if not isinstance(value, SourceObject) or value.get("kind") != "Secret":
+        return False
+    return value.may_lack_keys and not value["data"].keys() & {KEY, OLD_KEY}
+
+
+def _config_of(meter: Meter, value: Any, where: str) -> tuple[str, bool]:
+    """The JSON text of a Secret, or the text itself, and whether its form is that of .dockercfg."""
+    if isinstance(_open(value), str):
+        return str.__str__(value), where.endswith(f", key {OLD_KEY}")
+    if not isinstance(value, SourceObject) or value.get("kind") != "Secret":
+        raise TemplateError(f"merge_dockerconfig takes Secrets of spec.sources; {where} is none")
+    data = value["data"]
+    old = is_old(data, value.get("type"))
+    key = OLD_KEY if old else KEY
+    found = data.get(key)
+    if found is None:
+        raise TemplateError(
+            f"{where} has no key {KEY}; it must be of the type kubernetes.io/dockerconfigjson, or "
+            f"{OLD_TYPE} with the key {OLD_KEY}"
+        )
+    meter.take(10, 2 * len(_open(found)))
+    try:
+        return base64.b64decode(found.encode("ascii"), validate=True).decode(), old
+    except (UnicodeError, binascii.Error):
+        raise TemplateError(f"{where}: {key} isn't text in base64") from None

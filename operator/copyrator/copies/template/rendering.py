@@ -1,17 +1,24 @@
 """Jinja2 in rules: names of copies, and whole objects for each target namespace.
 
-The types of the fields of Kubernetes' own namespaced kinds, for templates.
+With ``spec.sources``, each text of the template gets the sources in the form that its place allows:
+data of Secrets can be read only in the values of a Secret's data and stringData. In the data of a
+ConfigMap they can only be bundled (certificates), elsewhere not even that.
 
-They come from kind_fields.json, which hack/generate/kind_fields.py makes of an OpenAPI document. A
-type is one of Kubernetes' own (``PodSpec``), ``string``, ``integer``, ``number``, ``boolean``,
-``quantity``, ``int-or-string``, ``any``, ``[T`` (a list of T) or ``{T`` (a map to T).
+kind_fields.json, which hack/generate/kind_fields.py makes of an OpenAPI document, has the types of
+the fields of Kubernetes' own kinds. A type is one of Kubernetes' own (``PodSpec``), ``string``,
+``integer``, ``number``, ``boolean``, ``quantity``, ``int-or-string``, ``any``, ``[T`` (a list of T)
+or ``{T`` (a map to T).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import enum
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +27,9 @@ import jinja2
 
 from copyrator.api import syntax
 from copyrator.copies.template.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
-from copyrator.copies.template.meter import Meter, TemplateError
+from copyrator.copies.template.meter import Findings, Meter, ObjectLimitError, Scope, TemplateError
 from copyrator.copies.template.sandbox import readable_message
+from copyrator.copies.template.values import Entry, source_set
 from copyrator.settings.limits import RENDERED_TEXT
 
 ANY: Final = "any"
@@ -116,7 +124,7 @@ class Text:
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
         """
-        return as_text(self.value(context, meter or Meter()))
+        return _as_text(self.value(context, meter or Meter()))
 
     def value(self, context: Mapping[str, Any], meter: Meter) -> Scalar:
         """The same; of a text that is one whole expression, a number or boolean as such.
@@ -148,12 +156,12 @@ class Text:
         return result if meter.whole is None else meter.whole
 
 
-def as_text(value: Scalar) -> str:
+def _as_text(value: Scalar) -> str:
     """As Jinja2 writes it."""
     return value if isinstance(value, str) else str(value)
 
 
-class TypedText:
+class _TypedText:
     """A text at a place that may have, or needs, a number or boolean."""
 
     __slots__ = ("text", "wanted")
@@ -196,7 +204,7 @@ class Tree:
         """
         found = dict(texts)
         kind = type_of(root.get("apiVersion"), root.get("kind"))
-        self.root: Compiled = _compile(root, found, kind)
+        self.root: _Compiled = _compile(root, found, kind)
         self.names = frozenset(name for text in found.values() for name in text.names)
 
     def render(self, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,12 +218,12 @@ class Tree:
         def text_of(text: Text) -> Scalar:
             return text.value(context, meter)
 
-        rendered = render_part(self.root, text_of)
+        rendered = _render_part(self.root, text_of)
         assert isinstance(rendered, dict)
         return rendered
 
 
-Compiled = Any
+_Compiled = Any
 """A compiled part: maps are lists of pairs and lists are tuples, to distinguish them."""
 
 
@@ -229,7 +237,7 @@ def _compile(value: Any, found: dict[str, Text], wanted: str) -> Any:
             return value
         if value not in found:
             found[value] = Text(value)
-        return found[value] if wanted in _TEXTS else TypedText(found[value], wanted)
+        return found[value] if wanted in _TEXTS else _TypedText(found[value], wanted)
     if isinstance(value, Mapping):
         return [
             (
@@ -243,27 +251,27 @@ def _compile(value: Any, found: dict[str, Text], wanted: str) -> Any:
     return value
 
 
-def render_part(value: Compiled, text_of: Callable[[Text], Scalar]) -> Any:
+def _render_part(value: _Compiled, text_of: Callable[[Text], Scalar]) -> Any:
     """Render a compiled part, each text by a function.
 
     Raises:
         TemplateError: two keys of one map are the same.
     """
     if isinstance(value, Text):
-        return as_text(text_of(value))
-    if isinstance(value, TypedText):
+        return _as_text(text_of(value))
+    if isinstance(value, _TypedText):
         return value.checked(text_of(value.text))
     if isinstance(value, list):
         result: dict[str, Any] = {}
         for key, item in value:
-            put(result, render_part(key, text_of), render_part(item, text_of))
+            _put(result, _render_part(key, text_of), _render_part(item, text_of))
         return result
     if isinstance(value, tuple):
-        return [render_part(item, text_of) for item in value]
+        return [_render_part(item, text_of) for item in value]
     return value
 
 
-def put(result: dict[str, Any], name: str, value: Any) -> None:
+def _put(result: dict[str, Any], name: str, value: Any) -> None:
     """Add a rendered key to a map.
 
     Raises:
@@ -308,3 +316,137 @@ def checked_name(name: str, kind: str) -> str:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:79] + "…")
+
+
+SOURCES: Final = "sources"
+"""The variable."""
+_VARYING: Final = frozenset({"namespace"})
+"""Variables that differ from target to target."""
+
+
+class _Visibility(enum.Enum):
+    """What may come out at a place of the object."""
+
+    HIDDEN = "hidden"
+    """No data of Secrets."""
+    BUNDLES = "bundles"
+    """Of Secrets, certificates only."""
+    CLEAR = "clear"
+    """Everything."""
+
+
+_PLACES: Final[Mapping[tuple[str, str], _Visibility]] = {
+    ("Secret", "data"): _Visibility.CLEAR,
+    ("Secret", "stringData"): _Visibility.CLEAR,
+    ("ConfigMap", "data"): _Visibility.BUNDLES,
+}
+"""Of the values of a top-level field's map, by kind and field; their keys are HIDDEN."""
+
+
+class Composing:
+    """One reading of the sources, and what was rendered from it.
+
+    Texts that don't depend on the target are rendered once.
+    """
+
+    def __init__(
+        self, entries: Mapping[str, Entry], now: datetime, optional: Collection[str] = ()
+    ) -> None:
+        """Take the contents of all entries, and the names of those that are optional."""
+        self.findings = Findings()
+        self._entries = entries
+        self._optional = optional
+        self._now = now
+        self._variables: dict[bool, Any] = {}
+        self._rendered: dict[tuple[Text, _Visibility], Scalar | TemplateError] = {}
+
+    def render(self, tree: Tree, kind: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """A new object for one target.
+
+        Raises:
+            TemplateError: naming the string at fault.
+        """
+        meter = Meter()
+
+        def at(place: _Visibility) -> Callable[[Text], Scalar]:
+            return lambda text: self._text(text, place, variables, meter)
+
+        hidden = at(_Visibility.HIDDEN)
+        result: dict[str, Any] = {}
+        for key, value in tree.root:
+            name = _render_part(key, hidden)
+            place = _PLACES.get((kind, key)) if isinstance(key, str) else None
+            if place is None or not isinstance(value, list):
+                _put(result, name, _render_part(value, hidden))
+            else:
+                _put(result, name, _values(value, hidden, at(place)))
+        if kind == "Secret":
+            _check_base64(result.get("data"))
+        return result
+
+    def _text(
+        self, text: Text, place: _Visibility, variables: Mapping[str, Any], meter: Meter
+    ) -> Scalar:
+        """One text, from what was rendered for an earlier target where that is the same."""
+        if text.names & _VARYING:
+            return self._render(text, place, variables, meter)
+        known = self._rendered.get((text, place))
+        if known is None:
+            try:
+                known = self._render(text, place, variables, meter)
+            except ObjectLimitError:
+                raise  # not the text's own fault: other targets' texts before it may take less
+            except TemplateError as error:
+                known = error
+            self._rendered[text, place] = known
+        elif not isinstance(known, TemplateError):
+            meter.put_out(_as_text(known))
+        if isinstance(known, TemplateError):
+            raise TemplateError(str(known))
+        return known
+
+    def _render(
+        self, text: Text, place: _Visibility, variables: Mapping[str, Any], meter: Meter
+    ) -> Scalar:
+        meter.scope = Scope(
+            self._now,
+            self.findings,
+            reveals=place is _Visibility.CLEAR,
+            bundles=place is _Visibility.BUNDLES,
+        )
+        return text.value({**variables, SOURCES: self._sources(place is _Visibility.CLEAR)}, meter)
+
+    def _sources(self, clear: bool) -> Any:
+        if clear not in self._variables:
+            self._variables[clear] = source_set(self._entries, clear=clear, optional=self._optional)
+        return self._variables[clear]
+
+
+def _values(
+    pairs: list[tuple[_Compiled, _Compiled]],
+    hidden: Callable[[Text], Scalar],
+    shown: Callable[[Text], Scalar],
+) -> dict[str, Any]:
+    """A map whose values may be more than its keys; what is nested in a value may not."""
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        form = shown if isinstance(value, Text | _TypedText) else hidden
+        _put(result, _render_part(key, hidden), _render_part(value, form))
+    return result
+
+
+def _check_base64(data: Any) -> None:
+    """Refuse what the API server would refuse with a message that quotes a part of it."""
+    if data is None:
+        return
+    if not isinstance(data, Mapping):
+        raise TemplateError("data of a Secret must be a map")
+    for key, value in data.items():
+        if not isinstance(value, str):
+            raise TemplateError(f"data.{key} of a Secret must be a text in base64")
+        try:
+            base64.b64decode(value.encode("ascii"), validate=True)
+        except (UnicodeEncodeError, binascii.Error):
+            raise TemplateError(
+                f"data.{key} of a Secret isn't base64; add the filter b64encode, or use stringData"
+            ) from None

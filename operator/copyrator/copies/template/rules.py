@@ -14,8 +14,7 @@ from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.sources.named import ALONE
 from copyrator.copies.sources.records import HeaderReader, SourceHeader
 from copyrator.copies.sources.shares import SourceShare
-from copyrator.copies.template.composed import ComposedBinding
-from copyrator.copies.template.composer import ComposeError, check
+from copyrator.copies.template.composer import ComposedBinding, ComposeError, check
 from copyrator.copies.template.composition import Composition, Part
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec

@@ -350,7 +350,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             if name not in MISSING_FILTERS
         }
         self.filters |= {name: self._metered(function) for name, function in OWN.items()}
-        self.filters |= self._own_filters()
+        self.filters |= {name: self._at_run_time(made) for name, made in _INSERTED.items()}
         self.tests = {name: self._weighing(function) for name, function in _TESTS.items()}
 
     # --- operators -------------------------------------------------------------------------------
@@ -470,72 +470,65 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         @functools.wraps(function)
         def tested(*given: Any, **kwargs: Any) -> Any:
             for value in (*given[skipped:], *kwargs.values()):
-                if not isinstance(value, Undefined):
-                    self.meter.weigh(value)
+                _weigh(self.meter, value)
             if len(given) > 1 and isinstance(given[1], str):
                 self.meter.search(given[1], given[0])
             return function(*given, **kwargs)
 
         return tested
 
-    def _own_filters(self) -> dict[str, Callable[..., Any]]:
-        """The filters that compiling.py inserts into every template's tree."""
-        own: dict[str, Callable[..., Any]] = {
-            LOOP: self._loop,
-            CHARGE: self._charge,
-            ITEMS: self._items,
-            WEIGHED: self._weighed,
-            SLICED: self._sliced,
-            CONCAT: self._concat,
-            CONTAINS: self._contains,
-            WHOLE: self._whole,
-        }
-        return {name: _at_run_time(function) for name, function in own.items()}
+    def _at_run_time(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Jinja2 evaluates no filter at compile time that is passed the context."""
 
-    def _loop(self, values: Any, steps: int, characters: int) -> Iterator[Any]:
-        return self.meter.loop(values, steps, characters)
+        @jinja2.pass_context
+        def late(_context: Context, *args: Any) -> Any:
+            return function(self.meter, *args)
 
-    def _charge(self, steps: int, characters: int) -> None:
-        self.meter.take(steps, characters)
-
-    def _items(self, values: Any) -> list[Any]:
-        return self.meter.items(values)
-
-    def _weighed(self, value: Any) -> Any:
-        if not isinstance(value, Undefined):
-            self.meter.weigh(value)
-        return value
-
-    def _sliced(self, value: Any) -> Any:
-        self.meter.take(1, count_of(value))
-        return value
-
-    def _concat(self, values: list[Any]) -> str:
-        self.meter.make(sum(self.meter.weigh(value) for value in values))
-        return "".join(map(str, values))
-
-    def _contains(self, values: Any, value: Any) -> bool:
-        self._weighed(values)
-        self._weighed(value)
-        if isinstance(values, str):
-            self.meter.search(values, value)
-        return value in values
-
-    def _whole(self, value: Any) -> Any:
-        """Keep a number or boolean that is the whole text."""
-        if isinstance(value, bool | int | float):
-            self.meter.whole = value
-        return value
+        return late
 
 
-def _at_run_time(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Jinja2 evaluates no filter at compile time that is passed the context."""
+def _weigh(meter: Meter, value: Any) -> Any:
+    if not isinstance(value, Undefined):
+        meter.weigh(value)
+    return value
 
-    @jinja2.pass_context
-    def late(_context: Context, *args: Any) -> Any:
-        return function(*args)
 
-    return late
+def _count_slice(meter: Meter, value: Any) -> Any:
+    meter.take(1, count_of(value))
+    return value
+
+
+def _concat(meter: Meter, values: list[Any]) -> str:
+    meter.make(sum(meter.weigh(value) for value in values))
+    return "".join(map(str, values))
+
+
+def _contains(meter: Meter, values: Any, value: Any) -> bool:
+    _weigh(meter, values)
+    _weigh(meter, value)
+    if isinstance(values, str):
+        meter.search(values, value)
+    return value in values
+
+
+def _keep_whole(meter: Meter, value: Any) -> Any:
+    """Keep a number or boolean that is the whole text."""
+    if isinstance(value, bool | int | float):
+        meter.whole = value
+    return value
+
+
+_INSERTED: Final[Mapping[str, Callable[..., Any]]] = {
+    LOOP: Meter.loop,
+    CHARGE: Meter.take,
+    ITEMS: Meter.items,
+    WEIGHED: _weigh,
+    SLICED: _count_slice,
+    CONCAT: _concat,
+    CONTAINS: _contains,
+    WHOLE: _keep_whole,
+}
+"""The filters that compiling.py inserts into every template's tree."""
 
 
 @jinja2.pass_context
@@ -543,9 +536,7 @@ def _finalize(context: Context, value: Any) -> Any:
     """Count the output. With the context passed, nothing is output at compile time."""
     environment = context.environment
     assert isinstance(environment, SandboxEnvironment)
-    if not isinstance(value, Undefined):
-        environment.meter.weigh(value)
-    return value
+    return _weigh(environment.meter, value)
 
 
 def _is_callable(value: Any) -> bool:
