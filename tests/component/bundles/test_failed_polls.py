@@ -198,7 +198,8 @@ async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
         ("2m", answering(429), 240),
         # With the third failure, where that is later: the registry requests pauses.
         ("10s", BAD_GATEWAY, 20),
-        ("10s", answering(429, Retry_After="60"), 125),
+        # Each is 60 s and, by the Bundle's place in the interval, up to 10 s long.
+        ("10s", answering(429, Retry_After="60"), 130),
         # At most 30 minutes.
         ("15m", BAD_GATEWAY, 1800),
         ("1h", BAD_GATEWAY, 1800),
