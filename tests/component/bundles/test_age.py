@@ -13,7 +13,6 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.windows import DAYS
-from copyrator.bundles.gates.gate import MAX_CANDIDATES
 
 
 def deployed(cluster: BundleCluster) -> str:
@@ -48,32 +47,6 @@ async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
 
 
-async def test_a_stream_of_pushes_of_one_tag_is_deployed_by_and_by(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    """The tag names a younger digest at any moment; its former ones become old enough."""
-    first = registry.put("app", "latest", "0")
-    bundle(version="latest", minAge="4s")
-    await run(timer_interval=1.0)
-    await eventually(lambda: deployed(cluster) == first)
-    pushed: list[str] = []
-    times: dict[str, datetime] = {}
-
-    while deployed(cluster) == first:
-        pushed.append(registry.put("app", "latest", str(len(pushed) + 1)))
-        times[pushed[-1]] = datetime.now(UTC)
-        await eventually(lambda: pushed[-1] in (*candidates(cluster), deployed(cluster)))
-    age = datetime.now(UTC) - times[str(deployed(cluster))]
-    assert age >= timedelta(seconds=3), "an age of 4 s, counted from a whole second"
-
-    await eventually(lambda: deployed(cluster) == pushed[-1], "the last")
-    await eventually(lambda: candidates(cluster) == [])
-    ran = [one["digest"] for one in reversed(cluster.status()["history"])]
-    assert ran[0] == first
-    assert len(ran) > 1
-    assert ran == [one for one in (first, *pushed) if one in ran], "in the order of the pushes"
-
-
 async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -88,36 +61,6 @@ async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     await eventually(lambda: last in candidates(cluster))
     await eventually(lambda: deployed(cluster) == last)
     assert lost not in [one["digest"] for one in cluster.status()["history"]]
-
-
-async def test_a_force_does_not_wait_and_nothing_is_written_while_it_waits(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(version="1.*", minAge="1h")
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Deployed")
-    digest = registry.put("app", "1.1.0", "next")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
-    writes, asked = cluster.bundle_writes(), len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= asked + 6, "polls")
-    assert cluster.bundle_writes() == writes
-    forced = {"operator.werf.dev/forceAt": "now"}
-    cluster.change("bundles", "shop", metadata={"annotations": forced})
-    await eventually(lambda: deployed(cluster) == digest)
-
-
-async def test_a_request_deploys_again_what_is_deployed_without_a_wait(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    """Its digest isn't a candidate any more, so that the status doesn't know its age."""
-    bundle(version="1.*", minAge="1h")
-    await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    requested = {"operator.werf.dev/requestedAt": "now"}
-    cluster.change("bundles", "shop", metadata={"annotations": requested})
-    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["attempted"]["attempt"] == 2
 
 
 async def test_a_force_is_recorded_with_what_it_passed_over_and_its_retry_does_not_wait(
@@ -176,24 +119,6 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     gates = {one["name"]: one["state"] for one in cluster.status()["gates"]}
     assert gates == {"age": "Passed", "window": "Waiting"}
     assert len(cluster.jobs()) == 2
-
-
-async def test_a_stream_of_new_tags_does_not_hide_one_that_becomes_old_enough(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(version="1.*", minAge="12s")
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Deployed")
-    digest = registry.put("app", "1.1.0", "next")
-    await eventually(lambda: digest in candidates(cluster))
-    half_of_it = datetime.now(UTC) + timedelta(seconds=6)  # more than a busy machine is late
-    await eventually(lambda: datetime.now(UTC) > half_of_it)
-    for number in range(MAX_CANDIDATES + 5):  # the registry is asked for so many at most
-        registry.put("app", f"1.2.{number}", f"{number}")
-    await eventually(lambda: len(candidates(cluster)) == 10)
-    assert candidates(cluster)[0] == digest
-    await eventually(lambda: len(cluster.status()["history"]) > 1)
-    assert cluster.status()["history"][-2]["digest"] == digest, "not only the highest, later"
 
 
 def force(cluster: BundleCluster, value: str = "now") -> None:

@@ -59,23 +59,6 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
     return container
 
 
-async def test_values_back_to_what_was_deployed_after_a_failure_are_deployed_again(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.put_object("configmaps", "values", data={"a.yaml": "good"})
-    bundle(values="values")
-    await run()
-    await deployed(cluster)
-    cluster.ends = fail
-    cluster.change("configmaps", "values", data={"a.yaml": "bad"})
-    await eventually(lambda: cluster.reason() == "DeployFailed")
-
-    cluster.ends = succeed
-    cluster.change("configmaps", "values", data={"a.yaml": "good"})
-
-    await deployed(cluster, 3)
-
-
 async def test_an_optional_source_may_be_missing_and_counts_when_it_appears(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -145,20 +128,6 @@ async def test_a_digest_that_fails_is_tried_again_and_then_left_alone(
     cluster.ends = succeed
     registry.put("app", "1.0.0", "better")
     annotate(cluster, requestedAt="and again")
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-
-async def test_infrastructure_is_not_counted_against_the_digest(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends = lambda _: (137, "")
-    bundle(retry={"limit": 0, "backoff": "1s"})
-    await run()
-
-    await eventually(lambda: cluster.status().get("attempted", {}).get("interruptions", 0) >= 2)
-    assert cluster.status()["attempted"]["failures"] == 0
-    assert cluster.reason() in ("JobLost", "Deploying")
-    cluster.ends = succeed
     await eventually(lambda: cluster.reason() == "Deployed")
 
 

@@ -18,7 +18,7 @@ from tests.component.bundles.approvals import (
     secrets,
 )
 from tests.component.bundles.drifting import DETECT, EDITED, HOOK, OTHER, Release
-from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -191,20 +191,6 @@ async def test_nothing_is_known_while_nothing_may_be_compared(
     assert len(cluster.jobs()) == 1
 
 
-async def test_nothing_is_known_while_the_deploy_of_an_edit_fails(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    bundle(drift=DETECT, retry={"limit": 0})
-    operator = await run()
-    await release.in_sync()
-    werf.ends = fail
-    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
-    await release.judged("Unknown", "NotAsDeployed")
-    await eventually(lambda: cluster.reason() == "Quarantined")
-    await idle(operator)
-    assert release.checks == 1
-
-
 async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_none(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -226,35 +212,6 @@ async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_n
     assert secrets(cluster) == operations(cluster.status()["baseline"])
 
 
-async def test_a_forced_deploy_of_what_drifted_is_checked_at_once(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=DETECT)
-    await run()
-    await release.in_sync()
-    release.changed += EDITED
-    await release.look()
-    await release.judged("True", "Drifted")
-    annotate(cluster, forceAt="now")
-    await release.in_sync()
-
-
-async def test_a_baseline_made_late_says_what_it_doesnt_show(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle()
-    await run()
-    await deployed(cluster)
-    long_ago = {"deployed": {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}}
-    cluster.change("bundles", "shop", status=long_ago)
-    release.changed += EDITED
-    cluster.change("bundles", "shop", spec={"drift": DETECT})
-    await release.in_sync()
-    assert cluster.status()["baseline"]["unproven"] is True
-    conditions = {one["type"]: one for one in cluster.status()["conditions"]}
-    assert "isn't seen" in conditions["Drifted"]["message"]
-
-
 async def test_a_plan_that_fails_tells_nothing_and_waits_for_its_next_time(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
 ) -> None:
@@ -266,18 +223,6 @@ async def test_a_plan_that_fails_tells_nothing_and_waits_for_its_next_time(
     await idle(operator)
     assert (release.checks, cluster.reason()) == (1, "Deployed")
     assert secrets(cluster) == set()
-
-
-async def test_a_first_plan_that_fails_is_made_again_soon(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    """While a baseline still proves something."""
-    werf.says = lambda *_: (1, "Error: no\n") if release.checks == 1 else None
-    bundle(drift=DETECT, retry={"backoff": "1s"})
-    await run()
-    await release.in_sync()
-    assert release.checks == 2
-    assert "unproven" not in cluster.status()["baseline"]
 
 
 async def test_blind_applies_tell_nothing(
@@ -295,22 +240,6 @@ async def test_blind_applies_tell_nothing(
     await release.look("two")
     found = await release.judged("True", "Drifted")
     assert found["objects"] == EDITED
-
-
-async def test_what_is_ignored_is_no_drift_also_once_it_is_found(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    ignore = [{"kind": "Deployment", "name": "w*"}]
-    bundle(drift={**DETECT, "ignore": ignore})
-    await run()
-    await release.in_sync()
-    release.changed += [OTHER, *EDITED]
-    await release.look()
-    found = await release.judged("True", "Drifted")
-    assert found["objects"] == EDITED
-    drift = {**DETECT, "ignore": [*ignore, {"kind": "ConfigMap"}]}
-    cluster.change("bundles", "shop", spec={"drift": drift})
-    await release.in_sync()
 
 
 async def test_a_baseline_that_somebody_deletes_is_made_anew(
@@ -343,27 +272,6 @@ async def test_a_baseline_that_cant_be_read_tells_nothing(
     operator.let_pass(AN_HOUR)
     found = await release.judged("Unknown", "BaselineUnreadable")
     assert "forbidden" in found["message"]
-
-
-async def test_switched_off_nothing_is_left_but_a_number(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=DETECT)
-    operator = await run()
-    await release.in_sync()
-    release.changed += EDITED
-    await release.look()
-    await release.judged("True", "Drifted")
-    cluster.change("bundles", "shop", spec={"drift": None})
-    await eventually(lambda: condition(cluster, "Drifted") == ("", ""))
-    await idle(operator)
-    assert release.drift == {"check": {"number": 1}}
-    assert "baseline" not in cluster.status()
-    plan = cluster.status()["plan"]
-    assert secrets(cluster) <= operations(plan)
-    cluster.change("bundles", "shop", spec={"drift": DETECT})
-    await release.in_sync()
-    assert release.drift["check"]["number"] == 2
 
 
 async def test_a_deploy_ends_the_check_that_runs(

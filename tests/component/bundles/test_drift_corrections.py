@@ -27,7 +27,7 @@ from tests.component.bundles.drifting import (
     Release,
     checked_long_ago,
 )
-from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
@@ -151,28 +151,6 @@ async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
     assert (await release.in_sync())["corrections"] == 1
 
 
-async def test_a_regular_check_that_finds_none_of_it_ends_the_count(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    release.is_fought = True
-    bundle(drift=CORRECT)
-    operator = await run()
-    await release.in_sync()
-    await drift(release, *EDITED)
-    await release.judged("True", "DriftRecurring")
-    release.changed.clear()
-    attempted = {**cluster.status()["attempted"], "finishedAt": "2020-01-01T00:00:00Z"}
-    cluster.change("bundles", "shop", status={"attempted": attempted})
-    await check_now(cluster, release)
-    found = await release.in_sync()
-    await idle(operator)
-    assert "corrections" not in found
-    release.is_fought = False
-    await drift(release, *EDITED, value="again")
-    await eventually(lambda: len(cluster.jobs()) == 4)
-    await release.in_sync()
-
-
 async def test_a_correction_that_would_do_more_is_checked_again_first(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
 ) -> None:
@@ -194,23 +172,6 @@ async def test_a_correction_that_would_do_more_is_checked_again_first(
     assert len(werf.applied) == 2
     assert set(werf.applied[1][1].splitlines()[1:]) == {*release.always, *EDITED, DELETE}
     assert release.drift["corrections"] == 1
-
-
-async def test_a_correction_that_fails_is_tried_again_as_any_deploy(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    bundle(drift=CORRECT, retry=SOON)
-    operator = await run()
-    await release.in_sync()
-    ends, werf.ends = werf.ends, fail
-    await drift(release, *EDITED)
-    await release.judged("Unknown", "NotAsDeployed")
-    assert history(cluster)[0] == ("Failed", True)
-    werf.ends = ends
-    await release.in_sync()
-    await idle(operator)
-    assert history(cluster)[0] == ("Succeeded", False)
-    assert cluster.reason() == "Deployed"
 
 
 CANT: dict[str, Callable[[BundleCluster], Any]] = {
@@ -315,25 +276,6 @@ async def test_other_drift_is_corrected_too(
         await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs)  # type: ignore[misc]
         await release.in_sync()
     assert release.drift["corrections"] == 3
-
-
-async def test_an_untrusted_version_isnt_deployed_again(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=CORRECT)
-    operator = await run()
-    await release.in_sync()
-    await operator.stop()
-    cluster.put_object("configmaps", "keys", data={"cosign.pub": "none"})
-    keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
-    cluster.change("bundles", "shop", spec={"verify": {"anyOf": [keys]}})
-    release.changed += EDITED
-    operator = await run()
-    await eventually(lambda: condition(cluster, "Verified")[0] in ("False", "Unknown"))
-    await check_now(cluster, release)
-    await release.judged("True", "Drifted")
-    await idle(operator)
-    assert len(cluster.jobs()) == 1
 
 
 async def test_a_version_whose_dependencies_arent_vendored_isnt_deployed_again(

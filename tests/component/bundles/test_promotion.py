@@ -235,17 +235,6 @@ async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_th
     await waits(cluster, "PromotionNotAllowed")
 
 
-async def test_the_digest_counts_and_not_the_repository_or_the_tag(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.put("builds", "latest", "one")
-    bundle("staging", repo="builds", version="latest")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1s"))
-    await run()
-    await deployed(cluster, "production", "1.0.0")
-    assert digest_of(cluster, "staging") == digest_of(cluster, "production")
-
-
 async def test_a_former_digest_of_a_tag_is_deployed_when_its_time_has_come(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import idle
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -94,61 +94,6 @@ async def test_a_poll_that_finds_nothing_new_is_a_list_and_a_head_and_junk_is_no
     lists = [path for method, path in registry.asked[asked:] if method == "GET"]
     assert abs(len(lists) - len(heads)) <= 1
     assert {path.rpartition("/")[2] for path in heads} == {"1.0.0"}
-
-
-@pytest.mark.parametrize(
-    ("tag", "said"),
-    [
-        ("2025.01.0", "its number 01 has a leading zero; publish it as 2025.1.0"),
-        ("1.0.0.1", "it has 4 numbers, and a version has three; publish it as 1.0.1"),
-        ("20240115", "it has one number, and a version has three; publish it as 20240115.0.0"),
-    ],
-)
-async def test_a_tag_that_only_looks_like_a_higher_version_is_named_once_and_costs_no_request(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, tag: str, said: str
-) -> None:
-    bundle(version="1.0.*")
-    await run(timer_interval=1.0)
-    await deployed(cluster, "1.0.0")
-    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
-    writes, asked = cluster.writes_seen, len(registry.asked)
-
-    registry.put("app", tag, "looks like a version")
-
-    message = f"{said} or set spec.version to this tag"
-    named = {"version": tag, "reason": "NotAVersion", "message": message}
-    await eventually(lambda: cluster.status()["available"].get("rejected") == [named])
-    for junk in ("0.9", "1", "v1.0", *JUNK):
-        registry.put("app", junk, "lower, an alias or no version at all")
-    await polled(registry, 3)
-    assert cluster.writes_seen == writes + 1
-    assert cluster.status()["available"]["rejected"] == [named]
-    paths = {path.rpartition("/")[2] for method, path in registry.asked[asked:] if method == "HEAD"}
-    assert paths == {"1.0.0"}
-    assert cluster.reason() == "Deployed"
-
-
-async def test_a_bundle_whose_repository_has_no_version_says_so_and_names_the_highest_tag(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    for tag in ("build-77", "build-100", *JUNK):
-        registry.put("builds", tag, "a build")
-    bundle(version="*", repo="builds")
-    await run(timer_interval=1.0)
-
-    await eventually(lambda: cluster.reason() == "NoMatchingVersion")
-
-    why = (
-        "it begins with build-, and a version begins with a number or v; publish it as 100.0.0 or "
-        "set spec.version to this tag"
-    )
-    assert cluster.message() == (
-        f"No tag matches *, as no tag is a version; rejected: build-100 (NotAVersion: {why})"
-    )
-    named = {"version": "build-100", "reason": "NotAVersion", "message": why}
-    assert cluster.status()["available"]["rejected"] == [named]
-    cluster.change("bundles", "shop", spec={"version": "build-100"})
-    await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
 
 
 async def test_a_hundred_bundles_of_a_repository_share_its_list(
@@ -265,21 +210,6 @@ async def test_a_deleted_manifest_doesnt_take_the_release_down_not_even_by_force
     await deployed(cluster, "1.0.1")
 
 
-async def test_a_spec_that_asks_for_a_lower_version_is_obeyed(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.put("app", "1.1.3", "newer")
-    bundle(version="1.x")
-    await run()
-    await deployed(cluster, "1.1.3")
-
-    cluster.change("bundles", "shop", spec={"version": "1.0.*"})
-    await deployed(cluster, "1.0.0")
-
-    cluster.change("bundles", "shop", spec={"version": "1.x"})
-    await deployed(cluster, "1.1.3")
-
-
 async def test_another_repository_may_have_lower_versions(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -295,31 +225,6 @@ async def test_another_repository_may_have_lower_versions(
     assert cluster.status()["deployed"]["reference"] == f"{registry.host}/other"
 
 
-async def test_a_tag_that_failed_too_often_is_replaced_by_no_lower_one_until_it_is_pushed_anew(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(version="1.0.*", retry={"limit": 0})
-    await run(timer_interval=1.0)
-    await deployed(cluster, "1.0.0")
-    cluster.ends = fail
-    registry.put("app", "1.0.1", "bad")
-    await eventually(lambda: cluster.reason() == "Quarantined")
-
-    await eventually(lambda: cluster.status()["available"].get("rejected"))
-    await polled(registry)
-    assert len(cluster.runs) == 2
-    assert cluster.status()["available"]["version"] == "1.0.1"
-    assert cluster.status()["available"]["rejected"] == [
-        {"version": "1.0.1", "reason": "Quarantined"}
-    ]
-    assert cluster.status()["deploy"]["version"] == "1.0.0"
-
-    cluster.ends = succeed
-    registry.put("app", "1.0.1", "good")
-    await deployed(cluster, "1.0.1")
-    assert "rejected" not in cluster.status()["available"]
-
-
 async def test_no_match_is_explained_and_a_match_is_taken_when_it_comes(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -333,20 +238,6 @@ async def test_no_match_is_explained_and_a_match_is_taken_when_it_comes(
     registry.put("app", "2.0.0", "there")
 
     await deployed(cluster, "2.0.0")
-
-
-async def test_the_tag_filter_and_prereleases_are_as_the_spec_says(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.put("app", "1.2.0-prod", "a")
-    registry.put("app", "1.3.0-dev", "b")
-    bundle(version="1.*", prerelease=True, tagFilter=".*-prod")
-    await run()
-
-    await deployed(cluster, "1.2.0-prod")
-
-    rejected = cluster.status()["available"]["rejected"]
-    assert rejected == [{"version": "1.3.0-dev", "reason": "Filtered"}]
 
 
 async def test_a_build_in_an_exact_version_is_found_under_the_tag_that_stands_for_it(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
+from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -91,72 +89,6 @@ async def test_what_runs_stays_ready_until_it_is_resumed(
 
 
 @pytest.mark.parametrize("by", BYS)
-@pytest.mark.parametrize(
-    ("code", "status", "before"),
-    [(0, "True", "Deployed: 1.0.0"), (1, "False", "DeployFailed: 1.0.0")],
-)
-async def test_a_job_ends_and_its_outcome_is_what_ready_was(
-    cluster: BundleCluster, run: Run, bundle: Make, by: str, code: int, status: str, before: str
-) -> None:
-    cluster.ends = None
-    bundle(retry={"limit": 3})
-    await run(timer_interval=1.0)
-    await eventually(cluster.jobs)
-    pause(cluster, by)
-    assert cluster.reason() == "Deploying"
-
-    cluster.end_job(cluster.jobs()[0]["metadata"]["name"], code, "Error: no" if code else "")
-
-    await is_paused(cluster, status, by, before)
-    outcome = "Failed" if code else "Succeeded"
-    assert cluster.status()["attempted"]["outcome"] == outcome
-    assert cluster.status()["history"][0]["outcome"] == outcome
-    assert len(cluster.jobs()) == 1, "nothing is retried"
-
-
-@pytest.mark.parametrize("by", BYS)
-async def test_a_bundle_that_is_created_suspended_is_unknown(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
-) -> None:
-    registry.fault = answering(502)
-    pauses: dict[str, Any] = {"suspend": True}
-    if by == "AutoupdateDisabled":
-        pauses = {"metadata": {"annotations": {OFF: ""}}}
-    bundle(**pauses)
-    await run(timer_interval=1.0)
-    never = ("Unknown", "False", "False", by, "suspended; never reconciled")
-    await eventually(lambda: ready(cluster)[:5] == never)
-    if by == "Suspended":
-        await eventually(lambda: cluster.status().get("lastError"), "a poll failed")
-        registry.fault = None
-        available = f"{never[-1]}; 1.0.0 ("
-        await eventually(lambda: cluster.message().startswith(available))
-        assert "lastError" not in cluster.status()
-    assert ready(cluster)[:4] == never[:4]
-
-    pause(cluster, by, on=False)
-    registry.fault = None
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-
-@pytest.mark.parametrize("by", BYS)
-async def test_a_first_install_that_waits_for_approval_stays_unknown(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
-) -> None:
-    """Its plan goes on waiting, and can be decided."""
-    bundle(approval=ALWAYS)
-    await run(timer_interval=1.0)
-    found = await waits(cluster)
-    pause(cluster, by)
-    await is_paused(cluster, "Unknown", by, "AwaitingApproval: 1.0.0")
-    assert condition(cluster, "UpdatePending") == ("True", "AwaitingApproval")
-    pause(cluster, by, on=False)
-    await waits(cluster)
-    approve(cluster, found)
-    await eventually(lambda: ready(cluster)[:4] == ("True", "False", "False", "Deployed"))
-
-
-@pytest.mark.parametrize("by", BYS)
 async def test_drift_and_health_are_told_beside_it(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
 ) -> None:
@@ -168,19 +100,6 @@ async def test_drift_and_health_are_told_beside_it(
     await is_paused(cluster, "True", by, "Deployed: 1.0.0")
     await eventually(lambda: condition(cluster, "Drifted") == ("Unknown", by))
     assert condition(cluster, "Healthy") == ("True", "Healthy")
-
-
-@pytest.mark.parametrize("by", BYS)
-async def test_a_suspended_dependency_that_runs_what_was_asked_passes(
-    cluster: BundleCluster, run: Run, bundle: Make, by: str
-) -> None:
-    bundle("db")
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason("db") == "Deployed")
-    pause(cluster, by, "db")
-    await eventually(lambda: cluster.reason("db") == by)
-    bundle("shop", dependsOn=ON_DB)
-    await eventually(lambda: cluster.reason("shop") == "Deployed")
 
 
 @pytest.mark.parametrize("by", BYS)

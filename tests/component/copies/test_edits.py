@@ -140,21 +140,6 @@ async def test_the_decision_is_recorded_before_anything_is_written(cluster, copi
     assert [one["reason"] for one in conditions(writes[0].body)] == ["DeletionUnconfirmed"] * 3
 
 
-async def test_a_rename_does_not_outweigh_itself_by_the_copies_that_it_makes(cluster, copied):
-    rule(cluster, transform={"name": "renamed"})
-    await until(lambda: cluster.copies("configmaps", "renamed") == MANY)
-    await unconfirmed(cluster)
-    rule(cluster, transform={"name": "renamed", "labels": {"add": {"a": "b"}}})
-    await until(lambda: ready(cluster)["observedGeneration"] == 3)
-    await copied.settled()
-    assert reason(cluster, "rule") == "DeletionUnconfirmed"
-    assert cluster.of("delete") == []
-    rule(cluster)
-    await until(lambda: cluster.copies("configmaps", "renamed") == [])
-    await until(lambda: reason(cluster, "rule") == "Synced")
-    assert cluster.copies("configmaps", "app") == MANY
-
-
 async def test_after_a_restart_nothing_is_deleted_either(cluster, copied):
     rule(cluster, transform={"name": "renamed"})
     await until(lambda: cluster.copies("configmaps", "renamed") == MANY)

@@ -202,22 +202,6 @@ async def test_at_most_twelve_writes_in_ten_minutes_and_the_rule_says_who_change
     assert len(contested.puts()) - begun <= 11
 
 
-async def test_the_pauses_double_from_a_second_to_five_minutes(contested, running, clock):
-    times = []
-
-    def injected(cluster, path, body):
-        times.append(clock.now - 1_000)
-        inject(cluster, path, body)
-
-    contested.answer = injected
-    contested.created = "2026-01-01T00:00:00Z"
-    await copied(contested, running, clock)
-    await clock.passes(running, 900)
-    created, *found = [round(when - times[0]) for when in times]
-    assert created == 0
-    assert found == [0, 0, 0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811]
-
-
 async def test_a_copy_that_is_edited_once_is_put_right_at_once_by_one_write(
     contested, running, clock
 ):
@@ -253,20 +237,6 @@ async def test_three_edits_within_a_minute_are_put_right_and_are_no_lasting_conf
     assert contested.puts() == ["update"] * 3
     await clock.passes(running, 1)
     assert contested.objects[PLACE]["data"] == DATA
-
-
-async def test_ten_minutes_without_a_change_by_others_end_it(contested, running, clock):
-    await copied(contested, running, clock)
-    await clock.passes(running, 60)
-    contested.answer = None
-    await clock.passes(running, 300)
-    assert contested.objects[PLACE]["data"] == DATA
-    assert reason(contested, "rule") == "ConflictPersists"
-    await clock.passes(running, 310)
-    assert reason(contested, "rule") == "Synced"
-    contested.seen.clear()
-    await edit_in_vain(contested)
-    assert contested.puts() == ["update"]
 
 
 async def test_a_change_of_the_source_is_written_at_the_end_of_the_pause(contested, running, clock):

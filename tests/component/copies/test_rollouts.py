@@ -200,14 +200,6 @@ async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
     await logged("updated 3 copies: the rollout is finished at once")
 
 
-async def test_the_namespaces_that_first_selects_come_first(cluster):
-    async with staged(cluster, spec(first={"matchLabels": {"tier": "canary"}})) as stage:
-        stage.change("new")
-        await stage.at_step(1, "t4")
-        stage.wait()
-        await stage.at_step(2, "t4", "t0", "t1")
-
-
 async def test_a_first_copy_of_a_rule_is_written_at_once_and_so_is_a_change_without_a_rollout(
     cluster,
 ):
@@ -257,46 +249,7 @@ async def test_new_namespaces_and_deleted_copies_get_the_new_content_and_edited_
     await stage.at_step(2, "a-new", "t0", "t1", "t2", "t5")
 
 
-async def test_namespaces_that_go_or_are_relabelled_leave_the_rest_as_it_is(cluster, stage):
-    stage.change("new")
-    await stage.at_step(1, "t0")
-    for name in ("t1", "t2"):
-        cluster.gone("configmaps", name, "x")
-        cluster.drop(f"/api/v1/namespaces/{name}")
-    cluster.namespace("t3", **{names.LABEL_IGNORE: "true"})
-    await until(lambda: stage.value("t3") is None, "no target any more")
-    stage.wait()
-    await stage.at_step(2, "t0", "t4")
-    stage.wait()
-    await stage.done(targets=3)
-
-
 # --- other changes meanwhile ----------------------------------------------------------------------
-
-
-async def test_a_second_change_starts_over_with_the_newest_content(cluster, stage):
-    stage.change("new")
-    await stage.at_step(1, "t0")
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2")
-    first = stage.rollout["content"]
-    stage.change("newer")
-    await stage.at_step(1, "t0", value="newer")
-    assert stage.rollout["content"] != first
-    assert stage.holding("new") == ["t1", "t2"]
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2", value="newer")
-    stage.wait()
-    await stage.done("newer")
-
-
-async def test_a_change_back_to_what_most_copies_hold_is_written_at_once(cluster, stage):
-    stage.change("new")
-    await stage.at_step(1, "t0")
-    stage.change("newer")
-    await stage.at_step(1, "t0", value="newer")
-    stage.change("old")
-    await stage.done("old")
 
 
 async def test_a_change_back_to_what_few_copies_hold_is_a_change(cluster, stage):

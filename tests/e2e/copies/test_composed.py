@@ -5,14 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, wait_quiet
+from tests.e2e.copies.conftest import encoded, wait_quiet
 from tests.e2e.operator_process import until
-from tests.long import LONG, long_form
+from tests.long import LONG
 
 from localcluster.api import ApiStatusError
 
 TYPE = "kubernetes.io/dockerconfigjson"
-COMPONENT = "tests/component/copies/test_composed.py"
 COPIES = 8 if LONG else 4
 
 
@@ -111,25 +110,6 @@ def test_each_change_is_one_reading_of_each_source_and_one_write_of_each_copy(
     assert secret_writes(operator, since, targets) == ["update"] * COPIES
 
 
-@long_form(f"{COMPONENT}::test_after_a_restart_only_sources_are_read_and_nothing_is_written")
-def test_a_restart_reads_the_sources_and_writes_nothing(stopped, user, infra, targets, word):
-    stopped.start()
-    user.rule(stopped.namespace, word, registries(word, infra))
-    user.wait_ready(stopped.namespace, word)
-    wait_quiet(stopped, stopped.namespace, *targets)
-    assert stopped.stop() == 0
-    since = restart(stopped, user, word)
-    wait_quiet(stopped, stopped.namespace, *targets)
-    assert secret_writes(stopped, since, targets) == []
-    assert secret_reads(stopped, since, infra) == ["hub-creds", "one", "two"]
-    copies = [
-        event
-        for event in stopped.cluster.audit_events(since)
-        if event.user == stopped.user and event.verb == "get" and event.namespace in targets
-    ]
-    assert copies == []
-
-
 def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
     operator, user, infra, targets, word
 ):
@@ -149,22 +129,6 @@ def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
         user.delete("secrets", infra, name)
     for target in targets:
         until(lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
-
-
-def test_the_status_says_whose_credentials_are_not_used(operator, user, infra, targets, word):
-    user.create(
-        "secrets",
-        infra,
-        "zwei",
-        type=TYPE,
-        metadata={"labels": {"registry": word}},
-        data=config(hub_io="other"),
-    )
-    user.rule(operator.namespace, word, registries(word, infra))
-    status = user.wait_ready(operator.namespace, word)
-    assert status["overridden"] == [
-        {"host": "hub.io", "source": f"private ({infra}/zwei)", "by": f"hub ({infra}/hub-creds)"}
-    ]
 
 
 def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, targets, word):
@@ -219,14 +183,6 @@ def test_the_api_server_refuses_what_means_nothing(operator, user, infra, word, 
     with pytest.raises(ApiStatusError) as caught:
         user.rule(operator.namespace, word, spec)
     assert said in str(caught.value)
-
-
-def test_names_of_copies_cannot_depend_on_sources(operator, user, infra, word):
-    spec = registries(word, infra)
-    spec["template"]["metadata"]["name"] = "x-{{ sources.hub.metadata.name }}"
-    user.rule(operator.namespace, word, spec)
-    said = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert "can't depend on sources" in said["message"]
 
 
 def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(

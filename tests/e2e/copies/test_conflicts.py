@@ -98,17 +98,6 @@ def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, use
     assert reasons() == expected
 
 
-def test_a_conflict_that_the_user_resolves_converges(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", target, word, data={"key": "theirs"})
-    user.create("configmaps", source, word, data={"key": "ours"})
-    user.rule(operator.namespace, word, copying(source, word, target))
-    user.wait_reason(operator.namespace, word, "PartialFailure")
-    user.delete("configmaps", target, word)
-    user.wait_data("configmaps", target, word, {"key": "ours"})
-    user.wait_ready(operator.namespace, word)
-
-
 def test_names_that_are_too_long_for_a_label_are_no_problem(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     long = f"{word}." + ".".join(["a" * 60] * 4)

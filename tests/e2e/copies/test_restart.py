@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, restart
-from tests.e2e.operator_process import until
 from tests.long import long_form
 
 from copyrator.api import names
 from localcluster import Cluster
 
 FRUGALITY = "tests/e2e/copies/test_frugality.py"
-OWNERSHIP = "tests/component/copies/test_ownership.py"
 COPIES = 6
 
 
@@ -143,45 +141,3 @@ def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, 
         user.wait_gone("secrets", target, "one")
         user.wait_gone("secrets", target, "two")
     assert user.data("secrets", other_kind.source, "one") == encoded(key="one")
-
-
-@long_form(f"{OWNERSHIP}::test_after_a_lost_key_a_right_copy_is_read_once_and_sealed_by_one_write")
-def test_after_a_lost_hash_key_right_copies_are_sealed_anew_and_others_wait_for_a_reseal(
-    stopped, user, fleets
-):
-    """A right one is read once and written once."""
-    right, wrong = fleets(2)
-    user.patch("secrets", wrong.targets[0], "one", data=encoded(key="other"))
-    user.delete("secrets", stopped.namespace, "copyrator-hash-key")
-    since = restart(stopped, user, right.word)
-
-    def did(verb) -> int:
-        events = stopped.cluster.audit_events(since)
-        ours = [e for e in events if e.user == stopped.user and e.namespace in right.targets]
-        return len([e for e in ours if e.verb == verb and e.resource == "secrets" and e.name])
-
-    until(lambda: did("update") >= COPIES, "every copy is written once")
-    right.ready()
-    assert (did("get"), did("update")) == (COPIES, COPIES)
-    places = (right.source, *right.targets)
-    assert [e for e in stopped.writes(since, at=places) if e.verb == "delete"] == []
-
-    def conflicts() -> int:
-        rule = user.get("copyrators", wrong.home, wrong.word)
-        return rule["status"]["copies"]["conflicts"]
-
-    until(lambda: conflicts() == 1, "one copy is in conflict")
-    assert user.data("secrets", wrong.targets[0], "one") == encoded(key="other")
-    annotations = {names.ANN_RULE_RESEAL_AT: "now"}
-    user.patch("copyrators", wrong.home, wrong.word, metadata={"annotations": annotations})
-    user.wait_data("secrets", wrong.targets[0], "one", encoded(key="one"))
-    wrong.ready()
-
-    def answered() -> bool:
-        metadata = user.get("copyrators", wrong.home, wrong.word)["metadata"]
-        return names.ANN_RULE_RESEAL_AT not in metadata.get("annotations", {})
-
-    until(answered, "the operator takes the request off")
-    assert stopped.stop() == 0
-    since = restart(stopped, user, right.word)
-    assert stopped.writes(since, at=right.targets) == []

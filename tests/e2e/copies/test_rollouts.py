@@ -1,7 +1,6 @@
 """Changed content in steps, on the real API server, with real consumers."""
 
 import shlex
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,16 +10,14 @@ import pytest
 from click.testing import CliRunner
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet
 from tests.e2e.documents import commands
-from tests.e2e.installation import installed
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
-from tests.long import LONG, long_form
+from tests.long import LONG
 
 from copyrator.cli import cli
 from demo.chart import ROOT
 from localcluster import Api, Cluster
 
-COMPONENT = "tests/component/copies/test_rollouts.py"
 TARGETS = 1000 if LONG else 12
 STEPS = ["1", "10%", "50%", "100%"]
 PATIENCE = 60 + TARGETS / 5
@@ -173,34 +170,6 @@ def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
         vanish(fleet.operator.cluster, spaces)
 
 
-@long_form(f"{COMPONENT}::test_a_crash_loop_writes_no_copy_twice_and_none_too_early")
-def test_a_crash_loop_goes_on_where_the_rollout_was_and_a_lost_key_begins_none(
-    stopped, user, api, word, namespace
-):
-    fleet = Fleet(stopped, user, word)
-    stopped.start()
-    fleet.begin([namespace(f"{word}-{number}") for number in range(6)])
-    since = stopped.cluster.audit_offset()
-    fleet.change("new")
-    for _ in range(20):
-        try:
-            until(lambda: "step" not in fleet.rollout and fleet.holding("old") == [], seconds=2)
-            break
-        except AssertionError:
-            stopped.stop(signal.SIGKILL)
-            stopped.start()
-    fleet.done("new")
-    in_order(fleet.updates(since), fleet.spaces)
-    assert stopped.stop() == 0
-    api.delete(f"/api/v1/namespaces/{fleet.home}/secrets/copyrator-hash-key")
-    since = stopped.cluster.audit_offset()
-    stopped.start()
-    until(lambda: len(fleet.updates(since)) == len(fleet.spaces), "all are sealed anew")
-    user.wait_ready(fleet.home, word)
-    assert "step" not in fleet.rollout
-    assert fleet.holding("new") == fleet.spaces
-
-
 def consumer(user: User, namespace: str, secret: str, **annotations: str) -> None:
     """A Deployment whose pod ends if the password is ``bad``."""
     script = 'test "$PASSWORD" != bad && exec sleep 3600'
@@ -326,22 +295,3 @@ def test_the_commands_of_the_document_work_one_after_the_other(
     pods = [web(user, space)["spec"]["template"]["metadata"] for space in spaces]
     assert ["annotations" in one for one in pods] == [False, True]  # the other didn't ask for it
     user.delete("copyrators", fleet.home, "db-password")
-
-
-@long_form(f"{COMPONENT}::test_without_the_permission_nothing_is_written_and_the_status_names_it")
-@pytest.mark.refused("list deployments", "list statefulsets", "list daemonsets")
-def test_without_the_chart_s_permission_the_status_names_it(
-    cluster, user, word, namespace, tmp_path
-):
-    chosen = {"bundles.health.enabled": False, "rules.kinds": list(DATA)}  # that may list, too
-    flags = ("--kinds", ",".join(DATA))
-    log = tmp_path / "operator.log"
-    with installed(cluster, log, None, *flags, values=chosen) as operator:
-        operator.start()
-        fleet = Fleet(operator, user, word)
-        fleet.begin([namespace(f"{word}-1")], health=True)
-        fleet.change("new")
-        said = user.wait_reason(fleet.home, word, "PartialFailure")["message"]
-        assert "cannot list resource" in said
-        assert "set rules.consumers in the chart" in said
-        assert fleet.holding("new") == []

@@ -9,8 +9,6 @@ from tests.e2e.copies.conftest import encoded, restart
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
-from localcluster.api import ApiStatusError
-
 MEBIBYTE = 1024 * 1024
 LEVELS = 900
 """What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
@@ -156,58 +154,6 @@ def test_a_selector_may_match_a_great_many_sources(operator, user, namespace, wo
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("copyrators", operator.namespace, word)
     assert user.names("configmaps", target) == []
-
-
-SENSELESS = [
-    ("selector", {"ruleType": "secret", "selector": 5}),
-    ("selector", {"ruleType": "secret", "selector": "app"}),
-    ("namespace", {"ruleType": "secret", "selector": {"a": "b"}, "namespace": {"a": "b"}}),
-    ("spec.transform.name", {"transform": {"name": "{{ source.name"}}),
-    ("spec.transform.labels.add", {"transform": {"labels": {"add": {"not a key!": "x"}}}}),
-    ("spec.targets.namespaces[0]", {"targets": {"namespaces": ["Team/*"]}}),
-]
-
-
-def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_alone(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("secrets", source, word, data=encoded(key="value"))
-    rule_for(user, operator, word, "Secret", source)
-    user.wait_ready(operator.namespace, word)
-    since = operator.cluster.audit_offset()
-    path_of_rule = user.path("copyrators", operator.namespace, word)
-    good = user.api.get(path_of_rule)["spec"]
-
-    def replaced(fields):
-        """Whether the API server takes it: the CRD's own schema may refuse it."""
-        rule = user.api.get(path_of_rule)
-        kept = {part: rule[part] for part in ("apiVersion", "kind", "metadata")}
-        try:
-            user.api.replace(path_of_rule, {**kept, **fields})
-        except ApiStatusError as error:
-            assert error.code in (409, 422), error  # noqa: PT017 - either may say it
-            return error.code
-        return 200
-
-    for path, fields in SENSELESS:
-        body = {"spec": {**good, **fields}} if path.startswith("spec") else fields
-        # The operator may be writing the status.
-        code = until(lambda body=body: (found := replaced(body)) != 409 and found, "replaced")
-
-        def says(path=path):
-            generation = user.api.get(path_of_rule)["metadata"]["generation"]
-            condition = user.condition(operator.namespace, word)
-            is_new = condition["observedGeneration"] == generation
-            invalid = condition["reason"] == "InvalidSpec"
-            return is_new and invalid and condition["message"].startswith(path)
-
-        if code == 200:
-            until(says, f"{path} of {fields} is invalid")
-        assert user.data("secrets", target, word) == encoded(key="value"), fields
-    assert operator.writes(since, at=(source, target)) == []
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("secrets", target, word)
 
 
 def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, namespace, word):
