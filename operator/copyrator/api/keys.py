@@ -7,10 +7,7 @@ because both are in the same queue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-
-HOME: Final = ""
-"""The cluster that the operator serves rules and Bundles of."""
+from typing import NamedTuple
 
 
 class ObjectName(NamedTuple):
@@ -44,11 +41,9 @@ class CopyKey:
     kind: str
     namespace: str
     name: str
-    cluster: str = HOME
 
     def __str__(self) -> str:
-        place = f"{self.kind}/{self.namespace}/{self.name}"
-        return f"{self.cluster}:{place}" if self.cluster else place
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

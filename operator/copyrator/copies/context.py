@@ -1,14 +1,4 @@
-"""The state that the reconcilers of copies share, and the planner's input made from it.
-
-The gauges of rules and copies: sums over the rules, updated rule by rule.
-
-What is known of one cluster, and the clients to it.
-
-Rules and sources are always the home cluster's; each copy is in the cluster that its key names.
-
-How many Events the owners of target namespaces get about copies that can't be written.
-
-Changes of namespaces and sources, until what they make due is queued (due.py).
+"""The state and the clients that the reconcilers of copies share, and what is planned from it.
 
 A watch's listener must return at once, and the time that a change takes depends on the rules and
 annotations that users write. So listeners only record it: by tenant, and the trusted rules apart.
@@ -27,7 +17,7 @@ from typing import Final
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import HOME, CopyKey, Key, RuleKey
+from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
 from copyrator.copies.rules.compiled_rule import CompiledRule
@@ -175,59 +165,6 @@ class KindView:
         return self.registration.synced
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ClusterContext:
-    """One cluster.
-
-    ``requeue`` makes a key due in so many seconds. Without ``watches_unmanaged``, unmanaged objects
-    aren't watched: a dry run reads each once.
-    """
-
-    client: KubeClient
-    informers: InformerFactory
-    discovery: Discovery
-    namespaces: Namespaces
-    monotonic: Callable[[], float]
-    requeue: Callable[[CopyKey, float, Priority], None]
-    timing: CopyTiming = DEFAULT_TIMING
-    name: str = HOME
-    watches_unmanaged: bool = True
-    namespace_watch: Registration | None = None
-    sealer: Sealer | None = None
-    kinds: dict[str, KindView] = field(default_factory=dict)
-    drift: CopyDriftTracker = field(init=False)
-    """Copies that have to be read whole."""
-    fights: FightTracker = field(init=False)
-    """Copies that others change back each time."""
-    unmanaged: UnmanagedObjects = field(init=False)
-    """Objects that aren't ours at the targets of copies."""
-
-    def __post_init__(self) -> None:
-        self.drift = CopyDriftTracker(self.monotonic, self.timing)
-        self.fights = FightTracker(self.monotonic, self.timing)
-        informers = self.informers if self.watches_unmanaged else None
-        self.unmanaged = UnmanagedObjects(informers, self.requeue, self.monotonic, self.timing)
-
-    @property
-    def namespaces_synced(self) -> bool:
-        """Whether the absence of a namespace can be relied on."""
-        return self.namespace_watch is not None and self.namespace_watch.synced
-
-    @property
-    def namespaces_seen(self) -> bool:
-        """Whether all namespaces were listed once."""
-        return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
-
-    def key(self, kind: str, namespace: str, name: str) -> CopyKey:
-        """The key of a copy in this cluster; ``kind`` is the resource's key."""
-        return CopyKey(kind, namespace, name, self.name)
-
-    def record(self, key: CopyKey) -> CopyRecord | None:
-        """The copy that exists at a key, if its kind is watched."""
-        view = self.kinds.get(key.kind)
-        return view.copies.get((key.namespace, key.name)) if view else None
-
-
 NOTHING = CopyCounts()
 
 
@@ -311,8 +248,10 @@ not take half of a core.
 class CopyContext:
     """Shared state and clients of the reconcilers."""
 
-    home: ClusterContext
-    """The cluster of the rules and their sources."""
+    client: KubeClient
+    informers: InformerFactory
+    discovery: Discovery
+    namespaces: Namespaces
     rules: RuleCache
     queue: WorkQueue[Key]
     recorder: EventRecorder
@@ -321,8 +260,10 @@ class CopyContext:
     clock: Clock
     monotonic: Callable[[], float]
     timing: CopyTiming = DEFAULT_TIMING
-    clusters: dict[str, ClusterContext] = field(init=False)
-    """All clusters that copies are in, by name."""
+    namespace_watch: Registration | None = None
+    sealer: Sealer | None = None
+    kinds: dict[str, KindView] = field(default_factory=dict)
+    """The views of copies by their resource's key."""
     index: BindingIndex = field(default_factory=BindingIndex)
     rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
@@ -338,25 +279,47 @@ class CopyContext:
     """The Events in target namespaces."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
+    drift: CopyDriftTracker = field(init=False)
+    """Copies that have to be read whole."""
+    fights: FightTracker = field(init=False)
+    """Copies that others change back each time."""
+    unmanaged: UnmanagedObjects = field(init=False)
+    """Objects that aren't ours at the targets of copies."""
+    watches_unmanaged: bool = True
+    """Whether unmanaged objects are watched; a dry run reads each once."""
     rollouts: bool = True
     """Whether rules write changed content in steps; a dry run shows all changes at once."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
     def __post_init__(self) -> None:
-        self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.requeue_rule)
-        self.named_sources = NamedSources(self.home.client, self.home.informers)
-        self.composer = Composer(self.home.client, lambda: self.shares.of(None), self.clock)
+        self.drift = CopyDriftTracker(self.monotonic, self.timing)
+        self.fights = FightTracker(self.monotonic, self.timing)
+        informers = self.informers if self.watches_unmanaged else None
+        self.unmanaged = UnmanagedObjects(
+            informers, self.queue.add_after, self.monotonic, self.timing
+        )
+        self.named_sources = NamedSources(self.client, self.informers)
+        self.composer = Composer(self.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
+
+    @property
+    def namespaces_synced(self) -> bool:
+        """Whether the absence of a namespace can be relied on."""
+        return self.namespace_watch is not None and self.namespace_watch.synced
+
+    def record(self, key: CopyKey) -> CopyRecord | None:
+        """The copy that exists at a key, if its kind is watched."""
+        view = self.kinds.get(key.kind)
+        return view.copies.get((key.namespace, key.name)) if view else None
 
     # --- planning --------------------------------------------------------------------------------
 
     def plan(self, key: CopyKey, unmanaged: Unmanaged | None = None) -> CopyDecision[CopyRequest]:
         """Plan a target from the current state."""
-        cluster = self.clusters[key.cluster]
-        namespace = cluster.namespaces.get(key.namespace)
-        record = cluster.record(key)
+        namespace = self.namespaces.get(key.namespace)
+        record = self.record(key)
         requests = self.index.requests(key.kind, namespace, key.name) if namespace else []
         owner_state = OwnerState.GONE
         deletion = DeletionPolicy.DELETE
@@ -382,15 +345,15 @@ class CopyContext:
                 owner_state=owner_state,
                 deletion=deletion,
                 unmanaged=unmanaged,
-                satisfied=cluster.unmanaged.satisfied(key),
+                satisfied=self.unmanaged.satisfied(key),
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
-                contested=cluster.fights.wait(key) > 0,
+                contested=self.fights.wait(key) > 0,
             )
         )
 
     def awaited_source(self, key: CopyKey, unmanaged: Unmanaged) -> Rule | None:
         """The rule whose source has this key, where its watch hasn't delivered the object yet."""
-        resource = self.clusters[key.cluster].kinds[key.kind].resource
+        resource = self.kinds[key.kind].resource
         for state in self.rule_states.values():
             rule = self.rules.get(state.key)
             if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
@@ -456,17 +419,12 @@ class CopyContext:
         if rule is not None and (state := self.rule_states.get(rule.key)):
             state.trace.copy_lost(key)
 
-    def owned(self, owner: str) -> Iterator[tuple[ClusterContext, CopyKey]]:
-        """All copies of a rule, of every kind and in every cluster."""
-        for cluster in self.clusters.values():
-            for view in cluster.kinds.values():
-                for name in list(view.copies.owned_by(owner)):
-                    yield cluster, cluster.key(view.resource.key, *name)
+    def owned(self, owner: str) -> Iterator[CopyKey]:
+        """All copies of a rule, of every kind."""
+        for view in self.kinds.values():
+            for name in list(view.copies.owned_by(owner)):
+                yield CopyKey(view.resource.key, *name)
 
     def count_owned(self, owner: str) -> int:
-        """How many copies a rule has, of every kind and in every cluster."""
-        return sum(
-            view.copies.count(owner)
-            for cluster in self.clusters.values()
-            for view in cluster.kinds.values()
-        )
+        """How many copies a rule has, of every kind."""
+        return sum(view.copies.count(owner) for view in self.kinds.values())

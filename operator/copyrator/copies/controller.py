@@ -16,7 +16,7 @@ from typing import Any
 
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.context import Clock, ClusterContext, CopyContext
+from copyrator.copies.context import Clock, CopyContext
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler
 from copyrator.copies.rules.rules import Rule, RuleCache
@@ -63,15 +63,10 @@ class CopyController:
         timing: CopyTiming = DEFAULT_TIMING,
     ) -> None:
         self._context = CopyContext(
-            home=ClusterContext(
-                client=client,
-                informers=informers,
-                discovery=discovery,
-                namespaces=namespaces,
-                monotonic=monotonic,
-                requeue=queue.add_after,
-                timing=timing,
-            ),
+            client=client,
+            informers=informers,
+            discovery=discovery,
+            namespaces=namespaces,
             rules=rules,
             queue=queue,
             recorder=recorder,
@@ -81,7 +76,7 @@ class CopyController:
             monotonic=monotonic,
             timing=timing,
         )
-        self._kinds = Kinds(self._context, self._context.home)
+        self._kinds = Kinds(self._context)
         self._rules = RuleReconciler(self._context, self._kinds)
         self._copies = CopyReconciler(self._context)
         self._due = DueWork(self._context)
@@ -94,7 +89,7 @@ class CopyController:
         Raises:
             RuntimeError: before ``start`` has read the key.
         """
-        sealer = self._context.home.sealer
+        sealer = self._context.sealer
         if sealer is None:
             raise RuntimeError("the hash key hasn't been read yet")
         return sealer.new_hash()
@@ -106,17 +101,17 @@ class CopyController:
             ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
-        if context.home.sealer is None:
-            context.home.sealer = await load_sealer(
-                context.home.client, context.settings.namespace, make=False
+        if context.sealer is None:
+            context.sealer = await load_sealer(
+                context.client, context.settings.namespace, make=False
             )
-        if context.home.namespace_watch is None:
-            context.home.namespace_watch = context.home.informers.acquire(
+        if context.namespace_watch is None:
+            context.namespace_watch = context.informers.acquire(
                 NAMESPACE_WATCH,
                 self._namespace_changed,
                 on_synced=context.requeue_all_rules,
             )
-        if context.home.sealer is not None:
+        if context.sealer is not None:
             await self._kinds.watch_allowed()
         if not self._tasks:
             self._tasks = [
@@ -134,10 +129,10 @@ class CopyController:
             ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
-        sealer = await load_sealer(context.home.client, context.settings.namespace, make=True)
-        if context.home.sealer not in (None, sealer):
+        sealer = await load_sealer(context.client, context.settings.namespace, make=True)
+        if context.sealer not in (None, sealer):
             self._kinds.forget()  # digests read with another key prove nothing
-        context.home.sealer = sealer
+        context.sealer = sealer
         await self.prepare()
 
     async def stop(self) -> None:
@@ -153,9 +148,9 @@ class CopyController:
             for registration in state.sources:
                 registration.release()
         self._kinds.forget()
-        context.home.unmanaged.close()
-        if context.home.namespace_watch is not None:
-            context.home.namespace_watch.release()
+        context.unmanaged.close()
+        if context.namespace_watch is not None:
+            context.namespace_watch.release()
         await context.isolated.close()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
@@ -198,7 +193,7 @@ class CopyController:
         place = key.kind, key.namespace, key.name
         if context.index.is_trusted(*place):
             return None
-        record = context.clusters[key.cluster].record(key)
+        record = context.record(key)
         owner = record.owner.partition("/")[0] if record else ""
         if owner == home:
             return None
@@ -226,12 +221,12 @@ class CopyController:
             if state.compiled is not None and state.compiled.targets.had(name.name)
         }
         if new is None:
-            context.home.namespaces.drop(name.name)
+            context.namespaces.drop(name.name)
         else:
-            context.home.namespaces.put(new)
+            context.namespaces.put(new)
         if old is None or new is None or _affects_rules(old, new):
             context.index.forget_namespace(name.name)
-        if context.home.namespaces_seen:
+        if context.namespace_watch is not None and context.namespace_watch.reflector.lists:
             more = new is not None and (old is None or _affects_rules(old, new))
             tenants = {
                 state.compiled.targets.tenant
@@ -251,16 +246,16 @@ class CopyController:
             try:
                 self._compare_health()
                 report_finished(context)
-                context.metrics.copies_contested.set(len(context.home.fights))
+                context.metrics.copies_contested.set(len(context.fights))
                 if time.monotonic() >= read_at:
                     read_at = time.monotonic() + timing.read_period
                     self._kinds.read_next()
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + timing.stale
-                    context.home.drift.forget_old()
-                    context.home.fights.forget_old()
+                    context.drift.forget_old()
+                    context.fights.forget_old()
                     self._kinds.drop_stale_writes()
-                    if self._kinds.missing or context.home.sealer is None:
+                    if self._kinds.missing or context.sealer is None:
                         await self.prepare()
             except Exception:
                 log.exception("the check of the rules' watches failed; it is repeated")
@@ -268,9 +263,9 @@ class CopyController:
     def _compare_health(self) -> None:
         """Queue the rules whose watches began to fail or have recovered."""
         context = self._context
-        common = (context.home.namespaces_synced,)
+        common = (context.namespaces_synced,)
         for state in list(context.rule_states.values()):
-            view = context.home.kinds.get(state.compiled.resource) if state.compiled else None
+            view = context.kinds.get(state.compiled.resource) if state.compiled else None
             health = (
                 *common,
                 view is None or view.synced,

@@ -54,7 +54,6 @@ class Context:
         self.problems: dict[CopyKey, str] = {}
         self.settings = Settings(namespace="home")
         self.metrics = Metrics()
-        self.home = self
         self.namespaces = world.namespaces
         self.kinds = {KIND: self}
         self.copies = Copies(world.store)
@@ -63,9 +62,6 @@ class Context:
 
     def monotonic(self) -> float:
         return (self.world.now - START).total_seconds()
-
-    def key(self, kind: str, namespace: str, name: str) -> CopyKey:
-        return CopyKey(kind, namespace, name)
 
 
 class World:

@@ -31,7 +31,7 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import listed
 from copyrator.cli.doctor.permissions import allowed
-from copyrator.copies.context import ClusterContext, CopyContext
+from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
 from copyrator.copies.rules.ready_conditions import missing_source
 from copyrator.copies.rules.reconciler import RuleReconciler
@@ -202,15 +202,11 @@ class DryRun:
         self._listed: set[str | None] = set()
         """Namespaces whose rules were listed; None: all of them."""
         self.context = CopyContext(
-            home=ClusterContext(
-                client=client,
-                informers=self.informers,
-                discovery=Discovery(client),
-                namespaces=Namespaces(),
-                monotonic=time.monotonic,
-                requeue=queue.add_after,
-                watches_unmanaged=False,
-            ),
+            client=client,
+            informers=self.informers,
+            discovery=Discovery(client),
+            namespaces=Namespaces(),
+            watches_unmanaged=False,
             rules=RuleCache(),
             queue=queue,
             recorder=EventRecorder(client, metrics=metrics),
@@ -221,7 +217,7 @@ class DryRun:
             rollouts=False,
             knows_rules=self.knows_rules,
         )
-        self.kinds = Kinds(self.context, self.context.home)
+        self.kinds = Kinds(self.context)
         self.key_known = True
         """Whether the operator's hash key could be read: with it, right copies are known unread."""
         self._rules = RuleReconciler(self.context, self.kinds)
@@ -234,15 +230,15 @@ class DryRun:
 
         def changed(name: ObjectName, _old: Namespace | None, new: Namespace | None) -> None:
             if new is None:
-                context.home.namespaces.drop(name.name)
+                context.namespaces.drop(name.name)
             else:
-                context.home.namespaces.put(new)
+                context.namespaces.put(new)
 
         spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
-        context.home.namespace_watch = self.informers.acquire(spec, changed)
+        context.namespace_watch = self.informers.acquire(spec, changed)
         async with asyncio.timeout(PATIENCE):
-            while not context.home.namespace_watch.synced:
-                if failure := context.home.namespace_watch.failure:
+            while not context.namespace_watch.synced:
+                if failure := context.namespace_watch.failure:
                     raise failure
                 await asyncio.sleep(0.02)
 
@@ -252,7 +248,7 @@ class DryRun:
         with suppress(errors.ApiError):
             sealer = await load_sealer(self.client, home, make=False)
         self.key_known = sealer is not None
-        self.context.home.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
+        self.context.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
 
     def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
         """Store a rule; one that `acts` is neither suspended nor in Plan mode."""
@@ -360,11 +356,7 @@ class DryRun:
 
     def _failure(self, state: RuleState | None) -> errors.ApiError | None:
         watches = [*state.sources] if state else []
-        if (
-            state
-            and state.compiled
-            and (view := self.context.home.kinds.get(state.compiled.resource))
-        ):
+        if state and state.compiled and (view := self.context.kinds.get(state.compiled.resource)):
             watches.append(view.registration)
         return next((watch.failure for watch in watches if watch.failure), None)
 

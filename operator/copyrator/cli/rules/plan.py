@@ -189,7 +189,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *found.unwanted]))
     rows += [row for row in tried if row]
     assert state.compiled is not None
-    resource = context.home.kinds[state.compiled.resource].resource
+    resource = context.kinds[state.compiled.resource].resource
     for key, (reason, message) in found.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
@@ -236,9 +236,9 @@ def _with_report(dry_run: DryRun, rule: Rule, row: PlanRow) -> PlanRow:
 async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     """Reconcile one copy by a dry run, and return its row."""
     context, client = dry_run.context, dry_run.client
-    resource = context.home.kinds[key.kind].resource
+    resource = context.kinds[key.kind].resource
     planned = context.plan(key)
-    record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
+    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
     unmanaged = record is None or not (record.owner or planned.act is Action.RESEAL)
     await dry_run.act(key)
     where = (resource.kind, key.namespace, key.name)
@@ -275,7 +275,7 @@ def _names(body: Mapping[str, Any] | None) -> str:
 async def _diff(dry_run: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
     if new:
         return diff(None, wanted)
-    resource = dry_run.context.home.kinds[key.kind].resource
+    resource = dry_run.context.kinds[key.kind].resource
     try:
         live = await dry_run.client.get(resource, key.namespace, key.name)
     except errors.ApiError:

@@ -99,8 +99,8 @@ class Files:
     def assume_namespaces(self, dry_run: DryRun) -> None:
         """Let the namespaces exist that the files would create."""
         for name, space in self.namespaces().items():
-            if dry_run.context.home.namespaces.get(name) is None:
-                dry_run.context.home.namespaces.put(space)
+            if dry_run.context.namespaces.get(name) is None:
+                dry_run.context.namespaces.put(space)
                 dry_run.client.assumed.add(name)
 
     async def add_sources(self, dry_run: DryRun, rule: Rule, client: DryRunClient) -> None:
@@ -113,7 +113,7 @@ class Files:
             return
         if source is None or state is None or state.compiled is None:
             return
-        resource = await context.home.discovery.resolve(source.kind, source.api_version)
+        resource = await context.discovery.resolve(source.kind, source.api_version)
         for manifest in self.manifests:
             if not self._is_source(manifest, source):
                 continue

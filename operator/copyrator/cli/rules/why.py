@@ -57,7 +57,7 @@ def origin_of(binding: SourceBinding) -> str:
 
 
 def _has_copy(dry_run: DryRun, binding: SourceBinding, namespace: str) -> bool:
-    home = dry_run.context.home
+    home = dry_run.context
     place = home.namespaces.get(namespace)
     if place is None:
         return False
@@ -109,7 +109,7 @@ class ExplainedObject:
     @property
     def place(self) -> Namespace | None:
         """Its namespace, where that exists."""
-        return self.dry_run.context.home.namespaces.get(self.namespace)
+        return self.dry_run.context.namespaces.get(self.namespace)
 
 
 async def verdict_of(asked: ExplainedObject) -> str:
@@ -119,7 +119,7 @@ async def verdict_of(asked: ExplainedObject) -> str:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
         return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
-    if asked.resource.key not in context.home.kinds:
+    if asked.resource.key not in context.kinds:
         return "No rule that the operator serves is for this kind."
     return await _verdict_in(asked, place)
 
@@ -162,7 +162,7 @@ def _missing(plan: CopyDecision[CopyRequest]) -> str | None:
 
 def composed_of(asked: ExplainedObject) -> str:
     """The sources of the template that makes it: ``hub, private (3)``; empty where it has none."""
-    if asked.resource.key not in asked.dry_run.context.home.kinds:
+    if asked.resource.key not in asked.dry_run.context.kinds:
         return ""
     return _composed_of(asked.dry_run.context.plan(asked.key))
 

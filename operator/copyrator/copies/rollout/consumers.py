@@ -55,7 +55,7 @@ def _requests(remedy: str) -> Iterator[None]:
 
 
 class Consumers:
-    """The consumers of all rules' copies, in the home cluster."""
+    """The consumers of all rules' copies."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
@@ -100,7 +100,7 @@ class Consumers:
         resource = KINDS.get(consumer.kind)
         if resource is None:
             return None
-        client = self._context.home.client
+        client = self._context.client
         with _requests(MAY_READ):
             try:
                 body = await client.get(resource, consumer.namespace, consumer.name)
@@ -119,7 +119,7 @@ class Consumers:
             consumer = one.consumer
             patch = restart_patch(one, cause, context.clock())
             with _requests(MAY_RESTART), suppress(errors.NotFound):
-                await context.home.client.patch(
+                await context.client.patch(
                     KINDS[consumer.kind], consumer.namespace, consumer.name, patch
                 )
                 context.metrics.consumer_restarts.inc()
@@ -130,7 +130,7 @@ class Consumers:
         found: list[ConsumerState] = []
         async with self._lists:
             turn = TimeSlice()
-            pages = self._context.home.client.list_pages(resource, namespace)
+            pages = self._context.client.list_pages(resource, namespace)
             async with aclosing(pages) as read:
                 async for page in read:
                     for body in page.items:
@@ -142,7 +142,7 @@ class Consumers:
 
     def _copies(self, compiled: CompiledRule, namespace: str) -> tuple[str, frozenset[str]]:
         """The names of a rule's copies in a namespace, with their kind."""
-        place = self._context.home.namespaces.get(namespace)
+        place = self._context.namespaces.get(namespace)
         bindings = self._context.index.of_rule(compiled.rule.owner).values()
         names = {one.at(place).name for one in bindings if place is not None and one.covers(place)}
         return compiled.spec.kind, frozenset(names - {""})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.keys import CopyKey
 from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped, read_rollout_state
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout import steps
@@ -62,7 +63,7 @@ async def compare(
     for binding in list(context.index.of_rule(compiled.rule.owner).values()):
         for name in list(compiled.targets):
             await turn.pause()
-            namespace = context.home.namespaces.get(name)
+            namespace = context.namespaces.get(name)
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
             targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
@@ -77,7 +78,7 @@ async def compare(
 
 def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
     """Whether a copy of the rule has other content; not one that can't be written at all."""
-    view = context.home.kinds.get(compiled.resource)
+    view = context.kinds.get(compiled.resource)
     if view is None or request.broken or request.pending:
         return False
     record = view.copies.get((request.namespace.name, request.desired.name))
@@ -87,7 +88,7 @@ def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) 
 
 
 def _has_failed(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
-    key = context.home.key(compiled.resource, request.namespace.name, request.desired.name)
+    key = CopyKey(compiled.resource, request.namespace.name, request.desired.name)
     return key in context.problems
 
 

@@ -136,8 +136,8 @@ class DeletionGuard:
         return True
 
     def _is_listed_again(self, state: RuleState) -> bool:
-        assert self._context.home.namespace_watch is not None
-        return state.listed_again([*state.sources, self._context.home.namespace_watch])
+        assert self._context.namespace_watch is not None
+        return state.listed_again([*state.sources, self._context.namespace_watch])
 
 
 KIND_GONE = 10.0
@@ -175,8 +175,7 @@ class RuleRemover:
     def _end(self, state: RuleState, owner: str) -> None:
         released = state.end()
         self.drop_bindings(owner)
-        for cluster in self._context.clusters.values():
-            cluster.unmanaged.rule_ended(owner)
+        self._context.unmanaged.rule_ended(owner)
         for registration in released:
             registration.release()
 
@@ -242,17 +241,14 @@ class RuleRemover:
         objects left: a CRD's deletion ends only after theirs.
         """
         kind = rule.kind[0] if rule.kind else None
-        for cluster in self._context.clusters.values():
-            if not cluster.namespaces_synced:
+        if not self._context.namespaces_synced:
+            return False
+        for view in self._context.kinds.values():
+            if view.synced:
+                continue
+            is_lasting = isinstance(view.registration.failure, errors.Forbidden | errors.NotFound)
+            if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
                 return False
-            for view in cluster.kinds.values():
-                if view.synced:
-                    continue
-                is_lasting = isinstance(
-                    view.registration.failure, errors.Forbidden | errors.NotFound
-                )
-                if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
-                    return False
         return True
 
     def _left(self, rule: Rule) -> list[CopyKey]:
@@ -262,9 +258,10 @@ class RuleRemover:
         of their finalizer has to remove it, and that blocks nothing else.
         """
         left = []
-        for cluster, key in self._context.owned(rule.owner):
-            namespace = cluster.namespaces.get(key.namespace)
-            record = cluster.record(key)
+        context = self._context
+        for key in context.owned(rule.owner):
+            namespace = context.namespaces.get(key.namespace)
+            record = context.record(key)
             if record is None or record.deleting:
                 continue
             if namespace is not None and not namespace.terminating:
@@ -281,9 +278,7 @@ class RuleRemover:
             }
         }
         try:
-            answer = await context.home.client.patch(
-                RULES, rule.key.namespace, rule.key.name, patch
-            )
+            answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
         except errors.NotFound:
             return
         rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())

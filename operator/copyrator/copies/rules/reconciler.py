@@ -86,7 +86,7 @@ async def end_request(
             "annotations": {names.ANN_RULE_RESEAL_AT: None},
         }
     }
-    answer = await context.home.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+    answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
     rule.reseal = None
     rule.resource_version = answer["metadata"]["resourceVersion"]
 
@@ -150,7 +150,7 @@ class RulePreparation:
     async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Add the finalizer, and watch what the rule needs."""
         try:
-            resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
+            resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
             sources = await resolve_sources(self._context, spec)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.wait()
@@ -183,9 +183,7 @@ class RulePreparation:
                 "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
             }
         }
-        answer = await self._context.home.client.patch(
-            RULES, rule.key.namespace, rule.key.name, patch
-        )
+        answer = await self._context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
         metadata = answer["metadata"]
         rule.finalizers = tuple(metadata.get("finalizers") or ())
         rule.resource_version = metadata["resourceVersion"]
@@ -199,7 +197,7 @@ class RulePreparation:
     ) -> None:
         """Begin to serve a new rule, or a new version of it."""
         context = self._context
-        assert context.home.sealer is not None
+        assert context.sealer is not None
         resource, texts, sources = made
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
@@ -208,8 +206,8 @@ class RulePreparation:
             rule,
             spec,
             resource=resource.key,
-            targets=context.home.namespaces.targets(spec.targets, tenant),
-            sealer=context.home.sealer,
+            targets=context.namespaces.targets(spec.targets, tenant),
+            sealer=context.sealer,
             texts=texts,
         )
         earlier, served = state.sources, state.compiled
@@ -250,9 +248,9 @@ class RulePreparation:
         """Set the rule's phase: nothing is done on a view that was never complete."""
         context, compiled = self._context, state.compiled
         assert compiled is not None
-        view = context.home.kinds[compiled.resource]
-        assert context.home.namespace_watch is not None
-        watches = [*state.sources, view.registration, context.home.namespace_watch]
+        view = context.kinds[compiled.resource]
+        assert context.namespace_watch is not None
+        watches = [*state.sources, view.registration, context.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
             condition = ready_conditions.watch_fault(watches)
@@ -394,7 +392,7 @@ class RuleReconciler:
         if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
             for key in (*summary.retrying, *summary.contested):
                 context.problems.pop(key, None)
-                context.clusters[key.cluster].fights.end(key)
+                context.fights.end(key)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
         notify_owners(context, state, rule, summary)

@@ -85,7 +85,7 @@ async def write_status(
     state.delay_status(context.monotonic() + context.timing.status_interval)
     known = rule.status.get("conditions")
     try:
-        await context.home.client.patch(
+        await context.client.patch(
             RULES,
             rule.key.namespace,
             rule.key.name,
@@ -204,12 +204,12 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     else:
         sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
         unused = "" if sources else unused_sources(context, state)
-    assert context.home.namespace_watch is not None
+    assert context.namespace_watch is not None
     condition = ready_conditions.watch_fault(
         [
             *state.sources,
-            context.home.kinds[compiled.resource].registration,
-            context.home.namespace_watch,
+            context.kinds[compiled.resource].registration,
+            context.namespace_watch,
         ]
     ) or ready_conditions.summarized(
         compiled,

@@ -125,13 +125,13 @@ def summarize_target(
 def _summarize_target(
     context: CopyContext, summary: RuleSummary, binding: SourceBinding, name: str, *, alone: bool
 ) -> None:
-    namespace = context.home.namespaces.get(name)
+    namespace = context.namespaces.get(name)
     if namespace is None or namespace.terminating or not binding.covers(namespace):
         return
     summary.desired += 1
     desired = binding.at(namespace)
     key = CopyKey(binding.compiled.resource, name, desired.name)
-    view = context.home.kinds.get(key.kind)
+    view = context.kinds.get(key.kind)
     if not desired.name or view is None:
         summary.failed += 1
         summary.sample(key, FailureReason.TEMPLATE_ERROR, desired.problem or "")
@@ -160,7 +160,7 @@ def _find_refused(
     Of those that a glob or a selector matches, the ones that consent are served; others aren't
     counted.
     """
-    namespace = context.home.namespaces.get(name)
+    namespace = context.namespaces.get(name)
     if namespace is None or not binding.compiled.targets.means(namespace):
         return
     if any(binding.unreadable()):
@@ -247,12 +247,12 @@ def _count_wrong(
         (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
         summary.missing += plan.act is Action.CREATE
     elif plan.why is Cause.PAUSED:
-        record = context.clusters[key.cluster].record(key)
+        record = context.record(key)
         summary.missing += record is None
 
 
 def _reported_fight(context: CopyContext, key: CopyKey) -> Fight | None:
-    fight = context.clusters[key.cluster].fights.get(key)
+    fight = context.fights.get(key)
     return fight if fight is not None and fight.persists else None
 
 
@@ -303,7 +303,7 @@ def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
         return _being_deleted(context, key)
     if why is Cause.IS_SOURCE:
         return "the object is the source of a rule, and is never overwritten"
-    record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
+    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
     return f"the copy belongs to the rule {record.owner if record else '?'}"
 
 
@@ -334,7 +334,7 @@ def loop(one: str, other: str) -> str:
 
 
 def _being_deleted(context: CopyContext, key: CopyKey) -> str:
-    record = context.clusters[key.cluster].record(key)
+    record = context.record(key)
     held = ", ".join(record.extras.finalizers) if record else ""
     return (
         "the object is being deleted, and has the finalizer "
@@ -362,10 +362,10 @@ async def owned_copies(
 
     Without those that are being deleted.
     """
-    for cluster, key in list(context.owned(rule.owner)):
+    for key in list(context.owned(rule.owner)):
         await turn.pause()
-        namespace = cluster.namespaces.get(key.namespace)
-        record = cluster.record(key)
+        namespace = context.namespaces.get(key.namespace)
+        record = context.record(key)
         if record is None or record.deleting or record.owner != rule.owner:
             continue
         if namespace is not None and not namespace.terminating:

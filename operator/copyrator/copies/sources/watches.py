@@ -33,7 +33,7 @@ def has_watches(
             name = ObjectName(namespace, source.name)
             is_there = context.named_sources.has_watch(resource, name, share)
         else:
-            is_there = _spec(source, namespace, resource, share) in context.home.informers
+            is_there = _spec(source, namespace, resource, share) in context.informers
         if not is_there:
             return False
     return True
@@ -59,7 +59,7 @@ def watch_sources(
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
             spec = _spec(source, namespace, resource, share)
-            place = context.home.informers.acquire(spec, listener, on_synced=on_synced)
+            place = context.informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
     return registrations
 
@@ -99,7 +99,7 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     place = f"{first.namespace}/{first.name}"
     more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
     start = "" if len(found) == 1 else more
-    view = context.home.kinds.get(compiled.resource)
+    view = context.kinds.get(compiled.resource)
     copy = view.copies.get((first.namespace, first.name)) if view else None
     maker = (copy.owner or copy.marks) if copy else ""
     if not maker:

@@ -76,7 +76,7 @@ class DueWork:
             if was != is_target or name in targets.targets.namespaces.names:
                 context.keeps_limit(state)
                 context.touch(state.compiled.rule.owner)
-                if was and context.home.namespaces.get(name) is not None:
+                if was and context.namespaces.get(name) is not None:
                     context.requeue_rule(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:

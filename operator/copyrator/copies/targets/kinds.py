@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from copyrator.api import names
-from copyrator.api.keys import ObjectName
-from copyrator.copies.context import ClusterContext, CopyContext, KindView
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.seal.drift import Round
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import Action, Cause
@@ -27,11 +27,10 @@ _BY_OTHERS = (Cause.CONTESTED, Cause.DRIFTED, Cause.UNSEALED)
 
 
 class Kinds:
-    """Starts the watches of copies in one cluster; they run until the operator stops."""
+    """Starts the watches of copies; they run until the operator stops."""
 
-    def __init__(self, context: CopyContext, cluster: ClusterContext) -> None:
+    def __init__(self, context: CopyContext) -> None:
         self._context = context
-        self._cluster = cluster
         self._shapes = Shapes()
         self._allowed = [_split(kind) for kind in context.settings.kinds]
         self._round = Round(context.monotonic, self._copies, timing=context.timing)
@@ -39,7 +38,7 @@ class Kinds:
         """Allowed kinds that the cluster doesn't serve at present."""
 
     def _copies(self) -> dict[str, list[Name]]:
-        return {key: view.copies.names() for key, view in self._cluster.kinds.items()}
+        return {key: view.copies.names() for key, view in self._context.kinds.items()}
 
     def allows(self, kind: str, api_version: str | None) -> bool:
         """Whether the settings allow rules of this kind."""
@@ -58,7 +57,7 @@ class Kinds:
         """
         for kind, group, version in self._allowed:
             try:
-                resource = await self._cluster.discovery.resolve(
+                resource = await self._context.discovery.resolve(
                     kind, f"{group}/{version}" if group and version else None
                 )
             except (KindUnavailable, AmbiguousKind) as error:
@@ -75,11 +74,11 @@ class Kinds:
 
     def watch(self, resource: Resource) -> KindView:
         """The view of a kind's copies; a new one starts its watch."""
-        view = self._cluster.kinds.get(resource.key)
+        view = self._context.kinds.get(resource.key)
         if view is not None:
             return view
-        assert self._cluster.sealer is not None
-        reader = RecordReader(resource.key, self._cluster.sealer, self._shapes)
+        assert self._context.sealer is not None
+        reader = RecordReader(resource.key, self._context.sealer, self._shapes)
         spec = WatchSpec(
             resource=resource,
             label_selector=SELECTOR,
@@ -90,12 +89,12 @@ class Kinds:
         early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
 
         def on_change(name: ObjectName, old: CopyRecord | None, new: CopyRecord | None) -> None:
-            if resource.key in self._cluster.kinds:
-                self._copy_changed(self._cluster.kinds[resource.key], name, old, new)
+            if resource.key in self._context.kinds:
+                self._copy_changed(self._context.kinds[resource.key], name, old, new)
             else:
                 early.append((name, old, new))
 
-        registration = self._cluster.informers.acquire(
+        registration = self._context.informers.acquire(
             spec, on_change, on_synced=self._context.requeue_all_rules
         )
         view = KindView(
@@ -107,16 +106,16 @@ class Kinds:
             ),
             registration,
         )
-        self._cluster.kinds[resource.key] = view
+        self._context.kinds[resource.key] = view
         for change in early:
             on_change(*change)
         return view
 
     def forget(self) -> None:
         """Drop all views."""
-        for view in self._cluster.kinds.values():
+        for view in self._context.kinds.values():
             view.registration.release()
-        self._cluster.kinds.clear()
+        self._context.kinds.clear()
 
     def _copy_changed(
         self,
@@ -131,10 +130,10 @@ class Kinds:
             return  # the first list: rules are reconciled when it is complete
         if news:
             if new is None:
-                self._cluster.fights.lose(self._cluster.key(view.resource.key, *name))
+                self._context.fights.lose(CopyKey(view.resource.key, *name))
             self.enqueue_copy(view, name, news=True)
         if new is None and old is not None:
-            context.note_lost(old.owner, self._cluster.key(view.resource.key, *name))
+            context.note_lost(old.owner, CopyKey(view.resource.key, *name))
         for record in (old, new):
             if news and record is not None and record.owner:
                 context.touch(record.owner)
@@ -144,7 +143,7 @@ class Kinds:
 
         With `news`, a copy whose metadata are right is read: managedFields can be forged.
         """
-        key = self._cluster.key(view.resource.key, *name)
+        key = CopyKey(view.resource.key, *name)
         try:
             plan = self._context.plan(key)
         except Exception as error:  # such as a rule's rendering: that rule's status reports it
@@ -153,16 +152,16 @@ class Kinds:
             )
             return
         if news and plan.why in _BY_OTHERS:
-            self._cluster.fights.change(key)
+            self._context.fights.change(key)
         if plan.why is Cause.CONTESTED:
-            self._context.queue.add_after(key, self._cluster.fights.wait(key))
+            self._context.queue.add_after(key, self._context.fights.wait(key))
         elif plan.act is Action.RESEAL:
             self._context.queue.add(key, Priority.RESYNC)
         elif plan.act is not Action.NOTHING:
             self._context.queue.add(key)
         elif news and plan.why is Cause.UP_TO_DATE and (record := view.copies.get(name)):
-            self._cluster.drift.suspect(key, record.resource_version)
-            self._context.queue.add_after(key, self._cluster.drift.wait(key) or 0.0)
+            self._context.drift.suspect(key, record.resource_version)
+            self._context.queue.add_after(key, self._context.drift.wait(key) or 0.0)
         if plan.winner is not None:
             self._context.touch(plan.winner.owner)
 
@@ -171,13 +170,13 @@ class Kinds:
         if not self._context.rule_states:
             return  # another replica leads
         for kind, name in self._round.due():
-            key = self._cluster.key(kind, *name)
-            self._cluster.drift.suspect(key)
+            key = CopyKey(kind, *name)
+            self._context.drift.suspect(key)
             self._context.queue.add(key, Priority.RESYNC)
 
     def drop_stale_writes(self) -> None:
         """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
-        for view in self._cluster.kinds.values():
+        for view in self._context.kinds.values():
             for name in view.copies.forget_stale():
                 self.enqueue_copy(view, name)
 

@@ -22,7 +22,7 @@ def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: R
     """Record Events of templates that can't be rendered; failed writes record their own."""
     if state.phase is not RulePhase.SERVING or state.compiled is None:
         return
-    resource = context.home.kinds[state.compiled.resource].resource
+    resource = context.kinds[state.compiled.resource].resource
     for sample in summary.samples:
         if sample.reason is FailureReason.TEMPLATE_ERROR:
             notify_owner(context, rule, resource, sample)

@@ -10,7 +10,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.api.times import parse_time
-from copyrator.copies.context import ClusterContext, CopyContext, KindView
+from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.trace_reporter import note_write
 from copyrator.copies.targets.equality import differences
 from copyrator.copies.targets.fights import describe_change
@@ -60,11 +60,10 @@ class CopyReconciler:
 
     async def reconcile(self, key: CopyKey) -> Outcome:
         """Reconcile one target; one write where there is no conflict."""
-        cluster = self._context.clusters[key.cluster]
-        view = cluster.kinds.get(key.kind)
+        view = self._context.kinds.get(key.kind)
         if view is None or not view.registration.reflector.lists:
             return Done()  # the rules are reconciled once the view is complete
-        return await _Attempt(self._context, cluster, view, key, self._unsealed).run()
+        return await _Attempt(self._context, view, key, self._unsealed).run()
 
 
 class _Attempt:
@@ -73,17 +72,15 @@ class _Attempt:
     def __init__(
         self,
         context: CopyContext,
-        cluster: ClusterContext,
         view: KindView,
         key: CopyKey,
         unsealed: dict[CopyKey, tuple[str, bytes]],
     ) -> None:
         self._context = context
-        self._cluster = cluster
         self._view = view
         self._key = key
         self._unsealed = unsealed
-        self._writer = CopyWriter(context.metrics, cluster, view, key)
+        self._writer = CopyWriter(context, view, key)
         self._change: str | None = None
         """What others did to the copy, where it is in a fight or about to be."""
         self._age: float | None = None
@@ -99,7 +96,7 @@ class _Attempt:
             async with self._context.composer.held(binding) as renewed:
                 if renewed:
                     self._context.requeue_rule(rule)  # to render its other copies, too
-                namespace = self._cluster.namespaces.get(self._key.namespace)
+                namespace = self._context.namespaces.get(self._key.namespace)
                 if namespace is not None:
                     binding.compose(namespace)
                 return await self._run(self._plan())
@@ -115,13 +112,13 @@ class _Attempt:
     def _needs_content(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether a template's sources have to be read for it."""
         if plan.why is Cause.UP_TO_DATE:
-            return self._cluster.drift.wait(self._key) == 0.0
+            return self._context.drift.wait(self._key) == 0.0
         return plan.act is not Action.NOTHING or plan.why in _COMPARED
 
     async def _run(self, plan: CopyDecision[CopyRequest]) -> Outcome:
-        wait = self._cluster.drift.wait(self._key)
+        wait = self._context.drift.wait(self._key)
         if wait is not None:
-            wait = max(wait, self._cluster.fights.wait(self._key))
+            wait = max(wait, self._context.fights.wait(self._key))
         if plan.why is Cause.UP_TO_DATE and wait:
             return RequeueAfter(wait)
         try:
@@ -142,7 +139,7 @@ class _Attempt:
     async def _without_a_write(self, plan: CopyDecision[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
         if plan.why is Cause.CONTESTED:
-            return RequeueAfter(self._cluster.fights.wait(self._key))
+            return RequeueAfter(self._context.fights.wait(self._key))
         if plan.act is Action.NOTHING and plan.why in (Cause.UNMANAGED, Cause.SATISFIED):
             return await self._keep_unmanaged(plan)
         if plan.act is Action.RESEAL and self._is_refused(plan):
@@ -162,7 +159,7 @@ class _Attempt:
         """Read first where the object may differ from the cached state."""
         if plan.why is Cause.UP_TO_DATE:
             return await self._checked_copy(plan)
-        unmanaged, winner = self._cluster.unmanaged, plan.winner
+        unmanaged, winner = self._context.unmanaged, plan.winner
         known = unmanaged.get(self._key)
         if known is None or winner is None or plan.why not in (Cause.MISSING, Cause.SATISFIED):
             return plan
@@ -182,12 +179,12 @@ class _Attempt:
         """Read the target's metadata; without an unmanaged object there, forget it."""
         found = await self._writer.read_metadata()
         if self._writer.unmanaged is None:
-            self._cluster.unmanaged.forget(self._key)
+            self._context.unmanaged.forget(self._key)
         return found
 
     async def _checked_copy(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
-        drift, winner = self._cluster.drift, plan.winner
+        drift, winner = self._context.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
             return plan
         record = self._record()
@@ -220,7 +217,7 @@ class _Attempt:
 
     async def _examined(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read who changed a copy whose write begins or continues a fight, and plan anew."""
-        fights, winner = self._cluster.fights, plan.winner
+        fights, winner = self._context.fights, plan.winner
         contested = fights.get(self._key) is not None or (
             self._is_foreign(plan) and fights.is_next(self._key)
         )
@@ -236,12 +233,12 @@ class _Attempt:
     def _is_foreign(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether others are the cause of a write."""
         if plan.why is Cause.MISSING:
-            return self._cluster.fights.is_lost(self._key)
+            return self._context.fights.is_lost(self._key)
         return plan.why in (Cause.DRIFTED, Cause.UNSEALED, Cause.UNMANAGED)
 
     def _count(self, plan: CopyDecision[CopyRequest], sent: int, *, complete: bool = True) -> None:
         """Count the requests of an attempt since the writer had sent so many."""
-        fights, requests = self._cluster.fights, self._writer.sent - sent
+        fights, requests = self._context.fights, self._writer.sent - sent
         foreign = self._is_foreign(plan)
         fights.count(self._key, requests, foreign=foreign, complete=complete, age=self._age)
         fight = fights.get(self._key)
@@ -290,7 +287,7 @@ class _Attempt:
                 raise
             self._count(plan, sent, complete=isinstance(error, errors.ConflictError))
             if isinstance(error, errors.NotFound):
-                self._cluster.fights.lose(self._key)
+                self._context.fights.lose(self._key)
             await self._read_metadata()
             return False
         except REFUSED:
@@ -317,7 +314,7 @@ class _Attempt:
 
     async def _keep_unmanaged(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         """Leave an unmanaged object: ready where it has the wanted content, else a conflict."""
-        unmanaged, winner, found = self._cluster.unmanaged, plan.winner, self._writer.unmanaged
+        unmanaged, winner, found = self._context.unmanaged, plan.winner, self._writer.unmanaged
         assert winner is not None
         known = unmanaged.get(self._key)
         if found is not None:
@@ -365,12 +362,12 @@ class _Attempt:
 
     def _settled(self, plan: CopyDecision[CopyRequest]) -> Outcome:
         self._context.problems.pop(self._key, None)
-        self._cluster.unmanaged.forget(self._key)
+        self._context.unmanaged.forget(self._key)
         self._unsealed.pop(self._key, None)
         self._touch(plan)
         if plan.winner is None:
-            self._cluster.fights.end(self._key)
-        remaining = self._cluster.fights.remaining(self._key)
+            self._context.fights.end(self._key)
+        remaining = self._context.fights.remaining(self._key)
         return Done() if remaining is None else RequeueAfter(remaining, Priority.RESYNC)
 
     def _not_as_wanted(self) -> Outcome:
@@ -387,7 +384,7 @@ class _Attempt:
         self._context.metrics.copy_failures.labels(reason.value).inc()
         bind = missing_bind(error, plan.winner, self._view.resource)
         if bind is not None:
-            self._cluster.client.report_denied(bind)
+            self._context.client.report_denied(bind)
         self._report(reason, message_of(error, bind))
         self._touch(plan)
         return Failed(error)
@@ -402,7 +399,7 @@ class _Attempt:
 
     def _touch(self, plan: CopyDecision[CopyRequest]) -> None:
         """Queue all rules whose status the target may have changed."""
-        namespace = self._cluster.namespaces.get(self._key.namespace)
+        namespace = self._context.namespaces.get(self._key.namespace)
         owners = {plan.winner.owner} if plan.winner else set()
         if record := self._record():
             owners.add(record.owner)

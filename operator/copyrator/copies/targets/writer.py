@@ -15,7 +15,7 @@ from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.context import ClusterContext, KindView
+from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.targets.adoption import kept_extras
 from copyrator.copies.targets.content import EXACT_KINDS, Place, carry_on, new_object
 from copyrator.copies.targets.ownership import ACCEPTED, claimed_fields, is_unchanged, merge_into
@@ -27,7 +27,6 @@ from copyrator.kube.client.pages import METADATA_WATCH
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import NOT_HELD, Permission, Refusal
 from copyrator.kube.resources import Resource
-from copyrator.metrics import Metrics
 
 REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)
 """Errors that the API server returns before it checks whether the object exists.
@@ -129,17 +128,14 @@ class NotAsWantedError(Exception):
 class CopyWriter:
     """Reads and writes one target; results go into the view, or into ``unmanaged``."""
 
-    def __init__(
-        self, metrics: Metrics, cluster: ClusterContext, view: KindView, key: CopyKey
-    ) -> None:
+    def __init__(self, context: CopyContext, view: KindView, key: CopyKey) -> None:
         self.unmanaged: Unmanaged | None = None
         """The unmanaged object at the target, as the last read found it."""
         self.dropped: set[str] | None = None
         """Fields of what was written that the API server has dropped; None: nothing was."""
         self.sent = 0
         """Write requests."""
-        self._metrics = metrics
-        self._cluster = cluster
+        self._context = context
         self._view = view
         self._key = key
         self._name = (key.namespace, key.name)
@@ -155,7 +151,7 @@ class CopyWriter:
         """
         copies = self._view.copies
         try:
-            found = await self._cluster.client.request(
+            found = await self._context.client.request(
                 "GET", self._view.resource.path(*self._name), accept=METADATA_WATCH
             )
         except errors.NotFound:
@@ -181,7 +177,7 @@ class CopyWriter:
             NotFound: it doesn't exist.
             ApiError: it can't be read.
         """
-        live: dict[str, Any] = await self._cluster.client.get(self._view.resource, *self._name)
+        live: dict[str, Any] = await self._context.client.get(self._view.resource, *self._name)
         self._whole = live
         record = self._view.reader(live)
         if record.owner or record.marks:
@@ -222,10 +218,10 @@ class CopyWriter:
                 await self._release(record)
 
     def _body(self, winner: CopyRequest) -> dict[str, Any]:
-        assert self._cluster.sealer is not None
+        assert self._context.sealer is not None
         content = winner.binding.content(winner.namespace)
         place = Place(self._key.kind, self._key.namespace, self._key.name)
-        return new_object(content, place, winner.owner, self._cluster.sealer)
+        return new_object(content, place, winner.owner, self._context.sealer)
 
     async def _replace(self, winner: CopyRequest, record: CopyRecord) -> None:
         if self._exact:
@@ -248,7 +244,7 @@ class CopyWriter:
         found = self._view.reader(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
             winner.accept(whole)  # the server's own form of our content: nothing changed
-        repeated = self._cluster.fights.is_repeated(self._key)
+        repeated = self._context.fights.is_repeated(self._key)
         if self._exact and _is_disturbed(winner, found) and not repeated:
             # The live object was right already, but others are recorded as its writers.
             metadata = answer["metadata"]
@@ -310,7 +306,7 @@ class CopyWriter:
 
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that others may write to as well."""
-        live = self._whole or await self._cluster.client.get(self._view.resource, *self._name)
+        live = self._whole or await self._context.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object exists now")
         if reason := live["metadata"].get(NOT_WHOLE):
@@ -335,7 +331,7 @@ class CopyWriter:
         name = None if method == "POST" else self._key.name
         path = self._view.resource.path(self._key.namespace, name)
         dropped: set[str] = set()
-        answer: dict[str, Any] = await self._cluster.client.request(
+        answer: dict[str, Any] = await self._context.client.request(
             method, path, body=body, accept=METADATA_WATCH, dropped=dropped
         )
         self.dropped = dropped
@@ -351,12 +347,12 @@ class CopyWriter:
             record.shape = ACCEPTED
         self.unmanaged = None
         self._view.copies.wrote(self._name, record)
-        self._cluster.drift.wrote(self._key, record.resource_version)
+        self._context.drift.wrote(self._key, record.resource_version)
 
     async def _delete(self, uid: str, resource_version: str) -> None:
         self.sent += 1
         try:
-            answer = await self._cluster.client.delete(
+            answer = await self._context.client.delete(
                 self._view.resource,
                 *self._name,
                 uid=uid,
@@ -383,12 +379,12 @@ class CopyWriter:
             "labels": {names.LABEL_MANAGED_BY: None},
             "annotations": dict.fromkeys(marks),
         }
-        await self._cluster.client.patch(self._view.resource, *self._name, {"metadata": metadata})
+        await self._context.client.patch(self._view.resource, *self._name, {"metadata": metadata})
         self._view.copies.deleted(self._name, record.uid)
         self._count("release")
 
     def _count(self, action: str) -> None:
-        self._metrics.copy_writes.labels(action, self._key.kind).inc()
+        self._context.metrics.copy_writes.labels(action, self._key.kind).inc()
 
 
 def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:

@@ -218,7 +218,7 @@ class ComposeError(Exception):
 
 
 class Composer:
-    """Reads and holds sources; all arguments are the home cluster's."""
+    """Reads and holds sources."""
 
     def __init__(
         self, client: KubeClient, share: Callable[[], SourceShare], clock: Callable[[], datetime]

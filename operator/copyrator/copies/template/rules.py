@@ -33,7 +33,7 @@ async def resolve_sources(context: CopyContext, spec: RuleSpec) -> list[Resource
     Raises:
         KindUnavailable, AmbiguousKind: the cluster doesn't serve one.
     """
-    discovery = context.home.discovery
+    discovery = context.discovery
     return [
         await discovery.resolve(entry.source.kind, entry.source.api_version)
         for entry in spec.sources
@@ -50,7 +50,7 @@ def begin_composed(
     share = context.shares.of(None)
     watches = []
     for part in composition.parts:
-        watch = context.home.informers.acquire(
+        watch = context.informers.acquire(
             _spec(context, part.entry, part.resource, share),
             _listener(context, state, part),
             on_synced=lambda: context.requeue_rule(state.key),
@@ -101,7 +101,7 @@ async def _render(context: CopyContext, binding: ComposedBinding) -> None:
         return
     async with context.composer.held(binding):
         for name in list(binding.compiled.targets):
-            namespace = context.home.namespaces.get(name)
+            namespace = context.namespaces.get(name)
             if namespace is not None:
                 binding.compose(namespace)
             await turn.pause()
@@ -110,7 +110,7 @@ async def _render(context: CopyContext, binding: ComposedBinding) -> None:
 async def _is_any_pending(context: CopyContext, binding: ComposedBinding, turn: TimeSlice) -> bool:
     """Whether the copy of any target has to be rendered."""
     for name in list(binding.compiled.targets):
-        namespace = context.home.namespaces.get(name)
+        namespace = context.namespaces.get(name)
         if namespace is not None and binding.at(namespace).pending:
             return True
         if namespace is not None and not binding.follows_namespaces:
@@ -146,7 +146,7 @@ def _spec(
     context: CopyContext, entry: ComposedSource, resource: Resource, share: SourceShare
 ) -> WatchSpec:
     """Few names of a namespace have a watch each; more share one of all its metadata."""
-    source, informers = entry.source, context.home.informers
+    source, informers = entry.source, context.informers
     reader = HeaderReader(resource.kind)
 
     def spec(name: str | None, selector: str | None = None) -> WatchSpec:
