@@ -6,10 +6,9 @@ annotations that users write. So listeners only record it: by tenant, and the tr
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,6 +48,7 @@ from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
+from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
@@ -81,19 +81,23 @@ class PendingChanges:
     work: Iterator[None] | None = None
     """Work in progress."""
 
+    @property
+    def are_done(self) -> bool:
+        """Whether none is left."""
+        return not (self.work or self.namespaces or self.bindings)
+
 
 class Changes:
-    """All changes that aren't processed yet."""
+    """All changes that aren't processed yet. Tenants take turns; trusted rules have their own."""
 
     def __init__(self) -> None:
-        self.trusted: dict[Tenant, PendingChanges] = {}
-        self.tenants: dict[Tenant, PendingChanges] = {}
-        self.wake = {True: asyncio.Event(), False: asyncio.Event()}
-        """By whether the rules are trusted."""
+        self._pending: dict[Tenant, PendingChanges] = {}
+        self._queues: dict[bool, WorkQueue[str]] = {True: WorkQueue(), False: WorkQueue()}
+        """Of tenants with changes; by whether the rules are trusted, whose key is empty."""
 
     def add_binding(self, binding: SourceBinding) -> None:
         """A source is new or changed: all its targets are due."""
-        pending = self._pending(binding.compiled.targets.tenant)
+        pending = self._queue(binding.compiled.targets.tenant)
         pending.bindings[binding.compiled.rule.owner, binding.origin] = binding
 
     def add_namespace(
@@ -101,14 +105,28 @@ class Changes:
     ) -> None:
         """A namespace changed, which was a target of `members` before; for these tenants' rules."""
         for tenant in tenants:
-            namespaces = self._pending(tenant).namespaces
+            namespaces = self._queue(tenant).namespaces
             moved = namespaces.setdefault(name, NamespaceChange(members, more))
             moved.more |= more
 
-    def _pending(self, tenant: Tenant) -> PendingChanges:
-        line = self.trusted if tenant is None else self.tenants
-        self.wake[tenant is None].set()
-        return line.setdefault(tenant, PendingChanges(tenant))
+    async def get(self, *, trusted: bool) -> PendingChanges:
+        """Wait for the changes of the next tenant, or of the trusted rules; `done` must follow."""
+        name = await self._queues[trusted].get()
+        tenant = None if trusted else name
+        return self._pending.setdefault(tenant, PendingChanges(tenant))
+
+    def done(self, pending: PendingChanges) -> None:
+        """What was got is processed, in part or whole; the rest comes after all others."""
+        tenant = pending.tenant
+        self._queues[tenant is None].done(tenant or "")
+        if pending.are_done:
+            self._pending.pop(tenant, None)
+        else:
+            self._queue(tenant)
+
+    def _queue(self, tenant: Tenant) -> PendingChanges:
+        self._queues[tenant is None].add(tenant or "")
+        return self._pending.setdefault(tenant, PendingChanges(tenant))
 
 
 PERIOD: Final = 3600.0
@@ -123,20 +141,18 @@ Notice = tuple[str, str, str]
 
 
 class NoticeLimits:
-    """What was reported in the last PERIOD; at most TOGETHER entries."""
+    """What was reported in the last PERIOD; each entry holds a slot for so long."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Notice, float] = OrderedDict()
-        self._each: Counter[str] = Counter()
+        self._slots = FairLimit(each=EACH, together=TOGETHER)
 
     def take(self, notice: Notice, now: float) -> bool:
         """Whether an Event may be written now; it counts from then on."""
         self._forget(now)
-        namespace = notice[0]
-        if notice in self._told or len(self._told) >= TOGETHER or self._each[namespace] >= EACH:
+        if notice in self._told or not self._slots.try_acquire(notice[0]):
             return False
         self._told[notice] = now
-        self._each[namespace] += 1
         return True
 
     def _forget(self, now: float) -> None:
@@ -145,9 +161,7 @@ class NoticeLimits:
             if now - when < PERIOD:
                 return
             del self._told[notice]
-            self._each[notice[0]] -= 1
-            if not self._each[notice[0]]:
-                del self._each[notice[0]]
+            self._slots.release(notice[0])
 
 
 @dataclass(slots=True, eq=False)

@@ -72,6 +72,7 @@ async def test_a_template_that_cant_be_rendered_is_told(cluster, operator):
 async def test_three_hundred_are_told_in_all(cluster, operator, monkeypatch):
     most = TOGETHER if LONG else 30
     monkeypatch.setattr(context, "TOGETHER", most)
+    operator.controller._context.notices = context.NoticeLimits()
     places = [f"team-{number}" for number in range(most + 10)]
     for name in places:
         cluster.namespace(name)

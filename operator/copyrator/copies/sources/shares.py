@@ -166,6 +166,10 @@ class SourceShare:
 class SourceShares:
     """The shares of all namespaces. ``look_at`` requeues a rule that needn't wait any more.
 
+    Not a FairLimit (workqueue.fairness): a rule may open several watches, or join existing ones. So
+    a place isn't given to it; its next reconcile takes it, or leaves it to others. Bytes are a
+    budget: nothing that is held waits for them in turn.
+
     Attributes:
         watches: of all tenants, except the first ones of each.
         bytes: of all tenants' sources.

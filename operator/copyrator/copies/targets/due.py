@@ -25,27 +25,20 @@ class DueWork:
 
     async def run(self, *, trusted: bool) -> None:
         """Process pending changes, for ever."""
-        changes = self._context.changes
-        line, wake = changes.trusted if trusted else changes.tenants, changes.wake[trusted]
-        turn = TimeSlice()
+        changes, turn = self._context.changes, TimeSlice()
         while True:
-            await wake.wait()
-            wake.clear()
-            while line:
-                pending = next(iter(line.values()))
-                if self._process_slice(pending, turn):
-                    line[pending.tenant] = line.pop(pending.tenant)  # to the end of the queue
-                else:
-                    del line[pending.tenant]
-                await turn.pause()
+            pending = await changes.get(trusted=trusted)
+            self._process_slice(pending, turn)
+            changes.done(pending)
+            await turn.pause()
 
-    def _process_slice(self, pending: PendingChanges, turn: TimeSlice) -> bool:
-        """Process one tenant's changes for a time slice; return whether any are left."""
+    def _process_slice(self, pending: PendingChanges, turn: TimeSlice) -> None:
+        """Process one tenant's changes for a time slice."""
         while not turn.spent:
             if pending.work is None:
                 pending.work = self._begin(pending)
                 if pending.work is None:
-                    return False
+                    return
             try:
                 next(pending.work)
             except StopIteration:
@@ -55,7 +48,6 @@ class DueWork:
                     "the copies affected by a change can't be determined: %s", type(error).__name__
                 )
                 pending.work = None
-        return True
 
     def _begin(self, pending: PendingChanges) -> Iterator[None] | None:
         """The work for the next change, new namespaces first; None where none is left."""
