@@ -9,7 +9,7 @@ from demo.screen import Rows
 from demo.stage import Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
-from localcluster.certificates import self_signed
+from localcluster.signing import self_signed
 
 FILE = "rules/certificate.yaml"
 NAME = "soon.example.com"

@@ -1,7 +1,7 @@
 """The Helm chart, rendered by the real helm: what of it a machine without containers can use.
 
 The Deployment's image can't run here, so everything but the Deployment is applied as it is, and the
-Deployment says how the operator's process is started (process.py).
+Deployment says how the operator's process is started (stage.py).
 """
 
 import json

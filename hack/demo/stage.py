@@ -1,19 +1,30 @@
 """What the walk stands on: a control plane, the chart's rights, the operator, the examples."""
 
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from demo.chart import ROOT, Rendered, render
 from demo.objects import Manifest, Objects
-from demo.process import OperatorProcess
-from demo.waiting import NotYet, until
+from demo.waiting import NotYet, StepFailed, until
 from localcluster import Cluster
 from localcluster import bundle as bundle_registry
 from localcluster.cluster import REGISTRY_ADDRESSES
+from localcluster.processes import MARKER
 from localcluster.signing import new_key
+from localcluster.state import Layout
 
 EXAMPLES = ROOT / "examples"
 HOME = "copyrator"
@@ -99,3 +110,105 @@ class Stage:
         conditions = (crd or {}).get("status", {}).get("conditions", [])
         if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             raise NotYet(f"conditions {conditions}")
+
+
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
+"""What a process on a laptop needs of its surroundings; nothing that would configure Copyrator."""
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Loopback is never asked for through a proxy."""
+
+STOP_SECONDS = 30.0
+"""The Deployment's grace period."""
+
+
+class OperatorProcess:
+    """A running ``copyrator run``; stop() ends it as the kubelet would.
+
+    Args:
+        chart: the rendered chart, whose container's arguments and variables are used.
+        namespace: the release's namespace, for variables that the pod's fields fill in.
+        kubeconfig: of the chart's service account.
+        state_dir: the cluster's directory. Its logs get one more, and the process carries the
+            cluster's mark, so that stopping the cluster stops it too.
+    """
+
+    def __init__(self, chart: Rendered, namespace: str, kubeconfig: Path, state_dir: Path) -> None:
+        self.log = Layout(state_dir).logs / "operator.log"
+        self.port = _free_port()
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        for variable in chart.container["env"]:
+            if "value" in variable:
+                environment[variable["name"]] = variable["value"]
+        environment |= {"POD_NAME": "copyrator-demo", "POD_NAMESPACE": namespace}
+        # The image has the package installed; a clone has it here.
+        environment["PYTHONPATH"] = str(ROOT / "operator")
+        environment[MARKER] = str(state_dir)
+        self.command = [
+            *(sys.executable, "-m", "copyrator", *chart.container["args"]),
+            *("--kubeconfig", str(kubeconfig), "--health-port", str(self.port)),
+        ]
+        with self.log.open("ab") as output:
+            # A session of its own: Ctrl-C reaches the demo alone, which then stops this in order.
+            self._process = subprocess.Popen(
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def wait_ready(self, seconds: float) -> None:
+        """Wait until /readyz answers 200.
+
+        Raises:
+            StepFailed: it ended, or wasn't ready within `seconds`.
+        """
+        until(self._ready, seconds=seconds, what="the operator's /readyz to answer 200")
+
+    def check_alive(self) -> None:
+        """Raise StepFailed when the process has ended by itself."""
+        if (code := self._process.poll()) is not None:
+            msg = f"the operator ended with exit code {code}"
+            raise StepFailed(msg)
+
+    def stop(self) -> int:
+        """End it by SIGTERM, by SIGKILL when it doesn't go, and return its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def tail(self, lines: int = 15) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _ready(self) -> None:
+        self.check_alive()
+        url = f"http://127.0.0.1:{self.port}/readyz"
+        try:
+            with _DIRECT.open(url, timeout=2):
+                return
+        except urllib.error.HTTPError as error:
+            answer = error.read().decode(errors="replace").strip()
+            msg = f"{error.code}: {answer}"
+            raise NotYet(msg) from None
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            msg = "nothing listens there"
+            raise NotYet(msg) from None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from images import machine, product, report
+from images import layout, machine, product
 from images.store import Store
 from localcluster.errors import LocalClusterError
 
@@ -20,7 +20,7 @@ def main() -> None:
     except LocalClusterError as error:
         sys.exit(str(error))
     print(f"The image, as an OCI layout: {image.root}")
-    print(report.text(image))
+    print(layout.report(image))
 
 
 if __name__ == "__main__":

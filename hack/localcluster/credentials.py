@@ -1,5 +1,8 @@
 """Who may come in: the CA, client certificates, and the kubeconfigs made from them."""
 
+from __future__ import annotations
+
+import base64
 import re
 import ssl
 import subprocess
@@ -10,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from localcluster import kubeconfig
 from localcluster.api import Api, ApiStatusError
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
@@ -75,17 +77,17 @@ class Credentials:
                 "Create the namespace and the service account first.",
             ) from error
         user = f"system:serviceaccount:{namespace}:{account}"
-        document = kubeconfig.with_token(self._server(), user, token, namespace)
+        document = with_token(self._server(), user, token, namespace)
         return self._write(_file_name("sa", namespace, account), document)
 
-    def _server(self) -> kubeconfig.Server:
-        return kubeconfig.Server(self.server, (self.layout.pki / "ca.crt").read_bytes())
+    def _server(self) -> Server:
+        return Server(self.server, (self.layout.pki / "ca.crt").read_bytes())
 
     def _with_certificate(self, name: str, user: str) -> dict[str, Any]:
         certificate, key = (
             (self.layout.pki / f"{name}.{kind}").read_bytes() for kind in ("crt", "key")
         )
-        return kubeconfig.with_certificate(self._server(), user, certificate, key)
+        return with_certificate(self._server(), user, certificate, key)
 
     def _certificate(self, name: str, user: str, groups: Sequence[str]) -> None:
         if not (self.layout.pki / f"{name}.crt").exists():
@@ -113,3 +115,47 @@ def _file_name(*parts: str) -> str:
     return "--".join(
         re.sub(r"[^A-Za-z0-9.-]", lambda char: f"_{ord(char[0]):x}_", part) for part in parts
     )
+
+
+CLUSTER_NAME = "copyrator-local"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the API server is and whom to trust as it; `authority` is the CA certificate, PEM."""
+
+    url: str
+    authority: bytes
+
+
+def with_certificate(server: Server, user: str, certificate: bytes, key: bytes) -> dict[str, Any]:
+    """A kubeconfig for a user that proves itself by a client certificate (PEM)."""
+    credentials = {
+        "client-certificate-data": _encode(certificate),
+        "client-key-data": _encode(key),
+    }
+    return _document(server, user, credentials, namespace="default")
+
+
+def with_token(server: Server, user: str, token: str, namespace: str) -> dict[str, Any]:
+    """A kubeconfig for a user that proves itself by a bearer token."""
+    return _document(server, user, {"token": token}, namespace)
+
+
+def _document(
+    server: Server, user: str, credentials: dict[str, str], namespace: str
+) -> dict[str, Any]:
+    cluster = {"server": server.url, "certificate-authority-data": _encode(server.authority)}
+    context = {"cluster": CLUSTER_NAME, "user": user, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CLUSTER_NAME, "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": CLUSTER_NAME, "context": context}],
+        "current-context": CLUSTER_NAME,
+    }
+
+
+def _encode(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")

@@ -9,11 +9,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
+from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from localcluster.bundle import INDEX_TYPE, MANIFEST_TYPE, Target, descriptor
 
@@ -133,3 +140,24 @@ def _present(target: Target, tag: str) -> dict[str, Any]:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+KEY: Final = new_key()
+"""Of all certificates that are made here."""
+PRIVATE: Final = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def self_signed(*names: str, begins: datetime, ends: datetime) -> str:
+    """A certificate in PEM; with one common name for each of the names."""
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+        .sign(KEY, hashes.SHA256())
+    )
+    return made.public_bytes(Encoding.PEM).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from signatures.material import Case, CosignPolicy, KeylessPolicy, NotationPolicy, Workshop
 from signatures.repository import INDEX, Repository
-from signatures.verdicts import verdicts
+from signatures.tools import Answer
 
 INDEX_FILE = "cases.json"
 BLOBS = "blobs"
@@ -125,3 +125,98 @@ def _manifest(repository: Repository, reference: str, content: _Content, blobs: 
 
 def _write(blobs: Path, digest: str, content: bytes) -> None:
     (blobs / digest.removeprefix("sha256:")).write_bytes(content)
+
+
+# Each way of asking: by default they expect SHA-256, also of keys that they sign with another.
+_TOOLS = ("cosign2", "cosign3")
+_HASHES = {"p384": "sha384", "p521": "sha512", "ed25519": "sha512"}
+_TRUSTED_ROOT = "trusted_root.json"
+_NO_ROOT = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}
+
+
+def verdicts(shop: Workshop, case: Case, policy: str) -> dict[str, Answer]:
+    """The answer of each tool, and of each with an option that changes it."""
+    answers = _asked(shop, case, policy)
+    usual = {way: answer for way, answer in answers.items() if " " not in way}
+    return {
+        way: answer
+        for way, answer in answers.items()
+        if way in usual or answer.holds != usual[way.partition(" ")[0]].holds
+    }
+
+
+def _asked(shop: Workshop, case: Case, policy: str) -> dict[str, Answer]:
+    wanted = shop.policies[policy]
+    if isinstance(wanted, CosignPolicy):
+        return dict(_cosign(shop, case, wanted))
+    if isinstance(wanted, KeylessPolicy):
+        return dict(_keyless(shop, case, wanted))
+    ways = ("", "verifyTimestamp=afterCertExpiry") if wanted.tsa else ("",)
+    return {f"notation {way}".strip(): _notation(shop, case, policy, wanted, way) for way in ways}
+
+
+def _cosign(shop: Workshop, case: Case, policy: CosignPolicy) -> Iterator[tuple[str, Answer]]:
+    # Without a root, cosign 2 asks the internet for one as soon as it sees a bundle.
+    (shop.directory / _TRUSTED_ROOT).write_text(json.dumps(_NO_ROOT), encoding="utf-8")
+    reference = case.repository.reference(case.artifact.digest)
+    hashes = {_HASHES[key] for key in policy.keys if key in _HASHES}
+    options = ("verify", "--insecure-ignore-tlog", f"--trusted-root={_TRUSTED_ROOT}")
+    for tool in _TOOLS:
+        # By default they look at payloads only where there is no bundle.
+        for more in (
+            "",
+            "--new-bundle-format=false",
+            *(f"--signature-digest-algorithm={name}" for name in hashes),
+        ):
+            asked = (tool, *options, *filter(None, [more]))
+            answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
+            # cosign takes one key: one that holds is enough.
+            answer = next((one for one in answers if one.holds), answers[0])
+            yield f"{tool} {more}".strip(), answer
+
+
+def _keyless(shop: Workshop, case: Case, policy: KeylessPolicy) -> Iterator[tuple[str, Answer]]:
+    root = f"{policy.root}.{_TRUSTED_ROOT}"
+    (shop.directory / root).write_text(json.dumps(shop.roots[policy.root]), encoding="utf-8")
+    options = (
+        f"--trusted-root={root}",
+        f"--certificate-oidc-issuer={policy.issuer}",
+        # cosign looks for a match anywhere in the subject, we match the whole.
+        f"--certificate-identity-regexp=^(?:{policy.subject_pattern})$",
+    )
+    reference = case.repository.reference(case.artifact.digest)
+    for tool in _TOOLS:
+        yield tool, shop.tools.ask(tool, "verify", *options, reference)
+
+
+def _notation(shop: Workshop, case: Case, name: str, policy: NotationPolicy, way: str) -> Answer:
+    home = f"notation-{list(shop.policies).index(name)}"
+    option, _, value = way.partition("=")
+    configuration = shop.directory / home / "notation"
+    stores = {"ca": policy.ca, "signingAuthority": policy.authorities, "tsa": policy.tsa}
+    stores = {store: names for store, names in stores.items() if names}
+    for store, names in stores.items():
+        directory = configuration / "truststore" / "x509" / store / "recorded"
+        directory.mkdir(parents=True, exist_ok=True)
+        for certificate in names:
+            pem = shop.certificates[certificate]
+            (directory / f"{certificate}.pem").write_text(pem, encoding="utf-8")
+    identities = [
+        "*" if subject == "*" else f"x509.subject: {subject}" for subject in policy.subjects
+    ]
+    document = {
+        "version": "1.0",
+        "trustPolicies": [
+            {
+                "name": "recorded",
+                "registryScopes": ["*"],
+                "signatureVerification": {"level": "strict"} | ({option: value} if way else {}),
+                "trustStores": [f"{store}:recorded" for store in stores],
+                "trustedIdentities": identities,
+            }
+        ],
+    }
+    (configuration / "trustpolicy.json").write_text(json.dumps(document), encoding="utf-8")
+    (configuration / "trustpolicy.json").chmod(0o600)
+    reference = case.repository.reference(case.artifact.digest)
+    return shop.tools.ask("notation", "verify", "-v", "--insecure-registry", reference, home=home)

@@ -5,9 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from localcluster.build import Programs, explain
+from localcluster.build import Programs, explain, find_toolchain
 from localcluster.pins import MODULES
-from localcluster.toolchain import find_toolchain
 
 
 def prometheus_operator_crds(*plurals: str) -> list[Path]:

@@ -14,7 +14,7 @@ from tests.e2e.operator_process import HANG
 
 from copyrator.cli.core.run import run
 from demo.chart import ROOT, Rendered, render
-from demo.process import OperatorProcess
+from demo.stage import OperatorProcess
 from localcluster import Cluster
 from localcluster.bundle import push
 

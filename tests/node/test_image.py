@@ -12,7 +12,7 @@ from tests.unit.signatures.making_keyless import ISSUER, SUBJECT, Sigstore
 import copyrator
 import images.store
 from copyrator.signatures import keyless
-from images import product, report
+from images import layout, product
 from images.layout import Layout
 from images.store import Store
 from images.trim import LAUNCHER, LIBRARY
@@ -33,8 +33,8 @@ def paths(image: Layout) -> set[str]:
 
 
 def test_it_stays_small(image):
-    total = sum(report.contents(image).values())
-    FIGURES.append(f"image: {report.text(image).splitlines()[0].partition(', of')[0]}")
+    total = sum(layout.contents(image).values())
+    FIGURES.append(f"image: {layout.report(image).splitlines()[0].partition(', of')[0]}")
     assert 10e6 < total < LIMIT
 
 
@@ -80,9 +80,9 @@ def test_its_key_changes_with_all_that_the_build_may_read():
 
 def test_the_variant_for_keyless_signatures_says_its_size(store):
     image = product.operator(store, variant=product.KEYLESS)
-    figure = report.text(image).splitlines()[0].partition(", of")[0]
+    figure = layout.report(image).splitlines()[0].partition(", of")[0]
     FIGURES.append(f"image with keyless verification: {figure}")
-    assert sum(report.contents(image).values()) < LIMIT
+    assert sum(layout.contents(image).values()) < LIMIT
 
 
 VERIFIES = """

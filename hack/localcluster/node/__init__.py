@@ -6,7 +6,7 @@ the node, sees the machine's file system and network, and no limit or securityCo
 It is meant for a control plane on loopback, and for nothing else.
 
 Reading order: agent (which pods), pod (one pod's life), container (one process), and what they
-are made of: environment, volumes, paths, status, termination.
+are made of: environment, volumes, mounts, status.
 
 Known differences from a real node:
 
@@ -18,5 +18,5 @@ Known differences from a real node:
 - A mount inside an emptyDir is a link in it, seen by every container that mounts the emptyDir.
 - A container finds its ServiceAccount's token by KUBECONFIG, because the fixed path
   ``/var/run/secrets/kubernetes.io/serviceaccount`` isn't the container's own.
-- Probes other than readiness, lifecycle hooks and exec are not supported.
+- Probes, sidecars, lifecycle hooks and exec are not supported.
 """

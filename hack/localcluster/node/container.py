@@ -6,12 +6,13 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from . import probes, processes, termination
+from . import processes
 from .launch import Launch
 from .status import ContainerState, Running, Terminated
 
@@ -28,9 +29,6 @@ class Container:
         share: the most bytes of termination message that it may take.
         clock: tells the time.
         changed: called whenever `state` has changed.
-
-    Attributes:
-        started: set once a process was started.
     """
 
     def __init__(
@@ -43,7 +41,6 @@ class Container:
     ) -> None:
         self.state = state
         self.log = pod_dir / f"{state.name}.log"
-        self.started = asyncio.Event()
         self._share = share
         self._clock = clock
         self._changed = changed
@@ -117,10 +114,8 @@ class Container:
                 )
                 self._changed()
                 return
-        self.started.set()
-        probe = self.state.spec.get("readinessProbe")
         identity = f"process://{self._process.pid}"
-        self.state.state = Running(started, identity, ready=probe is None)
+        self.state.state = Running(started, identity)
         self._changed()
         self._ended = asyncio.create_task(self._watch(self._process, started, identity))
 
@@ -128,23 +123,56 @@ class Container:
         self, process: asyncio.subprocess.Process, started: datetime, identity: str
     ) -> None:
         """Wait for the process, sweep up what it leaves behind, record how it ended."""
-        probing = asyncio.create_task(probes.watch(self.state.spec, self._set_ready))
-        code = termination.exit_code(await process.wait())
-        probing.cancel()
-        with suppress(asyncio.CancelledError):
-            await probing
+        code = exit_code(await process.wait())
         assert self._launch is not None
         processes.kill(self._launch.mark)
-        message = termination.message(
-            self.state.spec, code, self._launch.view.message, self.log, self._share
-        )
-        self.state.state = Terminated(
-            code, termination.reason(code), message, started, self._clock(), identity
-        )
+        text = message(self.state.spec, code, self._launch.view.message, self.log, self._share)
+        self.state.state = Terminated(code, reason(code), text, started, self._clock(), identity)
         self._changed()
 
-    def _set_ready(self, ready: bool) -> None:
-        current = self.state.state
-        if isinstance(current, Running) and current.ready != ready:
-            self.state.state = Running(current.started_at, current.container_id, ready)
-            self._changed()
+
+MESSAGE_BYTES = 4096
+"""Most bytes of a message file; of a longer one the end is taken."""
+POD_MESSAGE_BYTES = 12 * 1024
+"""Most bytes of the messages of one pod, shared out evenly."""
+LOG_BYTES = 2048
+LOG_LINES = 80
+
+
+def exit_code(returncode: int) -> int:
+    """A process's return code as a container's exit code: 128 + n after signal n."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def reason(code: int) -> str:
+    """The word that goes with an exit code."""
+    return "Completed" if code == 0 else "Error"
+
+
+def message(container: Mapping[str, Any], code: int, written: Path, log: Path, share: int) -> str:
+    """The termination message of a container that has ended.
+
+    Args:
+        container: its spec, for the policy.
+        code: its exit code.
+        written: the file that stands for terminationMessagePath.
+        log: the container's output.
+        share: the most bytes that this container may take of POD_MESSAGE_BYTES.
+    """
+    text = tail(written, MESSAGE_BYTES)
+    policy = container.get("terminationMessagePolicy", "File")
+    if not text and code != 0 and policy == "FallbackToLogsOnError":
+        lines = tail(log, LOG_BYTES).splitlines(keepends=True)
+        text = "".join(lines[-LOG_LINES:])
+    return text.encode()[:share].decode(errors="ignore")
+
+
+def tail(path: Path, size: int) -> str:
+    """The last bytes of a file as text; nothing if it can't be read."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(0, end - size))
+            return file.read(size).decode(errors="replace")
+    except OSError:
+        return ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import environment, kubeconfig, mounts, processes, sources, stand_in, volumes
 from .host import Host
-from .paths import inside
+from .mounts import inside
 
 Object = Mapping[str, Any]
 _MISSING_REGISTRY = "missing.invalid/"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from . import launch, processes, recovery, status, termination
+from . import container, launch, processes, status
 from .api import STRATEGIC, ApiError
 from .container import Container
 from .host import Host
@@ -48,9 +48,9 @@ class Pod:
         self.state = PodState(
             [ContainerState(c, Waiting(waiting)) for c in spec.get("initContainers") or []],
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
-            recovery.moment(self._status.get("startTime")) or host.clock(),
+            status.moment(self._status.get("startTime")) or host.clock(),
         )
-        share = termination.POD_MESSAGE_BYTES // len(self.state.all)
+        share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
             c.name: Container(c, self._dir, share, host.clock, self._touch) for c in self.state.all
         }
@@ -111,7 +111,7 @@ class Pod:
     # Life
 
     async def _live_and_end(self) -> None:
-        if any(self._dir.glob("*.log")) and not recovery.take_up(
+        if any(self._dir.glob("*.log")) and not status.take_up(
             self.state, self._status, self._policy
         ):
             return
@@ -142,21 +142,11 @@ class Pod:
         while not await self._make_volumes():  # noqa: ASYNC110 - what is awaited is the server's
             await asyncio.sleep(_RETRY)
         once = "Never" if self._policy == "Never" else "OnFailure"
-        sidecars = []
-        try:
-            for state in self.state.inits:
-                if state.sidecar:
-                    sidecars.append(asyncio.create_task(self._keep(state, "Always")))
-                    await self._containers[state.name].started.wait()
-                else:
-                    await self._keep(state, once)
-                    if not state.succeeded:
-                        return
-            await asyncio.gather(*(self._keep(c, self._policy) for c in self.state.mains))
-        finally:
-            for task in sidecars:
-                task.cancel()
-            await asyncio.gather(*sidecars, return_exceptions=True)
+        for state in self.state.inits:
+            await self._keep(state, once)
+            if not state.succeeded:
+                return
+        await asyncio.gather(*(self._keep(c, self._policy) for c in self.state.mains))
 
     async def _keep(self, state: ContainerState, policy: str) -> None:
         """Run a container, again and again as far as the restart policy says so."""
@@ -166,7 +156,7 @@ class Pod:
             ended = await self._containers[state.name].run(ready)
             if policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0):
                 return
-            if recovery.seconds(ended) >= _BACKOFF_RESET:
+            if status.seconds(ended) >= _BACKOFF_RESET:
                 delay = 0.0
             if delay:
                 state.last = ended

@@ -26,7 +26,6 @@ class Running:
 
     started_at: datetime
     container_id: str
-    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +62,14 @@ class ContainerState:
         return str(self.spec["name"])
 
     @property
-    def sidecar(self) -> bool:
-        """Whether this is an init container that stays (restartPolicy: Always)."""
-        return self.spec.get("restartPolicy") == "Always"
-
-    @property
     def succeeded(self) -> bool:
         """Whether it has ended with exit code 0."""
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
     @property
     def ready(self) -> bool:
-        """Whether it runs and its readiness probe, if any, has succeeded."""
-        return isinstance(self.state, Running) and self.state.ready
-
-    @property
-    def initialized(self) -> bool:
-        """Whether, as an init container, it no longer holds up those after it."""
-        return self.succeeded or (self.sidecar and isinstance(self.state, Running))
+        """Whether it runs: there are no probes."""
+        return isinstance(self.state, Running)
 
 
 CREATING = "ContainerCreating"
@@ -122,8 +111,8 @@ class PodState:
 def phase(pod: PodState, policy: str) -> str:
     """The pod's phase, given its restart policy.
 
-    It is final only when no process is left, a sidecar's included: a Job would otherwise count the
-    pod, or replace it, too early.
+    It is final only when no process is left: a Job would otherwise count the pod, or replace it,
+    too early.
     """
     over = not any(isinstance(c.state, Running) for c in pod.all)
     stopped = [c for c in pod.mains if isinstance(c.state, Terminated)]
@@ -132,7 +121,7 @@ def phase(pod: PodState, policy: str) -> str:
         return "Failed" if over else "Running"
     if pod.ending and complete:
         return _outcome(pod)
-    if not all(c.initialized or stopped for c in pod.inits):
+    if not all(c.succeeded or stopped for c in pod.inits):
         broken = any(isinstance(c.state, Terminated) and not c.succeeded for c in pod.inits)
         return "Failed" if broken and over and policy == "Never" else "Pending"
     if any(isinstance(c.state, Waiting) and c.last is None for c in pod.mains):
@@ -177,9 +166,7 @@ def build(pod: Mapping[str, Any], state: PodState, now: datetime) -> Object:
 
 def _container(container: ContainerState, *, init: bool = False) -> Object:
     state = container.state
-    ready = container.ready
-    if init and not container.sidecar:
-        ready = container.succeeded
+    ready = container.succeeded if init else container.ready
     return {
         "name": container.name,
         "image": container.spec.get("image", ""),
@@ -225,7 +212,7 @@ def _conditions(
     pod: Mapping[str, Any], state: PodState, current: str, now: str | None
 ) -> list[Object]:
     done = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(current)
-    waiting = [c.name for c in state.inits if not c.initialized]
+    waiting = [c.name for c in state.inits if not c.succeeded]
     unready = [c.name for c in state.mains if not c.ready]
     initialized = current == "Succeeded" or not waiting
     ready = done is None and not unready and initialized
@@ -263,3 +250,68 @@ def timestamp(moment: datetime | None) -> str | None:
 
 def _filled(**values: str | None) -> Object:
     return {key: value for key, value in values.items() if value}
+
+
+VERDICT = Verdict(
+    "NodeRestarted", "the process node was started anew, and ended what it found of this pod"
+)
+_LOST = Terminated(137, VERDICT.reason, VERDICT.message)
+
+
+def take_up(state: PodState, known: Object, policy: str) -> bool:
+    """Bring a pod's state up to what is known of its former life, in an earlier run of the node.
+
+    The processes are gone by then: a node that stops ends them, and one that starts ends those that
+    a killed node has left. So a pod that may not be run twice has failed, and one that may is
+    started anew, as after a reboot of a machine.
+
+    Args:
+        state: a fresh state; changed in place.
+        known: the status that the earlier run of the node has written.
+        policy: the pod's restart policy.
+
+    Returns:
+        Whether the pod is to go on.
+    """
+    before = {
+        c["name"]: c
+        for group in ("initContainerStatuses", "containerStatuses")
+        for c in known.get(group) or []
+    }
+    for container in state.all:
+        old = before.get(container.name, {})
+        container.restarts = int(old.get("restartCount", 0))
+        last = _terminated((old.get("state") or {}).get("terminated"))
+        if policy == "Never":
+            container.state = last or _LOST
+        elif old.get("containerID"):
+            container.last = last or _LOST
+    if policy == "Never":
+        state.verdict, state.ending = VERDICT, True
+        return False
+    return True
+
+
+def moment(text: str | None) -> datetime | None:
+    """Read a time of the API."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def seconds(ended: Terminated) -> float:
+    """How long a container ran."""
+    if ended.started_at is None or ended.finished_at is None:
+        return 0.0
+    return (ended.finished_at - ended.started_at).total_seconds()
+
+
+def _terminated(body: Object | None) -> Terminated | None:
+    if body is None:
+        return None
+    return Terminated(
+        int(body["exitCode"]),
+        body.get("reason", ""),
+        body.get("message", ""),
+        moment(body.get("startedAt")),
+        moment(body.get("finishedAt")),
+        body.get("containerID", ""),
+    )

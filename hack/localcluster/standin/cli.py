@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from . import settings, variables
+from . import settings
 from .errors import WerfError
 
 
@@ -41,7 +41,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     Raises:
         WerfError: something of it is wrong, or unknown.
     """
-    variables.check(env)
+    settings.check_variables(env)
     version = settings.version(env)
     newest = version.startswith("v3")
     if list(arguments) == ["version"]:
@@ -110,7 +110,7 @@ def _in_its_place(env: Mapping[str, str], act: Callable[[], object]) -> None:
 @contextmanager
 def _decoded_kubeconfig(env: Mapping[str, str], temporary: str) -> Iterator[None]:
     """Put a kubeconfig that a variable holds into a file, as long as a command runs."""
-    name = next((name for name in variables.ENCODED_KUBECONFIGS if env.get(name)), "")
+    name = next((name for name in settings.ENCODED_KUBECONFIGS if env.get(name)), "")
     if not name:
         yield
         return
@@ -120,7 +120,7 @@ def _decoded_kubeconfig(env: Mapping[str, str], temporary: str) -> Iterator[None
         except ValueError:
             raise WerfError(f"unable to decode base64 of {name}") from None
         file.flush()
-        os.environ[variables.KUBECONFIGS[0]] = file.name
+        os.environ[settings.KUBECONFIGS[0]] = file.name
         yield
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import dependencies, graph, manifests, registry, release, rendering, text, tools
+from . import manifests, registry, release, rendering, text, tools
 from .client import Client, RefusedError
 from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing, failure
 from .planning import Operation, Planner
@@ -65,7 +65,7 @@ def plan(deploy: Deploy) -> None:
             past = release.history(deploy.release, client, newest=deploy.newest)
             planned = Planner(deploy, client).plan(helm, past)
             if deploy.graph:
-                graph.write(planned, deploy.graph)
+                text.write_graph(planned, deploy.graph)
         text.show(planned, deploy)
     if not deploy.exit_code or planned.useless:
         return
@@ -242,7 +242,7 @@ def _pulled(deploy: Deploy, *, silently: bool = False) -> Iterator[release.Helm]
             with frame(f'Exporting bundle "{name}"'):
                 print(about)
             sys.stdout.flush()
-        dependencies.complete(pulled.chart, process_environment())
+        registry.complete_dependencies(pulled.chart, process_environment())
         values = root / "service-values.json"
         values.write_text(json.dumps(_service_values(deploy)))
         yield release.Helm(deploy, pulled.chart, [values])

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from . import manifests, ownership, rendering, schemas
-from .client import Client, RefusedError
+from . import manifests, rendering
+from .client import FIELD_MANAGER, Client, RefusedError
 from .errors import WerfError, doing, failure
 from .manifests import HOOK, Key, Object
 from .release import Helm, Release, without_interrupted
@@ -145,7 +147,7 @@ class Planner:
         if twice := _twice(objects, self._deploy.namespace):
             raise WerfError(f"{_DUPLICATES}: {', '.join(twice)}")
         if self._deploy.check_schemas:
-            schemas.check(wanted, self._client)
+            check_schemas(wanted, self._client)
         interrupted = [each for each in every if each not in past]
         with doing("build resource infos"):
             found = [self._compare(key, body, bool(past)) for key, body in wanted.items()]
@@ -186,7 +188,7 @@ class Planner:
             elif not operation.is_hook and operation.type != "delete":
                 with contextlib.suppress(WerfError):  # the next plan will say so
                     if live := self._client.get(operation.body):
-                        ownership.take_over(self._client, live)
+                        take_over(self._client, live)
 
     def _compare(self, key: Key, body: Object, upgrade: bool) -> Operation | None:
         """What has to be done about an object of the chart; None for a hook of other occasions."""
@@ -201,7 +203,7 @@ class Planner:
         if wants := self._unlike_ours(live):
             self._others.append(f'adopt "{manifests.titled(key)}": {wants}')
             return None
-        live = ownership.take_over(self._client, live)
+        live = take_over(self._client, live)
         try:
             after = self._client.dry_apply(wanted)
         except RefusedError as error:
@@ -301,3 +303,117 @@ def _stage(body: Object, upgrade: bool) -> str | None:
 
 def _annotations(body: Object) -> dict[str, str]:
     return body["metadata"].get("annotations") or {}
+
+
+_OTHERS = "kubectl-edit"
+
+
+def take_over(client: Client, live: Object) -> Object:
+    """Make werf the owner of an object's fields; as it is afterwards.
+
+    werf deploys by server-side apply: a field that the chart has no more goes away only if werf's
+    manager owns it. So werf takes over what `kubectl edit` and helm wrote, by a real write, even
+    when it only plans.
+
+    Raises:
+        WerfError: the API server refuses.
+    """
+    entries = live["metadata"].get("managedFields", [])
+    taken = [entry for entry in entries if _is_taken(entry)]
+    if not taken:
+        return live
+    kept = [entry for entry in entries if not _is_taken(entry) and not _is_werfs(entry)]
+    fields: dict[str, Any] = {}
+    for entry in entries:
+        if _is_taken(entry) or _is_werfs(entry):
+            _merge(fields, entry["fieldsV1"])
+    ours = {
+        "manager": FIELD_MANAGER,
+        "operation": "Apply",
+        "apiVersion": live["apiVersion"],
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    name = f"{live['kind']}/{live['metadata']['name']}"
+    with doing(f'fix managed fields for resource "{name}": patch managed fields'):
+        return client.merge(live, {"metadata": {"managedFields": [*kept, ours]}})
+
+
+def _is_werfs(entry: Object) -> bool:
+    named = (entry["manager"], entry["operation"], entry.get("subresource"))
+    return named == (FIELD_MANAGER, "Apply", None)
+
+
+def _is_taken(entry: Object) -> bool:
+    ours = (entry["manager"], entry["operation"]) == (FIELD_MANAGER, "Update")
+    return (ours or entry["manager"] == _OTHERS) and "subresource" not in entry
+
+
+def _merge(into: dict[str, Any], fields: dict[str, Any]) -> None:
+    for name, inner in fields.items():
+        _merge(into.setdefault(name, {}), inner)
+
+
+_WORDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number"}
+_GROUPS = ("", "apps", "autoscaling", "batch", "policy")
+"""Kubernetes' API groups without a dot."""
+
+
+def check_schemas(wanted: Mapping[Key, Object], client: Client) -> None:
+    """Compare objects with their schemas, as werf 3 does before it asks for anything.
+
+    werf has the schemas of Kubernetes built in; here they are the API server's own, and only types
+    and required fields are checked, as kubeconform does it without `strict`. Objects without a
+    schema are right.
+
+    Raises:
+        WerfError: with a line for each fault.
+    """
+    found: dict[str, Object] = {}
+    faults = []
+    for key, body in wanted.items():
+        group, _, version = body["apiVersion"].rpartition("/")
+        if group not in _GROUPS and not group.endswith(".k8s.io"):
+            continue
+        if body["apiVersion"] not in found:
+            found[body["apiVersion"]] = client.schemas(body["apiVersion"])
+        schemas = found[body["apiVersion"]]
+        kind = {"group": group, "kind": body["kind"], "version": version}
+        own = (s for s in schemas.values() if kind in s.get("x-kubernetes-group-version-kind", []))
+        if schema := next(own, None):
+            title = manifests.titled(key)
+            faults += [f"validate {title}: {fault}" for fault in _faults(body, schema, schemas)]
+    if faults:
+        raise failure("locally validate resources: validate resource schemas", faults)
+
+
+def _faults(
+    value: Any, schema: Object, schemas: Object, path: str = "", optional: str = ""
+) -> Iterator[str]:
+    """Yield what of a value isn't as its schema says, as `/PATH: FAULT`.
+
+    Built-in schemas allow a null for whatever isn't required; `optional` says so.
+    """
+    while part := next(iter(schema.get("allOf", [])), schema if "$ref" in schema else None):
+        schema = schemas[part["$ref"].rpartition("/")[2]]
+    wanted = schema.get("type")
+    if value is None or wanted is None or "oneOf" in schema:  # werf leaves nulls out
+        return
+    got = _WORDS.get(type(value), "number")
+    if got != ("number" if wanted == "integer" else wanted):
+        yield f"{path}: got {got}, want {optional}{wanted}"
+    elif isinstance(value, dict):
+        if missing := [f"'{name}'" for name in schema.get("required", []) if name not in value]:
+            word = "property" if len(missing) == 1 else "properties"
+            yield f"{path}: missing {word} {', '.join(missing)}"
+        known = schema.get("properties", {})
+        for name, inner in value.items():
+            of = known.get(name, schema.get("additionalProperties"))
+            if isinstance(of, dict):
+                nullable = "" if name in schema.get("required", []) else "null or "
+                yield from _faults(inner, of, schemas, f"{path}/{name}", nullable)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            items = schema.get("items", {})
+            yield from _faults(inner, items, schemas, f"{path}/{number}", "null or ")

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import variables
 from .errors import WerfError
 
 VERSIONS = ("v2.67.0", "v2.75.3", "v3.2.0")
@@ -178,12 +177,12 @@ def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: st
         access=_access(env),
         values=[
             word
-            for flag, family in variables.VALUES.items()
+            for flag, family in VALUES.items()
             for value in _family(env, family)
             for word in (flag, value)
         ],
-        labels=_pairs(env, variables.ADD_LABEL),
-        annotations=_pairs(env, variables.ADD_ANNOTATION),
+        labels=_pairs(env, ADD_LABEL),
+        annotations=_pairs(env, ADD_ANNOTATION),
         timeout=_number(env, "WERF_TIMEOUT", 0) or None,
         report=Path(report) if _truth(env, "WERF_SAVE_DEPLOY_REPORT") else None,
         # WERF_AUTO_ROLLBACK does nothing, in no version.
@@ -264,7 +263,7 @@ def parse_namespace(arguments: Sequence[str]) -> str:
 
 def kubeconfig(env: Mapping[str, str]) -> str:
     """The kubeconfig file that werf would use; empty for the account of the pod."""
-    return next((env[name] for name in variables.KUBECONFIGS if env.get(name)), "")
+    return next((env[name] for name in KUBECONFIGS if env.get(name)), "")
 
 
 def process_environment() -> Mapping[str, str]:
@@ -295,9 +294,9 @@ def _read(
     return found, flags
 
 
-def _family(env: Mapping[str, str], family: str) -> list[str]:
+def _family(env: Mapping[str, str], wanted: str) -> list[str]:
     """The values of all variables of a family, ordered by a plain sort of their names."""
-    return [env[name] for name in sorted(env) if variables.family(name) == family]
+    return [env[name] for name in sorted(env) if family(name) == wanted]
 
 
 def _pairs(env: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -341,3 +340,101 @@ def _access(env: Mapping[str, str]) -> RegistryAccess:
         _truth(env, "WERF_INSECURE_REGISTRY"),
         _truth(env, "WERF_SKIP_TLS_VERIFY_REGISTRY"),
     )
+
+
+ADD_LABEL = "WERF_ADD_LABEL_"
+ADD_ANNOTATION = "WERF_ADD_ANNOTATION_"
+VALUES = {
+    "--values": "WERF_VALUES_",
+    "--set": "WERF_SET_",
+    "--set-string": "WERF_SET_STRING_",
+    "--set-file": "WERF_SET_FILE_",
+}
+"""helm's flags for values, and the family of each."""
+FAMILIES = (ADD_ANNOTATION, ADD_LABEL, *VALUES.values())
+# Families of werf's that the stand-in hasn't got, though they begin like its own. _JSON_ and
+# _LITERAL_ aren't among them: werf takes those for WERF_SET_.
+_MISSING = ("WERF_SET_DOCKER_CONFIG_JSON_VALUE", "WERF_SET_ROOT_JSON_", "WERF_SET_RUNTIME_JSON_")
+WITHOUT_EFFECT = frozenset(
+    {
+        "WERF_IGNORE_SECRET_KEY",
+        "WERF_KUBE_BURST_LIMIT",
+        "WERF_KUBE_QPS_LIMIT",
+        "WERF_KUBE_REQUEST_TIMEOUT",
+        "WERF_LOG_COLOR_MODE",
+        "WERF_LOG_PRETTY",
+        "WERF_NO_FINAL_TRACKING",
+        "WERF_SECRET_KEY",
+        "WERF_SKIP_DEPENDENCIES_REPO_REFRESH",
+        "WERF_STATUS_PROGRESS_PERIOD",
+        "WERF_STATUS_PROGRESS_PERIOD_SECONDS",
+        "WERF_TELEMETRY",
+    }
+)
+"""Nothing that the stand-in does is another with them."""
+VARIABLES = WITHOUT_EFFECT | frozenset(
+    {
+        "WERF_ATOMIC",
+        "WERF_AUTO_ROLLBACK",
+        "WERF_BUILDAH_MODE",
+        "WERF_CONTAINERIZED",
+        "WERF_DEPLOY_GRAPH_PATH",
+        "WERF_DEPLOY_REPORT_PATH",
+        "WERF_DISABLE_AUTO_HOST_CLEANUP",
+        "WERF_DOCKER_CONFIG",
+        "WERF_ENV",
+        "WERF_HOME",
+        "WERF_INSECURE_REGISTRY",
+        "WERF_KUBECONFIG",
+        "WERF_KUBECONFIG_BASE64",
+        "WERF_KUBE_CONFIG",
+        "WERF_KUBE_CONFIG_BASE64",
+        "WERF_NAMESPACE",
+        "WERF_NETWORK_PARALLELISM",
+        "WERF_NO_CREATE_NAMESPACE",
+        "WERF_NO_RESOURCE_VALIDATION",
+        "WERF_PASSWORD",
+        "WERF_RELEASE",
+        "WERF_RELEASES_HISTORY_MAX",
+        "WERF_REPO",
+        "WERF_SAVE_DEPLOY_REPORT",
+        "WERF_SHOW_INSIGNIFICANT_DIFFS",
+        "WERF_SHOW_SENSITIVE_DIFFS",
+        "WERF_SHOW_VERBOSE_CRD_DIFFS",
+        "WERF_SHOW_VERBOSE_DIFFS",
+        "WERF_SKIP_TLS_VERIFY_REGISTRY",
+        "WERF_TAG",
+        "WERF_TIMEOUT",
+        "WERF_USERNAME",
+        "WERF_VALIDATE",
+    }
+)
+
+
+KUBECONFIGS = ("WERF_KUBE_CONFIG", "WERF_KUBECONFIG", "KUBECONFIG")
+"""Files; the first that is set is taken."""
+ENCODED_KUBECONFIGS = tuple(f"{name}_BASE64" for name in KUBECONFIGS)
+"""What wins over those: a file's content in base64."""
+
+
+def family(name: str) -> str:
+    """The longest family that a variable's name begins with; empty if it has none."""
+    found = max((each for each in FAMILIES if name.startswith(each)), key=len, default="")
+    return "" if name.startswith(_MISSING) else found
+
+
+def check_variables(env: Mapping[str, str]) -> None:
+    """Refuse what the stand-in doesn't know.
+
+    werf itself passes over a variable that it doesn't know. Here a Job with such a one must not
+    look right, so what docs/facts/werf.md doesn't say is refused, and what the stand-in can't do.
+
+    Raises:
+        WerfError: it names the first such variable.
+    """
+    for name in sorted(env):
+        if name.startswith("WERF_") and name not in VARIABLES and not family(name):
+            raise WerfError(
+                f"unknown variable: {name}: docs/facts/werf.md says nothing of it, or the stand-in "
+                "can't do it"
+            )

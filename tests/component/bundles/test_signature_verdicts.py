@@ -57,7 +57,7 @@ from copyrator.signatures.model import (
     SignatureRequirement,
 )
 from copyrator.workqueue.isolated import Isolated
-from localcluster.certificates import self_signed
+from localcluster.signing import self_signed
 
 REPOSITORY = Repository("registry.example.com", "app")
 MINE, YOURS = key("P-256"), key("P-256 second")

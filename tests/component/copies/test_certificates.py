@@ -12,7 +12,7 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import conditions_by_type
 from copyrator.api.times import format_time
-from localcluster.certificates import PRIVATE, self_signed
+from localcluster.signing import PRIVATE, self_signed
 
 DAY = 86400.0
 METRIC = "copyrator_certificate_expiry_timestamp_seconds"

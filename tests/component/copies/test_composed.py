@@ -14,7 +14,7 @@ from tests.component.kube.fake_api import until
 from tests.long import LONG
 
 from copyrator.copies.template import composer
-from localcluster.certificates import self_signed
+from localcluster.signing import self_signed
 
 TARGETS = [f"team-{number:02}" for number in range(12)]
 SPACES = {"targets": {"namespaces": ["team-*"]}}

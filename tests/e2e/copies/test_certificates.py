@@ -8,7 +8,7 @@ from tests.e2e.copies.conftest import encoded, restart, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
-from localcluster.certificates import PRIVATE, self_signed
+from localcluster.signing import PRIVATE, self_signed
 
 COMPONENT = "tests/component/copies/test_certificates.py"
 

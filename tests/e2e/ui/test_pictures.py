@@ -14,7 +14,7 @@ from tests.e2e.ui.conftest import SHOWN
 from tests.e2e.vanishing import vanish
 
 from localcluster.bundle import push
-from localcluster.certificates import PRIVATE, self_signed
+from localcluster.signing import PRIVATE, self_signed
 
 ROOT = Path(__file__).resolve().parents[3]
 PICTURES = ROOT / "docs" / "images"

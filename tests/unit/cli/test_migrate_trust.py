@@ -9,7 +9,7 @@ from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.migrate.trust import bundle_rules, imported
 from copyrator.copies.template.rendering import Composing, Tree
-from localcluster.certificates import self_signed
+from localcluster.signing import self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

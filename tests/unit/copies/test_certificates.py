@@ -18,7 +18,7 @@ from copyrator.copies.template.certificates import (
     certificates_in,
 )
 from copyrator.settings import limits
-from localcluster.certificates import PRIVATE, self_signed
+from localcluster.signing import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from copyrator.copies.template.filters import shown_host
 from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Composing, Tree
-from localcluster.certificates import PRIVATE, self_signed
+from localcluster.signing import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from localcluster.standin import cli, manifests, registry, settings, variables
+from localcluster.standin import cli, manifests, registry, settings
 from localcluster.standin.errors import WerfError
 
 ROOT = Path(__file__).parents[3]
@@ -40,10 +40,10 @@ def test_it_knows_all_that_the_operator_sends(container: dict[str, Any]) -> None
     if program == "werf":
         cli.read(arguments, env)
     else:  # the uninstall script, which e2e tests run
-        variables.check(env)
+        settings.check_variables(env)
 
 
-@pytest.mark.parametrize("name", sorted([*variables.VARIABLES, *variables.FAMILIES]))
+@pytest.mark.parametrize("name", sorted([*settings.VARIABLES, *settings.FAMILIES]))
 def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
     assert name in NAMES or f"{name}_" in NAMES
 
