@@ -19,16 +19,13 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
-from copyrator.copies.rules.compiled_rule import CompiledRule
 from copyrator.copies.rules.rules import Rule, RuleCache
-from copyrator.copies.rules.state import RulePhase, RuleState
-from copyrator.copies.seal.drift import CopyDriftTracker
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
 from copyrator.copies.sources.named import NamedSources
 from copyrator.copies.sources.shares import SourceShares
-from copyrator.copies.targets.fights import FightTracker
-from copyrator.copies.targets.index import BindingIndex
+from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker
 from copyrator.copies.targets.namespaces import Namespaces
 from copyrator.copies.targets.planning import (
     CopyDecision,
@@ -38,7 +35,6 @@ from copyrator.copies.targets.planning import (
     plan_copy,
 )
 from copyrator.copies.targets.records import Copies, CopyRecord, RecordReader
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming

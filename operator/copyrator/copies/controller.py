@@ -10,19 +10,20 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.context import Clock, CopyContext
+from copyrator.copies.context import Clock, CopyContext, NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler
 from copyrator.copies.rules.rules import Rule, RuleCache
-from copyrator.copies.rules.trace_reporter import report_finished, report_now
+from copyrator.copies.rules.status import report_all_writes, report_finished_writes
+from copyrator.copies.rules.summarize import RuleSummary, summarize_target
 from copyrator.copies.seal.hash_key import load_sealer
-from copyrator.copies.targets.due import DueWork
+from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
 from copyrator.copies.targets.reconciler import CopyReconciler
@@ -33,10 +34,92 @@ from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Outcome, Priority
 from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
+
+
+class DueWork:
+    """Processes ``context.changes``; each `run` needs a task of its own."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+
+    async def run(self, *, trusted: bool) -> None:
+        """Process pending changes, for ever."""
+        changes, turn = self._context.changes, TimeSlice()
+        while True:
+            pending = await changes.get(trusted=trusted)
+            self._process_slice(pending, turn)
+            changes.done(pending)
+            await turn.pause()
+
+    def _process_slice(self, pending: PendingChanges, turn: TimeSlice) -> None:
+        """Process one tenant's changes for a time slice."""
+        while not turn.spent:
+            if pending.work is None:
+                pending.work = self._begin(pending)
+                if pending.work is None:
+                    return
+            try:
+                next(pending.work)
+            except StopIteration:
+                pending.work = None
+            except Exception as error:
+                log.error(
+                    "the copies affected by a change can't be determined: %s", type(error).__name__
+                )
+                pending.work = None
+
+    def _begin(self, pending: PendingChanges) -> Iterator[None] | None:
+        """The work for the next change, new namespaces first; None where none is left."""
+        if pending.namespaces:
+            name = next(iter(pending.namespaces))
+            return self._at_namespace(name, pending.namespaces.pop(name), pending.tenant)
+        if pending.bindings:
+            return self._of_binding(pending.bindings.pop(next(iter(pending.bindings))))
+        return None
+
+    def _at_namespace(self, name: str, moved: NamespaceChange, tenant: Tenant) -> Iterator[None]:
+        context = self._context
+        for state in list(context.rule_states.values()):
+            if state.compiled is None or state.compiled.targets.tenant != tenant:
+                continue
+            targets = state.compiled.targets
+            was, is_target = state.key in moved.members, name in targets
+            if was != is_target or name in targets.targets.namespaces.names:
+                context.keeps_limit(state)
+                context.touch(state.compiled.rule.owner)
+                if was and context.namespaces.get(name) is not None:
+                    context.requeue_rule(state.key)  # its copy there may be unwanted now
+            yield
+            if moved.more and is_target:
+                state.trace.namespace_changed(name)
+                for binding in list(context.index.of_rule(state.compiled.rule.owner).values()):
+                    self._enqueue_if_due(binding, name, Priority.URGENT)
+                    yield
+
+    def _of_binding(self, binding: SourceBinding) -> Iterator[None]:
+        for name in list(binding.compiled.targets):
+            if (
+                self._context.index.of_rule(binding.compiled.rule.owner).get(binding.origin)
+                is not binding
+            ):
+                return  # a later state of the source follows
+            self._enqueue_if_due(binding, name, Priority.NORMAL)
+            yield
+
+    def _enqueue_if_due(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
+        """Queue one copy if it is due; one that failed before is retried at once."""
+        summary = RuleSummary()
+        alone = self._context.index.is_alone(binding)
+        summarize_target(self._context, summary, binding, namespace, alone=alone)
+        for key in (*summary.due, *summary.retrying):
+            self._context.queue.add(key, priority)
+        for key in (*summary.unsealed, *summary.refused):
+            self._context.queue.add(key, Priority.RESYNC)
 
 
 class CopyController:
@@ -143,7 +226,7 @@ class CopyController:
                 await task
         self._tasks = []
         context = self._context
-        report_now(context, context.rules)
+        report_all_writes(context, context.rules)
         for state in context.rule_states.values():
             for registration in state.sources:
                 registration.release()
@@ -245,7 +328,7 @@ class CopyController:
             await asyncio.sleep(timing.health)
             try:
                 self._compare_health()
-                report_finished(context)
+                report_finished_writes(context)
                 context.metrics.copies_contested.set(len(context.fights))
                 if time.monotonic() >= read_at:
                     read_at = time.monotonic() + timing.read_period

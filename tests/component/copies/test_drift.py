@@ -4,7 +4,8 @@ import pytest
 from tests.clock import Clock
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies.seal.drift import LONGEST_STEP, ROUND_RATE, CopyDriftTracker, Round
+from copyrator.copies.targets.fights import CopyDriftTracker
+from copyrator.copies.targets.kinds import LONGEST_STEP, ROUND_RATE, Round
 from copyrator.copies.timing import DEFAULT_TIMING
 
 KEY = CopyKey("secrets", "team", "app")

@@ -6,7 +6,7 @@ from tests.long import LONG
 
 from copyrator.copies import context
 from copyrator.copies.context import TOGETHER
-from copyrator.copies.rules.trace_reporter import EVENT_REASON
+from copyrator.copies.rules.status import COPIES_CHANGED
 
 
 def told(operator):
@@ -14,7 +14,7 @@ def told(operator):
     return [
         (ref.namespace, f"{ref.kind}/{ref.name}", kind, reason, message)
         for ref, kind, reason, message in operator.recorder.told
-        if reason != EVENT_REASON and ref.kind != "CopyratorRule"
+        if reason != COPIES_CHANGED and ref.kind != "CopyratorRule"
     ]
 
 

@@ -188,7 +188,7 @@ async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
     async def logged(text: str) -> None:
         await until(lambda: any(text in line for line in caplog.messages), text)
 
-    caplog.set_level(logging.INFO, logger="copyrator.copies.rules.trace_reporter")
+    caplog.set_level(logging.INFO, logger="copyrator.copies.rules.status")
     stage.change("new")
     await stage.at_step(1, "t0")
     await logged(f"updated 1 copy: source {HOME}/x is new or changed")

@@ -8,7 +8,7 @@ from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
-from copyrator.copies.rules.trace_reporter import EVENT_REASON
+from copyrator.copies.rules.status import COPIES_CHANGED
 
 TEAMS = ["team-a", "team-b", "team-c"]
 
@@ -17,7 +17,7 @@ class Traces:
     """The trace lines of the log, and the Events, as they appear."""
 
     def __init__(self, caplog, operator) -> None:
-        caplog.set_level(logging.INFO, logger="copyrator.copies.rules.trace_reporter")
+        caplog.set_level(logging.INFO, logger="copyrator.copies.rules.status")
         self.caplog = caplog
         self.told = operator.recorder.told
 
@@ -25,15 +25,14 @@ class Traces:
         return [
             (ref.namespace, ref.name, kind, message)
             for ref, kind, reason, message in self.told
-            if reason == EVENT_REASON
+            if reason == COPIES_CHANGED
         ]
 
     def lines(self):
         return [
             record.getMessage()
             for record in self.caplog.records
-            if record.name == "copyrator.copies.rules.trace_reporter"
-            and record.levelno == logging.INFO
+            if record.name == "copyrator.copies.rules.status" and record.levelno == logging.INFO
         ]
 
     async def next(self):

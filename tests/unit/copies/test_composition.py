@@ -8,9 +8,9 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, Source
 from copyrator.api.rule_status import CopyCounts, read_copy_counts
 from copyrator.api.selectors import LabelSelector
+from copyrator.copies.sources.bindings import BindingIndex
 from copyrator.copies.sources.records import HeaderReader, is_newer
 from copyrator.copies.targets.content import Content
-from copyrator.copies.targets.index import BindingIndex
 from copyrator.copies.template.composition import Composition, Part
 from copyrator.copies.template.meter import Findings
 from copyrator.kube.resources import CONFIGMAPS, SECRETS

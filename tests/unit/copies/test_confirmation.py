@@ -3,7 +3,7 @@
 import pytest
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies.rules.confirmation import Unconfirmed, judge_edit
+from copyrator.copies.targets.planning import Unconfirmed, judge_edit
 
 
 def keys(count: int, name: str = "app") -> frozenset[CopyKey]:

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from copyrator.api import names
 from copyrator.api.rollout import Consumer, RolloutState
-from copyrator.copies.rollout.workloads import (
+from copyrator.copies.rollout.steps import (
     RESTARTED_FOR,
     ConsumerState,
     RestartCause,

@@ -8,8 +8,12 @@ from tests.steps import assert_quick
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.targets.content import copied_content, rendered_content
-from copyrator.copies.targets.equality import COMPARED_VALUES, differences
+from copyrator.copies.targets.content import (
+    COMPARED_VALUES,
+    copied_content,
+    differences,
+    rendered_content,
+)
 from copyrator.settings.limits import STEP_SECONDS
 
 SEALER = Sealer(b"k" * 32)

@@ -10,6 +10,7 @@ import pytest
 from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.rollout.steps import (
+    RolloutBarrier,
     TargetNamespace,
     Wanted,
     began,
@@ -20,7 +21,6 @@ from copyrator.copies.rollout.steps import (
     portion,
     share,
 )
-from copyrator.copies.rules.compiled_rule import RolloutBarrier
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 OLD, NEW, NEWER = "a" * 32, "b" * 32, "c" * 32

@@ -2,7 +2,7 @@
 
 A simulation changes sources, creates, deletes and edits namespaces and copies, lets writes fail,
 lets time pass, and restarts the operator, in any order. It runs the operator's own decisions
-(copies/rollout/rollouts.py, copies/targets/planning.py) over its caches, and keeps its own
+(copies/rollout/progress.py, copies/targets/planning.py) over its caches, and keeps its own
 account of what each copy holds.
 """
 
@@ -20,19 +20,16 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.times import format_time
-from copyrator.copies.rollout.rollouts import RolloutActions, advance
-from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rollout.progress import RolloutActions, advance
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import RuleState
+from copyrator.copies.rules.state import CompiledRule, RuleState
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
 from copyrator.copies.sources.records import SourceReader
-from copyrator.copies.targets.index import BindingIndex
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.copies.targets.ownership import ACCEPTED, Shapes
 from copyrator.copies.targets.planning import Action, Cause, TargetState, plan_copy
 from copyrator.copies.targets.records import Copies, CopyRecord
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.copies.rules.confirmation import Unconfirmed
 from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.targets.planning import Unconfirmed
 
 A, B = CopyKey("secrets", "a", "x"), CopyKey("secrets", "b", "x")
 

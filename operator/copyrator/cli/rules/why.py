@@ -18,10 +18,9 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import rollout_state, waits_for_rollout
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.copies.template.rules import binding_of
 from copyrator.kube.resources import Resource
 

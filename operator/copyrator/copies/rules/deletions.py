@@ -21,14 +21,12 @@ from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts, confirmed_generation, read_unconfirmed
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules import ready_conditions
-from copyrator.copies.rules.confirmation import Unconfirmed, judge_edit
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState
-from copyrator.copies.rules.status import delay_first_status, write_status
+from copyrator.copies.rules.status import delay_first_status, report_all_writes, write_status
 from copyrator.copies.rules.summarize import RuleSummary, owned_copies
-from copyrator.copies.rules.trace_reporter import report_now
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.targets.planning import Cause
+from copyrator.copies.targets.planning import Cause, Unconfirmed, judge_edit
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
 from copyrator.workqueue.fairness import TimeSlice
@@ -283,7 +281,7 @@ class RuleRemover:
             return
         rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
         rule.resource_version = answer["metadata"]["resourceVersion"]
-        report_now(context, [rule])
+        report_all_writes(context, [rule])
         self.forget(rule.key)
 
 

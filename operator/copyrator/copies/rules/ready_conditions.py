@@ -18,10 +18,10 @@ from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import CopyCounts, FailureReason, PlanCounts, RuleFacts, RuleReason
 from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
 from copyrator.api.times import format_time
-from copyrator.copies.rules.compiled_rule import CompiledRule
-from copyrator.copies.rules.confirmation import Unconfirmed
 from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
 

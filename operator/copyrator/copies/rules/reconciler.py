@@ -19,27 +19,25 @@ from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import SUMMARY_REST, CopyContext
-from copyrator.copies.rollout.consumers import Consumers
-from copyrator.copies.rollout.rollouts import RolloutActions, advance
+from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import RuleCompiler, is_managed, may_end, refusal, tenant_of
-from copyrator.copies.rules.compiled_rule import CompiledRule
 from copyrator.copies.rules.deletions import DeletionGuard, RuleRemover
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.status import (
     delay_first_status,
+    notify_owners,
     report,
     report_failed,
     report_forbidden,
+    what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
-from copyrator.copies.rules.trace_reporter import what_changed
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.watches import has_watches, no_room, watch_sources
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.targets.notices import notify_owners
 from copyrator.copies.template.composer import ComposeError
 from copyrator.copies.template.rendering import Text
 from copyrator.copies.template.rules import (

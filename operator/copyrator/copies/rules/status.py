@@ -1,12 +1,15 @@
-"""Reports a served rule in its status.
+"""What is reported of a rule: its status, and Events about its copies.
 
-Writes a rule's status: rarely, and only changes.
+A status is written rarely, and only if it changed. A rule's writes are one log line and one Event
+for each burst, with counts and causes. Owners of target namespaces get warnings why a copy is
+missing, only of rules that may copy there, so never of a rule that the namespace doesn't accept.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,8 +24,11 @@ from copyrator.api.conditions import (
     ready_reason,
 )
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
+    Failure,
+    FailureReason,
     RuleFacts,
     RuleReason,
     UnconfirmedEdit,
@@ -34,16 +40,23 @@ from copyrator.api.rule_status import (
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import RuleState
+from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.copies.rules.trace import Trigger, edit_text
+from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.sources.watches import unused_sources
+from copyrator.copies.targets.planning import Action, Cause, CopyDecision
 from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
-from copyrator.kube.events import ObjectRef
-from copyrator.kube.resources import RULES
+from copyrator.kube.events import WARNING, ObjectRef
+from copyrator.kube.resources import RULES, Resource
 from copyrator.workqueue.fairness import TimeSlice
 
+log = logging.getLogger(__name__)
+
+COPIES_CHANGED = "CopiesChanged"
+"""The reason of Events about a rule's writes."""
 _IN_PROGRESS = (RuleReason.PROGRESSING,)
 """Reasons of work in progress: they cause no Event, and aren't the result of a request."""
 
@@ -175,18 +188,10 @@ def _record_warning(context: CopyContext, rule: Rule, kind: ConditionType, known
 def _record_event(
     context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool
 ) -> None:
-    context.recorder.record(
-        ObjectRef(
-            names.RULE_API_VERSION,
-            names.RULE_KIND,
-            rule.key.namespace,
-            rule.key.name,
-            rule.uid,
-        ),
-        "Normal" if good else "Warning",
-        reason,
-        message,
+    ref = ObjectRef(
+        names.RULE_API_VERSION, names.RULE_KIND, rule.key.namespace, rule.key.name, rule.uid
     )
+    context.recorder.record(ref, "Normal" if good else WARNING, reason, message)
 
 
 async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
@@ -262,3 +267,128 @@ async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, 
             found = soonest((*found, *binding.certificates))
         await turn.pause()
     return found
+
+
+_BY_CAUSE = {
+    Cause.DRIFTED: Trigger.DRIFT,
+    Cause.TAKEN_OVER: Trigger.TAKEN_OVER,
+    Cause.UNMANAGED: Trigger.UNMANAGED,
+    Cause.UNSEALED: Trigger.UNSEALED,
+}
+
+
+def record_write(
+    context: CopyContext, key: CopyKey, plan: CopyDecision[CopyRequest], owner: str
+) -> None:
+    """Count a write that succeeded; `owner` is the rule that had the copy, or empty."""
+    rule = plan.winner.rule if plan.winner else context.rules.by_owner(owner)
+    state = context.rule_states.get(rule.key) if rule else None
+    if state is not None:
+        trigger, names = _trigger(state, key, plan)
+        state.trace.add(plan.act, trigger, names, context.monotonic())
+
+
+def _trigger(
+    state: RuleState, key: CopyKey, plan: CopyDecision[CopyRequest]
+) -> tuple[Trigger, tuple[str, ...]]:
+    """Why a copy was written, and what the cause names."""
+    trace = state.trace
+    if plan.act in (Action.DELETE, Action.RELEASE):
+        return _why_deleted(state, key)
+    if known := _BY_CAUSE.get(plan.why):
+        return known, ()
+    if plan.winner is not None and plan.winner.binding.composition is not None:
+        trigger, changed = Trigger.COMPOSED, tuple(trace.sources)
+    else:
+        origin = plan.winner.binding.origin if plan.winner else ""
+        trigger, changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
+    if changed:
+        return trigger, changed
+    if key.namespace in trace.namespaces:
+        return Trigger.NAMESPACE, (key.namespace,)
+    if key in trace.lost:
+        return Trigger.LOST, ()
+    rollout = _rollout_trigger(state) if plan.act is Action.REPLACE else None
+    return rollout or (Trigger.EDIT, (trace.edit,))
+
+
+def _rollout_trigger(state: RuleState) -> tuple[Trigger, tuple[str, ...]] | None:
+    """A step after the first one, or a user's end of all steps; None where it is neither."""
+    rollout, compiled = state.rollout, state.compiled
+    if rollout is None or compiled is None:
+        return None
+    finish = compiled.rule.finish or ""
+    if finish.startswith(f"{rollout.content}-"):  # it may have ended already
+        return Trigger.ROLLOUT_FINISHED, ()
+    return (Trigger.ROLLOUT, (str(rollout.step),)) if rollout.step > 1 else None
+
+
+def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, tuple[str, ...]]:
+    if state.phase is RulePhase.DELETING:
+        return Trigger.RULE_DELETED, ()
+    if state.trace.deletes_by_edit:
+        return Trigger.EDIT, (state.trace.edit,)
+    compiled = state.compiled
+    if compiled is not None and key.namespace not in compiled.targets:
+        return Trigger.NAMESPACE_LEFT, (key.namespace,)
+    source = compiled.spec.source if compiled else None
+    if source is not None and source.name:
+        return Trigger.SOURCE_GONE, (f"{source.namespaces[0]}/{source.name}",)
+    return Trigger.SOURCE_GONE, (f"of {key.name}",)
+
+
+def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
+    """What makes copies due when a version of a rule begins to be served."""
+    if served is None and not rule.status:
+        return "the rule is new"
+    if served is None and rule.is_observed:
+        return "found when the operator started to serve the rule"
+    return edit_text(served, spec, rule.generation)
+
+
+def report_finished_writes(context: CopyContext) -> None:
+    """Report the bursts that are over."""
+    for state in list(context.rule_states.values()):
+        if (text := state.trace.take(context.monotonic())) and (
+            rule := context.rules.get(state.key)
+        ):
+            _report_writes(context, rule, text)
+
+
+def report_all_writes(context: CopyContext, rules: Iterable[Rule]) -> None:
+    """Report what these rules wrote, finished or not."""
+    for rule in rules:
+        state = context.rule_states.get(rule.key)
+        if state is not None and (text := state.trace.take(float("inf"))):
+            _report_writes(context, rule, text)
+
+
+def _report_writes(context: CopyContext, rule: Rule, text: str) -> None:
+    log.info("%s: %s", rule.owner, text)
+    _record_event(context, rule, COPIES_CHANGED, text, good=True)
+
+
+def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+    """Record Events of templates that can't be rendered; failed writes record their own."""
+    if state.phase is not RulePhase.SERVING or state.compiled is None:
+        return
+    resource = context.kinds[state.compiled.resource].resource
+    for sample in summary.samples:
+        if sample.reason is FailureReason.TEMPLATE_ERROR:
+            notify_owner(context, rule, resource, sample)
+
+
+def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: Failure) -> None:
+    """Record an Event about a copy that can't be written, within the limits."""
+    namespace = failure.namespace
+    if failure.reason is FailureReason.NOT_ACCEPTED or namespace == rule.key.namespace:
+        return
+    notice = namespace, rule.owner, failure.reason.value
+    if not context.notices.take(notice, context.monotonic()):
+        return
+    name = failure.name or rule.key.name
+    ref = ObjectRef(resource.api_version, resource.kind, namespace, name)
+    fights = failure.reason is FailureReason.CONFLICT_PERSISTS
+    problem = "can't keep this copy as it wants it" if fights else "can't write this copy"
+    text = f"the rule {rule.owner} {problem}: {failure.message}"
+    context.recorder.record(ref, WARNING, failure.reason.value, text)

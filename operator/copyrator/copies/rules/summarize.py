@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
-from copyrator.copies.rules.confirmation import FEW
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.fights import Fight
 from copyrator.copies.targets.namespaces import Namespace
-from copyrator.copies.targets.planning import Action, Cause, CopyDecision
-from copyrator.copies.targets.request import CopyRequest
+from copyrator.copies.targets.planning import FEW_DELETIONS, Action, Cause, CopyDecision
 from copyrator.workqueue.fairness import TimeSlice
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ class RuleSummary:
     def is_mass_deletion(self) -> bool:
         """More than half of the rule's copies, and more than FEW."""
         total = self.kept + len(self.unwanted)
-        return len(self.unwanted) > FEW and 2 * len(self.unwanted) > total
+        return len(self.unwanted) > FEW_DELETIONS and 2 * len(self.unwanted) > total
 
     def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
         """Keep a failure for the status, which holds a few."""

@@ -1,23 +1,29 @@
-"""Source bindings: which rule requests which copies, without an entry for each copy.
+"""What each rule wants where: its sources bound to its targets, and their index.
 
-A binding is one source of a rule (or its template) in all target namespaces. One whose copies have
-the same name everywhere is found by kind and name; only names that depend on the namespace are
-rendered, and cached, for each.
+A binding is one source of a rule, or its template. A request is a binding in one namespace, as the
+planner takes it (targets/planning.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
 
 from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
-from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.sources.records import SourceRecord
-from copyrator.copies.targets.content import Content, copied_content, rendered_content
+from copyrator.copies.targets.adoption import copier
+from copyrator.copies.targets.content import Content, copied_content, payload_of, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
-from copyrator.copies.targets.ownership import Shape
+from copyrator.copies.targets.ownership import ACCEPTED, Shape
+from copyrator.copies.targets.planning import Terms, Unmanaged
+from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.transform import TransformError, keeps
 from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.composition import Composition
@@ -260,3 +266,280 @@ def target_context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
 def rule_context(rule: Rule) -> Mapping[str, str]:
     """The variable ``rule`` of a template."""
     return {"name": rule.key.name, "namespace": rule.key.namespace}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """A binding in one namespace, as the planner takes it (copies.policy.planning.Want)."""
+
+    binding: SourceBinding
+    desired: DesiredCopy
+    namespace: Namespace
+
+    @classmethod
+    def of(cls, binding: SourceBinding, namespace: Namespace) -> CopyRequest:
+        """The request for a binding's copy in a namespace."""
+        return cls(binding, binding.at(namespace), namespace)
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that requests the copy."""
+        return self.binding.compiled.rule
+
+    @property
+    def owner(self) -> str:
+        """``namespace/name`` of the rule."""
+        return self.binding.compiled.rule.owner
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is written (now)."""
+        return self.binding.compiled.paused
+
+    def is_old(self, record: CopyRecord) -> bool:
+        """Whether a copy has other content than the wanted one; who edited it doesn't matter."""
+        return record.digest != self.desired.digest
+
+    def waits(self, record: CopyRecord) -> bool:
+        """Whether a copy that isn't right must not be written yet."""
+        barrier = self.binding.compiled.barrier
+        return barrier is not None and barrier.holds(self.namespace.name, old=self.is_old(record))
+
+    @property
+    def on_conflict(self) -> ConflictPolicy:
+        """What to do about an unmanaged object."""
+        return self.binding.compiled.spec.on_conflict
+
+    @property
+    def terms(self) -> Terms:
+        """The digest that an unmanaged object must have to count as ready; the conflict policy."""
+        return self.desired.digest, self.on_conflict
+
+    @property
+    def broken(self) -> bool:
+        """Whether the wanted content can't be rendered."""
+        return self.desired.problem is not None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the wanted content isn't known before the sources are read."""
+        return self.desired.pending
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Whether the copy is as wanted; False where it can't be rendered."""
+        desired = self.desired
+        if desired.problem is not None or desired.pending:
+            return False
+        if record.digest != desired.digest:
+            return False
+        if record.shape is desired.right_shape or record.shape is ACCEPTED:
+            return True
+        if not self.binding.undisturbed(self.namespace, record.shape):
+            return False
+        desired.right_shape = record.shape
+        return True
+
+    def is_held_by(self, live: Mapping[str, Any]) -> bool:
+        """Whether a whole object has the wanted content; not for a copy with a ``problem``."""
+        if self.binding.content(self.namespace).is_held_by(live):
+            return True
+        return self.desired.equal == self.binding.compiled.sealer.digest(payload_of(live))
+
+    def accept(self, live: Mapping[str, Any]) -> None:
+        """Accept the live object as the wanted one: writing it changed nothing."""
+        self.desired.equal = self.binding.compiled.sealer.digest(payload_of(live))
+
+    def is_drift(self, record: CopyRecord) -> bool:
+        """Whether others changed what we wrote."""
+        return record.digest == self.desired.digest
+
+    @property
+    def reseals(self) -> bool:
+        """Whether objects with the rule's marks and no seal are overwritten, as requested."""
+        return self.rule.reseal is not None
+
+    def adopts(self, unmanaged: Unmanaged) -> bool:
+        """Whether this unmanaged object is adopted.
+
+        The old form adopts by labels, which anybody may write: only in a trusted rule.
+        """
+        spec = self.binding.compiled.spec
+        trusted = self.binding.compiled.targets.tenant is None
+        if trusted and spec.legacy and spec.source and spec.source.selector:
+            return spec.source.selector.matches(unmanaged.labels)
+        return spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.metadata) is not None
+
+
+Origin = str
+"""``namespace/name`` of a binding's source; empty for a template."""
+
+
+EXAMINED: Final = 8
+"""Bindings that are examined to find a target's tenant: any of them will do."""
+
+
+class BindingIndex:
+    """Source bindings of all rules; no entry for each copy."""
+
+    def __init__(self) -> None:
+        self._by_rule: dict[str, dict[Origin, SourceBinding]] = {}
+        self._by_name: dict[tuple[str, str], list[SourceBinding]] = {}
+        self._following: dict[str, list[SourceBinding]] = {}
+        self._trusted_by_name: dict[tuple[str, str], list[SourceBinding]] = {}
+        self._trusted_following: dict[str, list[SourceBinding]] = {}
+        self._sources: dict[tuple[str, Origin], int] = {}
+        self._composed: dict[str, frozenset[tuple[str, Origin]]] = {}
+
+    def of_rule(self, owner: str) -> Mapping[Origin, SourceBinding]:
+        """A rule's bindings by source."""
+        return self._by_rule.get(owner, {})
+
+    def all(self) -> Iterator[SourceBinding]:
+        """Every binding of every rule."""
+        for bindings in self._by_rule.values():
+            yield from bindings.values()
+
+    def is_source(self, resource: str, namespace: str, name: str) -> bool:
+        """Whether any rule copies this object."""
+        return (resource, f"{namespace}/{name}") in self._sources
+
+    def readers(self, resource: str, namespace: str, name: str) -> list[str]:
+        """The rules (``namespace/name``) that copy this object, or whose templates read it."""
+        origin = f"{namespace}/{name}"
+        copying = [
+            owner
+            for owner, bindings in self._by_rule.items()
+            if (found := bindings.get(origin)) and found.compiled.resource == resource
+        ]
+        reading = (owner for owner, read in self._composed.items() if (resource, origin) in read)
+        return sorted({*copying, *reading})
+
+    def set_composed(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
+        """The objects that a rule's template reads now, by resource and origin."""
+        for key in self._composed.pop(owner, ()):
+            self._drop_source(key)
+        if sources:
+            self._composed[owner] = sources
+        for key in sources:
+            self._sources[key] = self._sources.get(key, 0) + 1
+
+    def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
+        """The requests for this target, by precedence."""
+        found = [
+            CopyRequest.of(binding, namespace)
+            for binding in self._by_name.get((resource, name), ())
+            if binding.covers(namespace)
+        ]
+        if following := self._following.get(resource):
+            found += [
+                CopyRequest.of(binding, namespace)
+                for binding in following
+                if binding.covers(namespace) and binding.at(namespace).name == name
+            ]
+            found.sort(key=lambda request: request.binding.order)
+        return found
+
+    def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
+        """Whether a trusted rule may request this target, as far as its names are rendered."""
+        named = self._trusted_by_name.get((resource, name), ())
+        if any(namespace in binding.compiled.targets for binding in named):
+            return True
+        following = self._trusted_following.get(resource, ())
+        return any(binding.known_name(namespace) == name for binding in following)
+
+    def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
+        """A tenant whose rule may request this target; of many rules the first few are examined."""
+        named = self._by_name.get((resource, name), ())
+        for binding in islice(named, EXAMINED):
+            if binding.tenant is not None and namespace in binding.compiled.targets:
+                return binding.tenant
+        for binding in islice(self._following.get(resource, ()), EXAMINED):
+            if binding.tenant is not None and binding.known_name(namespace) == name:
+                return binding.tenant
+        return None
+
+    def is_alone(self, binding: SourceBinding) -> bool:
+        """Whether no other binding can have any of this one's targets."""
+        if binding.static_name is None or self._following.get(binding.compiled.resource):
+            return False
+        return len(self._by_name[binding.compiled.resource, binding.static_name]) == 1
+
+    def rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
+        """The bindings, this one included, that share its (fixed) name, or follow namespaces."""
+        named = self._by_name.get((binding.compiled.resource, binding.static_name or ""), [])
+        return (*named, *self._following.get(binding.compiled.resource, ()))
+
+    def add(self, binding: SourceBinding) -> SourceBinding | None:
+        """Add a binding; it replaces its rule's earlier one for the same source."""
+        owner = binding.compiled.rule.owner
+        earlier = self.remove(owner, binding.origin)
+        self._by_rule.setdefault(owner, {})[binding.origin] = binding
+        insort(self._place(binding), binding)
+        if binding.tenant is None:
+            self._trusted_place(binding).append(binding)
+        if binding.origin:
+            key = (binding.compiled.resource, binding.origin)
+            self._sources[key] = self._sources.get(key, 0) + 1
+        return earlier
+
+    def remove(self, owner: str, origin: Origin) -> SourceBinding | None:
+        """Remove a binding."""
+        bindings = self._by_rule.get(owner, {})
+        binding = bindings.pop(origin, None)
+        if binding is None:
+            return None
+        if not bindings:
+            del self._by_rule[owner]
+        place = self._place(binding)
+        place.remove(binding)
+        if not place:
+            self._drop_place(binding)
+        if binding.tenant is None:
+            self._trusted_place(binding).remove(binding)
+            self._drop_trusted_place(binding)
+        if binding.origin:
+            self._drop_source((binding.compiled.resource, binding.origin))
+        return binding
+
+    def remove_rule(self, owner: str) -> list[SourceBinding]:
+        """Remove all bindings of a rule."""
+        self.set_composed(owner, frozenset())
+        removed = (self.remove(owner, origin) for origin in list(self.of_rule(owner)))
+        return [binding for binding in removed if binding is not None]
+
+    def forget_namespace(self, namespace: str) -> None:
+        """Drop what was rendered for a namespace that changed or was deleted."""
+        for bindings in self._following.values():
+            for binding in bindings:
+                binding.forget(namespace)
+
+    def _drop_source(self, key: tuple[str, Origin]) -> None:
+        self._sources[key] -= 1
+        if not self._sources[key]:
+            del self._sources[key]
+
+    def _place(self, binding: SourceBinding) -> list[SourceBinding]:
+        if binding.static_name is None:
+            return self._following.setdefault(binding.compiled.resource, [])
+        return self._by_name.setdefault((binding.compiled.resource, binding.static_name), [])
+
+    def _trusted_place(self, binding: SourceBinding) -> list[SourceBinding]:
+        if binding.static_name is None:
+            return self._trusted_following.setdefault(binding.compiled.resource, [])
+        return self._trusted_by_name.setdefault(
+            (binding.compiled.resource, binding.static_name), []
+        )
+
+    def _drop_trusted_place(self, binding: SourceBinding) -> None:
+        if self._trusted_place(binding):
+            return
+        if binding.static_name is None:
+            del self._trusted_following[binding.compiled.resource]
+        else:
+            del self._trusted_by_name[binding.compiled.resource, binding.static_name]
+
+    def _drop_place(self, binding: SourceBinding) -> None:
+        if binding.static_name is None:
+            del self._following[binding.compiled.resource]
+        else:
+            del self._by_name[binding.compiled.resource, binding.static_name]

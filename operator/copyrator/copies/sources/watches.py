@@ -8,8 +8,7 @@ from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
 from copyrator.copies.context import CopyContext
-from copyrator.copies.rules.compiled_rule import CompiledRule
-from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.summarize import loop
 from copyrator.copies.sources.bindings import SourceBinding, rule_context
 from copyrator.copies.sources.records import SourceReader, SourceRecord

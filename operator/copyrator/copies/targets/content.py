@@ -1,20 +1,30 @@
-"""The wanted content of a copy, made from a rule and its source (or template).
+"""The wanted content of a copy, made from a rule and its source or template.
 
 Where it doesn't depend on the namespace, one Content serves all targets: only the place and the
 seal differ from copy to copy.
+
+An object that isn't ours may stay where it has this content. The API server returns another form
+than was sent: it adds defaults, drops empty fields and rewrites quantities. Both sides are
+therefore normalised and compared whole: an additional field can narrow a NetworkPolicy or widen a
+binding, so "has all that is wanted" isn't enough. Only labels, annotations and the lists of a
+ServiceAccount may have additional items: these restrict nothing. The fields that the API server
+defaults are known for the built-in kinds that are listed here (source: pkg/apis/*/v1/defaults.go of
+Kubernetes 1.34). A custom resource has to be written with its defaults to count as equal.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.targets.marks import OPERATOR_MARKS
 from copyrator.copies.targets.ownership import (
     Shape,
     is_ours_enough,
@@ -23,6 +33,8 @@ from copyrator.copies.targets.ownership import (
 )
 from copyrator.copies.targets.records import CopyRecord, Extras
 from copyrator.copies.targets.transform import (
+    OPERATOR_MARKS,
+    OUR_KEYS,
     copied_annotations,
     copied_labels,
     transform_data,
@@ -252,3 +264,229 @@ def carry_on(
     if extras.owners:
         metadata["ownerReferences"] = [dict(owner) for owner in extras.owners]
     return body
+
+
+COMPARED_VALUES: Final = 20_000  # limit: copies, sources, consent
+"""Values of an existing object in a copy's place and of the rule's desired one, together, up to
+which they are compared (ConfigMaps and Secrets always are): 20 ms."""
+
+_Payload = dict[str, Any]
+_Form = Callable[[_Payload], _Payload]
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def differences(content: Content, live: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields of a whole object that aren't as wanted; none: it has the wanted content.
+
+    Args:
+        content: what the rule wants. Our own marks don't count.
+        live: as the API server returned it; any client may have written it.
+
+    Returns:
+        Names of top-level fields, ``labels`` and ``annotations`` in order; never a value.
+    """
+    metadata = live.get("metadata") or {}
+    if metadata.get("deletionTimestamp"):
+        return ("deletionTimestamp",)
+    if metadata.get(NOT_WHOLE):
+        return ("everything (it is nested too deeply to be compared)",)
+    found, wanted = payload_of(live), dict(content.payload)
+    if not content.exact and _is_larger({"found": found, "wanted": wanted}, COMPARED_VALUES):
+        return ("everything (it is too large to be compared)",)
+    differing = [
+        part
+        for part, mine in (("annotations", content.annotations), ("labels", content.labels))
+        if not _has(metadata.get(part), mine)
+    ]
+    if content.exact:
+        have, want = _without_empty(found), _without_empty(wanted)
+    else:
+        group = content.api_version.rpartition("/")[0]
+        form: _Form = _FORMS.get((group, content.kind), _dropped)
+        have, want = form(found), form(wanted)
+        if (group, content.kind) == ("", "ServiceAccount"):
+            have = _without_others(have, want)
+    fields = have.keys() | want.keys()
+    return (*differing, *sorted(name for name in fields if have.get(name) != want.get(name)))
+
+
+def _has(found: Any, wanted: Mapping[str, str]) -> bool:
+    """Whether all labels or annotations exist, except our marks."""
+    there = found or {}
+    return all(there.get(key) == value for key, value in wanted.items() if key not in OUR_KEYS)
+
+
+def _is_larger(value: Any, most: int) -> bool:
+    """Whether it has more values than ``most``; reads no more than that."""
+    pending, count = [value], 0
+    while pending:
+        one = pending.pop()
+        inside: Sequence[Any] = ()
+        if isinstance(one, Mapping):
+            inside = list(one.values()) if len(one) <= most else ()
+            count += len(one)
+        elif isinstance(one, list):
+            inside = one if len(one) <= most else ()
+            count += len(one)
+        if count > most:
+            return True
+        pending += inside
+    return False
+
+
+# --- normalisation --------------------------------------------------------------------------------
+
+_EMPTIED: Final = frozenset(
+    {"default", "defaultRequest", "hard", "matchLabels", "max", "maxLimitRequestRatio", "min"}
+)
+"""Maps that mean the same empty as absent. Elsewhere ``{}`` may be "all" (a namespaceSelector)."""
+
+
+def _without_empty(payload: _Payload) -> _Payload:
+    """A ConfigMap or Secret without its empty fields, such as ``immutable: false``."""
+    return {name: value for name, value in payload.items() if value}
+
+
+def _dropped(payload: Mapping[str, Any]) -> _Payload:
+    """Without null, empty strings and empty lists, which mean the same as an absent field."""
+    inside = ((key, _bare(value)) for key, value in payload.items())
+    return {key: value for key, value in inside if not _is_nothing(key, value)}
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _dropped(value)
+    return [_bare(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_nothing(key: str, value: Any) -> bool:
+    return value is None or value in ("", []) or (key in _EMPTIED and value == {})
+
+
+def _binding(payload: _Payload) -> _Payload:
+    """A RoleBinding: its subjects are a set, and groups and users belong to the RBAC group."""
+    bare = _dropped(payload)
+    if isinstance(role := bare.get("roleRef"), Mapping):
+        bare["roleRef"] = {"apiGroup": _RBAC, **role}
+    if subjects := _maps(bare.get("subjects")):
+        named = [
+            {"apiGroup": _RBAC, **one} if one.get("kind") in ("User", "Group") else one
+            for one in subjects
+        ]
+        bare["subjects"] = sorted(named, key=_order)
+    return bare
+
+
+def _network_policy(payload: _Payload) -> _Payload:
+    bare = _dropped(payload)
+    spec = bare.get("spec")
+    if not isinstance(spec, Mapping):
+        return bare
+    types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    if isinstance(types, list):
+        types = sorted(types, key=_order)
+    changed = {"podSelector": {}, **spec, "policyTypes": types}
+    for way in ("ingress", "egress"):
+        if rules := _maps(spec.get(way)):
+            changed[way] = [_with_protocols(rule) for rule in rules]
+    return {**bare, "spec": changed}
+
+
+def _with_protocols(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    ports = _maps(rule.get("ports"))
+    return {**rule, "ports": [{"protocol": "TCP", **port} for port in ports]} if ports else rule
+
+
+def _resource_quota(payload: _Payload) -> _Payload:
+    bare = _dropped(payload)
+    spec = bare.get("spec")
+    if isinstance(spec, Mapping) and "hard" in spec:
+        bare["spec"] = {**spec, "hard": _quantities(spec["hard"])}
+    return bare
+
+
+def _limit_range(payload: _Payload) -> _Payload:
+    bare = _dropped(payload)
+    spec = bare.get("spec")
+    if isinstance(spec, Mapping) and (limits := _maps(spec.get("limits"))):
+        bare["spec"] = {**spec, "limits": [_limit(one) for one in limits]}
+    return bare
+
+
+def _limit(limit: Mapping[str, Any]) -> dict[str, Any]:
+    """One item of a LimitRange; for a container the defaults follow from its other fields."""
+    found = {
+        key: _quantities(value) if isinstance(value, Mapping) else value
+        for key, value in limit.items()
+    }
+    if found.get("type") == "Container":
+        most, least = found.get("max"), found.get("min")
+        default = {**_map(most), **_map(found.get("default"))}
+        request = {**_map(least), **default, **_map(found.get("defaultRequest"))}
+        found |= {"default": default, "defaultRequest": request}
+    return found
+
+
+def _without_others(have: _Payload, want: _Payload) -> _Payload:
+    """A ServiceAccount without the tokens and pull secrets that others added."""
+    kept = dict(have)
+    for name in ("secrets", "imagePullSecrets"):
+        wanted = want.get(name)
+        if isinstance(have.get(name), list):
+            mine = wanted if isinstance(wanted, list) else []
+            kept[name] = [item for item in mine if item in have[name]]
+            if not mine:
+                del kept[name]
+    return kept
+
+
+def _order(value: Any) -> str:
+    """A sort key, to compare lists without their order."""
+    return repr(sorted(value.items())) if isinstance(value, Mapping) else repr(value)
+
+
+def _maps(value: Any) -> list[Mapping[str, Any]]:
+    """A list of maps; empty where it is anything else."""
+    are_maps = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return value if are_maps else []
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_FORMS: Final[Mapping[tuple[str, str], _Form]] = {
+    (_RBAC, "RoleBinding"): _binding,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("", "ResourceQuota"): _resource_quota,
+    ("", "LimitRange"): _limit_range,
+}
+
+# --- quantities -----------------------------------------------------------------------------------
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?[0-9.]{1,64})(?:[eE]([+-]?[0-9]{1,3})|([KMGTPE]i|[numkMGTPE]))?"
+)
+_SUFFIXES: Final = {
+    **{unit: Decimal(10) ** (3 * power) for power, unit in enumerate("num_kMGTPE", -3)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
+}
+
+
+def _quantities(value: Any) -> Any:
+    """``4``, ``"4"`` and ``"4000m"`` are the same to the API server, which returns one of them."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _quantity(amount) for key, amount in value.items()}
+
+
+def _quantity(amount: Any) -> Any:
+    match = _QUANTITY.fullmatch(str(amount))
+    if match is None:
+        return amount
+    try:
+        number = Decimal(match[1]).scaleb(int(match[2] or 0))
+        return number * _SUFFIXES.get(match[3] or "", Decimal(1))
+    except ArithmeticError:
+        return amount

@@ -292,3 +292,46 @@ def _cut(text: str) -> str:
     """A name that any client may choose, on one line."""
     shown = "".join(one if one.isprintable() else "?" for one in text[:SHOWN])
     return shown if len(text) <= SHOWN else f"{shown[:-1]}…"
+
+
+class CopyDriftTracker:
+    """Which copies to read, and when each was read last."""
+
+    def __init__(self, monotonic: Callable[[], float], timing: CopyTiming = DEFAULT_TIMING) -> None:
+        self._now = monotonic
+        self._reread = timing.reread
+        self._suspects: dict[CopyKey, str | None] = {}
+        """With the version that isn't ours; None where any version has to be read."""
+        self._read: dict[CopyKey, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._suspects)
+
+    def suspect(self, key: CopyKey, version: str | None = None) -> None:
+        """Mark a copy to be read: a version that isn't ours, or (None) its turn in the round."""
+        self._suspects[key] = version
+
+    def wait(self, key: CopyKey) -> float | None:
+        """Seconds until a copy may be read; None where there is no reason to read it."""
+        if key not in self._suspects:
+            return None
+        return max(0.0, self._read.get(key, -self._reread) + self._reread - self._now())
+
+    def wrote(self, key: CopyKey, version: str) -> None:
+        """A version of ours: neither it nor an earlier one has to be read."""
+        suspected = self._suspects.get(key)
+        if suspected is None or not (suspected.isdigit() and version.isdigit()):
+            self._suspects.pop(key, None)
+        elif int(suspected) <= int(version):
+            del self._suspects[key]
+
+    def reading(self, key: CopyKey) -> None:
+        """A copy is being read now."""
+        self._suspects.pop(key, None)
+        self._read[key] = self._now()
+
+    def forget_old(self) -> None:
+        """Drop times of reads that delay no other any more."""
+        oldest = self._now() - self._reread
+        for key in [key for key, when in self._read.items() if when < oldest]:
+            del self._read[key]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import cast
+import random
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.copies.context import CopyContext, KindView
-from copyrator.copies.seal.drift import Round
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import Action, Cause
 from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordReader
+from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import WatchSpec
@@ -24,6 +25,12 @@ SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
 _BY_OTHERS = (Cause.CONTESTED, Cause.DRIFTED, Cause.UNSEALED)
+
+
+ROUND_RATE: Final = 2.0
+"""Copies read per second, at most, for a round."""
+LONGEST_STEP: Final = 60.0
+"""Seconds that one step of a round covers at most: no burst after a pause."""
 
 
 class Kinds:
@@ -186,3 +193,50 @@ def _split(kind: str) -> tuple[str, str, str]:
     name, _, rest = kind.partition(".")
     group, _, version = rest.partition("/")
     return name, group, version
+
+
+class Round:
+    """Spreads the reading of all copies evenly over a day, from a random start."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        copies: Callable[[], Mapping[str, list[Name]]],
+        *,
+        timing: CopyTiming = DEFAULT_TIMING,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._now = monotonic
+        self._copies = copies
+        self._chance = chance
+        self._seconds = timing.round
+        self._last = monotonic() + timing.round_rest
+        self._credit = 0.0
+        self._left: dict[str, list[Name]] = {}
+        self._count = 0
+
+    def due(self) -> list[tuple[str, Name]]:
+        """The copies to be read now, by kind and name; call it every few seconds."""
+        passed = self._now() - self._last
+        if passed <= 0:
+            return []
+        self._last += passed
+        passed = min(passed, LONGEST_STEP)
+        if not self._left:
+            self._begin()
+        self._credit += min(self._count / self._seconds, ROUND_RATE) * passed
+        found = []
+        while self._credit >= 1 and self._left:
+            self._credit -= 1
+            kind, left = next(iter(self._left.items()))
+            found.append((kind, left.pop()))
+            if not left:
+                del self._left[kind]
+        return found
+
+    def _begin(self) -> None:
+        for kind, copies in self._copies().items():
+            start = int(self._chance() * len(copies))
+            if copies:
+                self._left[kind] = copies[start:] + copies[:start]
+        self._count = sum(map(len, self._left.values()))

@@ -3,15 +3,19 @@
 Its input is every request for the target, whoever owns the live object, and what is known of both;
 its output is one decision. Because it decides for the target as a whole, two rules can't rewrite
 each other's copies.
+
+Also whether the deletions of an edited rule need a confirmation (``spec.maxDelete``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.targets.records import NO_EXTRAS, CopyRecord, Extras
 
@@ -287,3 +291,49 @@ def _first_active(requests: Sequence[W]) -> W | None:
 
 def _first(requests: Sequence[W], fits: Callable[[W], bool]) -> W | None:
     return next((request for request in requests if fits(request)), None)
+
+
+FEW_DELETIONS: Final = 20
+"""A deletion of no more copies than this is never a mass deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """An edit whose deletions wait for a confirmation."""
+
+    generation: int
+    """Of the rule that was edited."""
+    copies: frozenset[CopyKey] | None
+    """The copies that it would delete; None: unknown, after a restart."""
+    had: int
+    """Copies that the rule had before, outside Terminating namespaces."""
+
+
+def judge_edit(
+    generation: int,
+    deleted: AbstractSet[CopyKey],
+    had: int,
+    max_delete: int,
+    earlier: Unconfirmed | None = None,
+) -> Unconfirmed | None:
+    """Whether an edit's deletions need a confirmation; None: they don't.
+
+    Args:
+        generation: of the edited rule.
+        deleted: the copies that it would delete.
+        had: the copies that the rule had before the edit, outside Terminating namespaces.
+        max_delete: percentage that an edit may delete without a confirmation; 100 allows all.
+        earlier: the unconfirmed edit before this one.
+    """
+    copies = frozenset(deleted)
+    if _exceeds(len(copies), had, max_delete):
+        return Unconfirmed(generation, copies, had)
+    if earlier is not None:
+        still = copies if earlier.copies is None else copies & earlier.copies
+        if _exceeds(len(still), earlier.had, max_delete):
+            return Unconfirmed(generation, copies, earlier.had)
+    return None
+
+
+def _exceeds(deleted: int, had: int, max_delete: int) -> bool:
+    return max_delete < 100 and deleted > FEW_DELETIONS and 100 * deleted > max_delete * had

@@ -11,14 +11,13 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.api.times import parse_time
 from copyrator.copies.context import CopyContext, KindView
-from copyrator.copies.rules.trace_reporter import note_write
-from copyrator.copies.targets.equality import differences
+from copyrator.copies.rules.status import notify_owner, record_write
+from copyrator.copies.sources.bindings import CopyRequest
+from copyrator.copies.targets.content import differences
 from copyrator.copies.targets.fights import describe_change
-from copyrator.copies.targets.notices import notify_owner
 from copyrator.copies.targets.ownership import ACCEPTED
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.copies.targets.unmanaged import UnmanagedObject, compares
 from copyrator.copies.targets.writer import (
     REFUSED,
@@ -273,7 +272,7 @@ class _Attempt:
                 return False
         if record is not None:
             self._context.touch(record.owner)
-        note_write(self._context, self._key, plan, record.owner if record else "")
+        record_write(self._context, self._key, plan, record.owner if record else "")
         if state:
             state.wrote(self._context.monotonic(), self._writer.dropped)
         return True

@@ -20,8 +20,8 @@ from typing import Final
 
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.rule_spec import ConflictPolicy
+from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.planning import Terms, Unmanaged
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.copies.timing import CopyTiming
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec

@@ -16,12 +16,12 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
 from copyrator.api.rule_status import FailureReason
 from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.adoption import kept_extras
 from copyrator.copies.targets.content import EXACT_KINDS, Place, carry_on, new_object
 from copyrator.copies.targets.ownership import ACCEPTED, claimed_fields, is_unchanged, merge_into
 from copyrator.copies.targets.planning import Action, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.request import CopyRequest
 from copyrator.kube import errors
 from copyrator.kube.client.pages import METADATA_WATCH
 from copyrator.kube.errors import ApiError

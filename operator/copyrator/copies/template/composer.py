@@ -22,7 +22,7 @@ from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_status import RuleReason
-from copyrator.copies.rules.compiled_rule import CompiledRule
+from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
     SourceBinding,

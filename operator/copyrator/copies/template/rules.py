@@ -9,8 +9,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts, read_copy_counts
 from copyrator.copies.context import CopyContext
-from copyrator.copies.rules.compiled_rule import CompiledRule
-from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.sources.named import ALONE
 from copyrator.copies.sources.records import HeaderReader, SourceHeader
 from copyrator.copies.sources.shares import SourceShare

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from copyrator.copies.targets.marks import EVERY_MARK
+from copyrator.copies.targets.transform import EVERY_MARK
 from copyrator.copies.template.meter import TemplateError
 
 _DATA: Final = ("data", "binaryData")

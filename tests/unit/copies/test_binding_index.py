@@ -5,12 +5,11 @@ import asyncio
 import pytest
 
 from copyrator.api.rule import parse_rule
-from copyrator.copies.rules.compiled_rule import CompiledRule
 from copyrator.copies.rules.rules import Rule
+from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.bindings import BindingIndex, SourceBinding
 from copyrator.copies.sources.records import SourceReader
-from copyrator.copies.targets.index import BindingIndex
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
