@@ -1,6 +1,5 @@
 """The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
 
-from demo import promotion
 from demo.command import typed
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
@@ -11,6 +10,8 @@ from localcluster.signing import public_key, sign
 
 FILE = "bundles/hello.yaml"
 NAME = "hello"
+PRODUCTION = "hello-production"
+SOAK = "5s"
 PAUSE = "operator.werf.dev/disable-autoupdate"
 PLAN_AT = "operator.werf.dev/plan-at"
 KEYS = "release-keys"
@@ -201,9 +202,34 @@ def freeze(stage: Stage) -> Rows:
     return Rows(heads, [(*row, _shown(stage))])
 
 
+def promote(stage: Stage) -> Rows:
+    """Apply a Bundle that is promoted from the other one; it waits first, and then deploys."""
+    source = {"bundles": [{"name": NAME}], "soak": SOAK}
+    spec = {
+        "registry": stage.cluster.registry,
+        "repo": REPOSITORY,
+        "insecure": True,
+        "version": "1.0.*",
+        "promoteFrom": source,
+    }
+    body = {
+        "apiVersion": "operator.werf.dev/v1",
+        "kind": "Bundle",
+        "metadata": {"name": PRODUCTION, "namespace": APPS},
+        "spec": spec,
+    }
+    stage.objects.apply([body])
+    reason, end = until(lambda: _waits(stage), seconds=SECONDS, what=f"{PRODUCTION} to wait")
+    bundle = until(lambda: _deployed(stage), seconds=SECONDS, what=f"{PRODUCTION} to be deployed")
+    began = str(bundle["status"]["attempted"]["startedAt"])
+    there = bundle["status"]["deployed"]["version"]
+    heads = ("WAITED FOR", "SOAK ENDED", "DEPLOY BEGAN", "IN PRODUCTION")
+    return Rows(heads, [(reason, end, began, there)])
+
+
 def remove(stage: Stage) -> str:
     """Delete both Bundles."""
-    both = (NAME, promotion.NAME)
+    both = (NAME, PRODUCTION)
     for name in both:
         stage.objects.delete("bundles", name, APPS)
 
@@ -281,6 +307,24 @@ def _annotate(stage: Stage, value: str | None, name: str = PAUSE) -> None:
     stage.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {name: value}}})
 
 
+def _waits(stage: Stage) -> tuple[str, str]:
+    for gate in _promoted(stage).get("status", {}).get("gates", ()):
+        if gate.get("until"):
+            return gate["reason"], gate["until"]
+    raise NotYet(f"the Bundle reports {describe(_promoted(stage))}")
+
+
+def _deployed(stage: Stage) -> Manifest:
+    bundle = _promoted(stage)
+    if condition(bundle, "Ready").get("reason") != "Deployed":
+        raise NotYet(f"the Bundle reports {describe(bundle)}")
+    return bundle
+
+
+def _promoted(stage: Stage) -> Manifest:
+    return stage.objects.get("bundles", PRODUCTION, APPS) or {}
+
+
 CHAPTER = Chapter(
     "Bundles: what is pushed is deployed",
     (
@@ -300,8 +344,8 @@ CHAPTER = Chapter(
         Step("1.0.4 is signed with that key and deployed", sign_version),
         Step("copyrator freeze: 1.0.5 waits until copyrator thaw", freeze),
         Step(
-            f"spec.promoteFrom: another Bundle takes 1.0.5 after a soak of {promotion.SOAK}",
-            promotion.promote,
+            f"spec.promoteFrom: another Bundle takes 1.0.5 after a soak of {SOAK}",
+            promote,
         ),
         Step("Both Bundles are deleted and their releases uninstalled", remove),
     ),

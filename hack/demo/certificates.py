@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from demo.objects import Manifest, condition
-from demo.rules import SECONDS
+from demo.rules import SECONDS, delete_rule_of
 from demo.screen import Rows
 from demo.stage import Stage, example
 from demo.steps import Chapter, Step
@@ -27,19 +27,6 @@ def replace(stage: Stage) -> Rows:
     data = {**source["stringData"], "tls.crt": _certificate(timedelta(days=3))}
     stage.objects.apply([{**source, "stringData": data}])
     return _wait(stage, "CertificateExpiring")
-
-
-def delete_rule(stage: Stage) -> str:
-    """Delete the rule, and with it the copies."""
-    about = _manifest("CopyratorRule")["metadata"]
-    stage.objects.delete("copyrators", about["name"], about["namespace"])
-
-    def look() -> None:
-        if stage.objects.get("copyrators", about["name"], about["namespace"]):
-            raise NotYet("the rule still exists")
-
-    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
-    return "The Secret with the certificate is unchanged."
 
 
 def _wait(stage: Stage, reason: str) -> Rows:
@@ -75,6 +62,9 @@ CHAPTER = Chapter(
     (
         Step("A certificate is copied, and the rule's status has its end", copy),
         Step("It is replaced by one that ends in three days, and the rule warns", replace),
-        Step("The rule is deleted, and so are the copies", delete_rule),
+        Step(
+            "The rule is deleted, and so are the copies",
+            partial(delete_rule_of, FILE, "The Secret with the certificate is unchanged."),
+        ),
     ),
 )

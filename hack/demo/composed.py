@@ -5,7 +5,7 @@ import json
 from functools import partial
 
 from demo.objects import Manifest, fingerprint
-from demo.rules import LATE, SECONDS, TEAMS
+from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
 from demo.screen import Rows
 from demo.stage import Stage, example
 from demo.steps import Chapter, Step
@@ -31,21 +31,6 @@ def add_source(stage: Stage) -> Rows:
     metadata = {**like["metadata"], "name": "more-creds"}
     stage.objects.apply([{**like, "metadata": metadata, "stringData": text}])
     return _wait(stage, [HUB, FIRST, MORE])
-
-
-def delete_rule(stage: Stage) -> str:
-    """Delete the rule, and with it the copies."""
-    (about,) = (one["metadata"] for one in example(FILE) if one["kind"] == "CopyratorRule")
-    stage.objects.delete("copyrators", about["name"], about["namespace"])
-
-    def look() -> None:
-        if any(one["metadata"]["name"] == COPY for one in stage.objects.list("secrets")):
-            raise NotYet("a copy is left")
-        if stage.objects.get("copyrators", about["name"], about["namespace"]):
-            raise NotYet("the rule still exists")
-
-    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
-    return "The Secrets with the credentials are unchanged."
 
 
 def _wait(stage: Stage, hosts: list[str]) -> Rows:
@@ -80,6 +65,9 @@ CHAPTER = Chapter(
     (
         Step("A rule makes one Secret of two registries' credentials", compose),
         Step("A third registry is added, and every copy is updated", add_source),
-        Step("The rule is deleted, and so are the copies", delete_rule),
+        Step(
+            "The rule is deleted, and so are the copies",
+            partial(delete_rule_of, FILE, "The Secrets with the credentials are unchanged."),
+        ),
     ),
 )

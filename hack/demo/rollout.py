@@ -4,7 +4,7 @@ import base64
 from functools import partial
 
 from demo.objects import Manifest, fingerprint
-from demo.rules import LATE, SECONDS, TEAMS
+from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
 from demo.screen import Rows
 from demo.stage import Stage, example
 from demo.steps import Chapter, Step
@@ -44,19 +44,6 @@ def last_step(stage: Stage) -> Rows:
     return _wait(stage, "rotated-by-the-demo", SPACES)
 
 
-def delete_rule(stage: Stage) -> str:
-    """Delete the rule, and with it the copies."""
-    about = _rule()["metadata"]
-    stage.objects.delete("copyrators", about["name"], about["namespace"])
-
-    def look() -> None:
-        if stage.objects.get("copyrators", about["name"], about["namespace"]):
-            raise NotYet("the rule still exists")
-
-    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
-    return "The Secret with the password is unchanged."
-
-
 def _wait(stage: Stage, password: str, spaces: tuple[str, ...]) -> Rows:
     return until(
         partial(_look, stage, password, spaces),
@@ -81,6 +68,9 @@ CHAPTER = Chapter(
     (
         Step("The password is changed, and one namespace gets it", first_step),
         Step("After the pause all others get it", last_step),
-        Step("The rule is deleted, and so are the copies", delete_rule),
+        Step(
+            "The rule is deleted, and so are the copies",
+            partial(delete_rule_of, FILE, "The Secret with the password is unchanged."),
+        ),
     ),
 )

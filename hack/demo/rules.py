@@ -93,16 +93,22 @@ def status(stage: Stage) -> Rows:
 
 def delete_rule(stage: Stage) -> str:
     """Delete the rule; the source stays."""
-    about = _manifest("CopyratorRule")["metadata"]
-    stage.objects.delete("copyrators", about["name"], about["namespace"])
+    result = delete_rule_of(FILE, "The source is unchanged; no copy is left.", stage)
     _wait(stage, ())
+    return result
+
+
+def delete_rule_of(file: str, result: str, stage: Stage) -> str:
+    """Delete the rule of an example; it is gone once its copies are."""
+    (about,) = (one["metadata"] for one in example(file) if one["kind"] == "CopyratorRule")
+    stage.objects.delete("copyrators", about["name"], about["namespace"])
 
     def look() -> None:
         if stage.objects.get("copyrators", about["name"], about["namespace"]):
             raise NotYet("the rule still exists")
 
-    until(look, seconds=SECONDS, what="the rule to be deleted")
-    return "The source is unchanged; no copy is left."
+    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
+    return result
 
 
 def _wait(stage: Stage, namespaces: tuple[str, ...]) -> Rows:
