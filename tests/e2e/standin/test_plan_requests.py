@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bench.plans import MOST, RELEASES, measure
 from tests.e2e.standin.conftest import CHANGES_PLANNED, CONFIG_MAP, Charts, Werf, detail
+from tests.long import LONG
 
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
@@ -250,3 +252,16 @@ def test_after_a_failed_deploy_a_plan_counts_on_and_looks_at_the_cluster(
     werf.apply()
     assert "demo-half" not in werf.names(), "what a failed deploy made goes, as planned"
     assert werf.plan().code == 0
+
+
+OBJECTS = 500 if LONG else 50
+
+
+def test_no_job_makes_more_than_three_times_the_requests_of_werfs_command_alone(
+    cluster: Cluster, namespace: Callable[..., str]
+) -> None:
+    found = measure(cluster, [namespace(f"budget-{one}") for one in range(RELEASES)], OBJECTS)
+
+    ratios = {name: figure for name, figure in found.items() if name.endswith("_ratio")}
+    assert found["plan_alone"] >= OBJECTS
+    assert all(1.0 <= ratio <= MOST for ratio in ratios.values()), found

@@ -1,9 +1,12 @@
-"""The table, the file of figures and the drawings.
+"""The table of figures, the file of them and the drawings; what is read from the registry's log.
 
 To name the machine, and to find fonts the first time, programs are started.
 """
 
+from pathlib import Path
+
 from bench import report
+from bench.polling import _heads
 from bench.scenario import Goal, Result
 from tests.long import LONG
 
@@ -47,3 +50,28 @@ def test_growth_is_drawn(tmp_path, monkeypatch):
     grown.add(GOALS, {"memory_at_200": 130.0})
     assert report.plot([grown]) == ["memory"]
     assert (tmp_path / "memory.svg").read_text().startswith("<?xml")
+
+
+ACCESS = (
+    '127.0.0.1 - - [22/Nov/2026:07:{}:57 +0000] "{} /v2/big/app/{} HTTP/1.1" {} 0 "" "copyrator/1"'
+)
+
+
+def test_only_heads_of_manifests_that_were_answered_are_polls(tmp_path: Path) -> None:
+    log = tmp_path / "registry.log"
+    begun = 'time="2026-11-22T07:08:57Z" level=info msg="response completed"'
+    lines = [
+        begun,
+        ACCESS.format("08", "HEAD", "manifests/1.2.3", 200),
+        ACCESS.format("08", "GET", "manifests/1.2.3", 200),
+        ACCESS.format("08", "HEAD", "blobs/sha256:00", 200),
+        ACCESS.format("08", "HEAD", "manifests/1.2.4", 404),
+        ACCESS.format("09", "HEAD", "manifests/1.2.3", 200),
+    ]
+    log.write_text("\n".join([*lines, ""]))
+
+    ((url, times),) = _heads(log, 0).items()
+
+    assert url == "/v2/big/app/manifests/1.2.3"
+    assert times[1] - times[0] == 60.0
+    assert list(_heads(log, len("\n".join(lines[:5])) + 1).values()) == [times[1:]]
