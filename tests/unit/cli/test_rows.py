@@ -41,21 +41,6 @@ def test_the_time_until_something(ahead, shown):
     assert rows.until(format_time(NOW + timedelta(seconds=ahead)), NOW) == shown
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        ({"spec": {"source": {"kind": "Secret"}}}, "Secret"),
-        ({"spec": {"template": {"kind": "Role"}}}, "Role"),
-        ({"ruleType": "ConfigMap"}, "ConfigMap"),
-        ({"spec": "junk"}, "-"),
-        ({"spec": {"source": []}}, "-"),
-        ({}, "-"),
-    ],
-)
-def test_the_kind_of_a_rule_in_either_form(body, kind):
-    assert rows.rule_kind(body) == kind
-
-
 def cells(columns, body):
     return {column.head: column.value(body) for column in columns}
 

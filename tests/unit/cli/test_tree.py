@@ -1,6 +1,11 @@
 """Trees of a rule and a Bundle."""
 
+from datetime import UTC, datetime
+
 from copyrator.cli.get.tree import bundle_tree, rule_tree
+from copyrator.cli.view.rule import RuleView
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "Synced"}]}
 
@@ -14,7 +19,7 @@ def copy(namespace, source, rule="ops/creds"):
 def test_a_rules_copies_are_below_their_source():
     rule = {"metadata": {"namespace": "ops", "name": "creds"}, "status": READY}
     copies = [copy("x", "ops/a"), copy("y", "ops/a"), copy("z", "ops/b"), copy("o", "ops/a", "o/o")]
-    root = rule_tree(rule, copies)
+    root = rule_tree(RuleView(rule, NOW), copies)
     assert [root.text, *root.lines()] == [
         "CopyratorRule ops/creds  Synced (Ready=True)",
         "├── Secret ops/a",
@@ -52,14 +57,14 @@ def test_a_composed_rules_sources_are_above_the_copies_that_are_made_of_them():
     }
     made = copy("x", "-")
     del made["metadata"]["annotations"]["copyrator.flant.com/source"]
-    assert list(rule_tree(rule, [made]).lines()) == [
+    assert list(rule_tree(RuleView(rule, NOW), [made]).lines()) == [
         "├── hub: Secret hub-creds in ops",
         "├── private: Secret registry=yes in infra, optional",
         "└── Secret from hub, private (3)",
         "    └── Secret x/a",
     ]
     rule["status"] = {"composedOf": 7}
-    assert "└── Secret from template" in list(rule_tree(rule, [made]).lines())
+    assert "└── Secret from template" in list(rule_tree(RuleView(rule, NOW), [made]).lines())
 
 
 def test_a_bundles_tree_has_what_it_reads_its_release_and_its_jobs():

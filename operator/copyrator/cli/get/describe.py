@@ -34,9 +34,15 @@ from copyrator.cli.get.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.get.events import events_of, last_seen, times
 from copyrator.cli.view import bundle as bundle_view
 from copyrator.cli.view import rows
-from copyrator.cli.view import rule as rule_view
 from copyrator.cli.view.bundle import consent_of, describe_plan
-from copyrator.cli.view.rule import describe_rollout, failures_of, rollout_lines
+from copyrator.cli.view.rule import (
+    RuleView,
+    certificate_lines,
+    describe_rollout,
+    failure_lines,
+    rollout_lines,
+    source_lines,
+)
 from copyrator.cli.view.why_bundle import ASSUMED, is_retried, next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -157,36 +163,31 @@ def _head(body: Body, now: datetime) -> Iterator[str]:
 
 def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     """The lines about a rule."""
-    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
-    from copyrator.api.rule import parse_rule  # noqa: PLC0415
-
     yield from _head(body, now)
-    spec = parse_rule(body)
-    if isinstance(spec, InvalidSpec):
-        yield labelled("Invalid", spec)
+    view = RuleView(body, now)
+    if isinstance(view.spec, RuleSpec):
+        yield from _spec_lines(view.spec, body)
     else:
-        yield from _spec_lines(spec, body)
-    status = body.get("status") or {}
-    counts = status.get("copies") or {}
-    parts = [f"{counts.get(part, 0)} {words}" for part, words in _STATES.items()]
-    if others := counts.get("satisfied"):
+        yield labelled("Invalid", view.spec)
+    counts = view.counts
+    parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
+    if others := counts.satisfied:
         parts[0] += f" ({others} of them not created by the operator)"
-    yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
-    if made := rule_view.composed_of(body):
-        yield labelled("Made from", made)
-    synced = status.get("lastSyncTime")
+    yield labelled("Copies", f"{counts.desired} desired: {', '.join(parts)}")
+    if view.composed_of:
+        yield labelled("Made from", view.composed_of)
+    synced = view.status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
-    yield from _unused_lines(status)
-    for line in rule_view.certificate_lines(status, now):
+    yield from _unused_lines(view.status)
+    for line in certificate_lines(view):
         yield labelled("Certificate", line)
-    for line in rollout_lines(status, now):
+    for line in rollout_lines(view):
         yield labelled("Rollout step", line)
-    failures = failures_of(status)
-    if failures:
-        total = int(counts.get("failed") or 0) + int(counts.get("conflicts") or 0)
+    if failures := view.failures:
+        total = counts.failed + counts.conflicts
         of = f" ({len(failures)} of {total})" if total > len(failures) else ""
         yield f"Failures{of}:"
-    for line in rule_view.failure_lines(failures):
+    for line in failure_lines(failures):
         yield f"  {line}"
 
 
@@ -210,8 +211,8 @@ def _spec_lines(spec: RuleSpec, body: Body) -> Iterator[str]:
         yield labelled("Source", f"{spec.kind} {which} in {where}")
     else:
         yield labelled("Template", spec.kind)
-        for entry in spec.sources:
-            yield labelled("Source", rule_view.entry(entry))
+        for line in source_lines(spec):
+            yield labelled("Source", line)
     yield labelled("Targets", _targets(spec.targets))
     yield labelled("On conflict", spec.on_conflict)
     yield labelled("Deletion", spec.deletion_policy)

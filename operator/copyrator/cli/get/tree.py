@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,13 +13,12 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.rule_spec import ComposedSource
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import What, complete_names, find_copies, listed, one, skipped
 from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.view import rows
-from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.rule import RuleView, source_lines
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS
 
@@ -69,13 +69,14 @@ async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
         if what == "bundles":
             return await _bundle(client, body), ""
         copies = await find_copies(client, [None])
-    return rule_tree(body, copies.bodies), skipped(copies.denied)
+    view = RuleView(body, datetime.now(UTC))
+    return rule_tree(view, copies.bodies), skipped(copies.denied)
 
 
-def rule_tree(rule: Body, copies: Sequence[Body]) -> Node:
+def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
     """A rule, its sources, and the copies of each; a template's sources have theirs together."""
-    made_of = rule_view.composed_of(rule) or "template"
-    owner = f"{rule['metadata']['namespace']}/{rule['metadata']['name']}"
+    made_of = rule.composed_of or "template"
+    owner = str(rule.name)
     by_source: dict[str, list[Node]] = {}
     for body in copies:
         if rows.annotation(body, names.ANN_RULE) == owner:
@@ -83,19 +84,12 @@ def rule_tree(rule: Body, copies: Sequence[Body]) -> Node:
             text = f"{body['kind']} {source}" if source != "-" else f"{body['kind']} from {made_of}"
             by_source.setdefault(text, []).append(Node(_shown(body)))
     return Node(
-        f"{names.RULE_KIND} {owner}  {_state(rule)}",
+        f"{names.RULE_KIND} {owner}  {_state(rule.body)}",
         [
-            *(Node(rule_view.entry(one)) for one in _entries(rule)),
+            *map(Node, source_lines(rule.spec)),
             *(Node(source, below) for source, below in sorted(by_source.items())),
         ],
     )
-
-
-def _entries(rule: Body) -> Sequence[ComposedSource]:
-    from copyrator.api.rule import parse_rule  # noqa: PLC0415
-
-    spec = parse_rule(rule)
-    return () if isinstance(spec, InvalidSpec) else spec.sources
 
 
 async def _bundle(client: KubeClient, body: Body) -> Node:

@@ -37,13 +37,13 @@ from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.doctor.references import polled_references
 from copyrator.cli.rules.dry_run import DryRun, actor_of, dry_running, owner_of
 from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
-from copyrator.cli.view import rule as rule_view
 from copyrator.cli.view.rows import annotation
-from copyrator.cli.view.rule import explain_rule
+from copyrator.cli.view.rule import RuleView, certificate_lines, explain_rule, rule_kind
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.kube.watch.store import name_of
 
 
 def print_roles(
@@ -167,7 +167,7 @@ async def answer(
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         if kind is not None and means(kind, "rules"):
             rule = await one(client, "rules", namespace, name)
-            lines = list(explain_rule(rule, datetime.now(UTC)))
+            lines = list(explain_rule(RuleView(rule, datetime.now(UTC))))
             return Explanation(lines, _subject(RULES, namespace, name) | {"because": lines})
         resource, body = await _object(client, namespace, name, kind)
         actor = await actor_of(client, target, installation, namespace)
@@ -203,14 +203,13 @@ def _certificates(
     """The certificates in a copy, or in a source, as its rules' statuses have them."""
     if body is None:
         return []
-    metadata, now = body["metadata"], datetime.now(UTC)
-    shown = f"{metadata['namespace']}/{metadata['name']}"
+    shown = str(name_of(body))
     origin = annotation(body, names.ANN_SOURCE)
     asked = [(owner, origin if origin != "-" else None)] if owner else []
     found: dict[str, None] = {}
     for rule, source in asked or [(rule, shown) for rule in sources]:
         if known := dry_run.context.rules.by_owner(rule):
-            lines = rule_view.certificate_lines(dry_run.status_of(known.key), now, source)
+            lines = certificate_lines(dry_run.views[known.key], source)
             found |= dict.fromkeys(f"Certificate: {line}" for line in lines)
     return list(found)
 
@@ -265,8 +264,6 @@ async def _object(
 
 async def _rules_kind(client: KubeClient) -> str:
     """The kind of all rules, where they have the same."""
-    from copyrator.cli.view.rows import rule_kind  # noqa: PLC0415
-
     kinds: set[str] = set()
     with suppress(errors.Forbidden):
         kinds = {rule_kind(body) for body in await listed(client, RULES, None)}

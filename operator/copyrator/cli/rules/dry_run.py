@@ -20,7 +20,7 @@ from secrets import token_bytes
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.conditions import ConditionType, Health, ReadyCondition, conditions_by_type
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_spec import RuleSpec
@@ -31,6 +31,7 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import listed
 from copyrator.cli.doctor.permissions import allowed
+from copyrator.cli.view.rule import RuleView
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
 from copyrator.copies.rules.ready_conditions import missing_source
@@ -197,8 +198,8 @@ class DryRun:
         self.informers = InformerFactory(client, actor.scopes, metrics=metrics)
         self.installation = installation
         self.actor = actor
-        self._statuses: dict[RuleKey, Mapping[str, Any]] = {}
-        """The rules' statuses, which a dry run starts without."""
+        self.views: dict[RuleKey, RuleView] = {}
+        """The rules with what the operator reported, which a dry run starts without."""
         self._listed: set[str | None] = set()
         """Namespaces whose rules were listed; None: all of them."""
         self.context = CopyContext(
@@ -256,19 +257,15 @@ class DryRun:
             body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
         rule = Rule.from_body({**body, "status": {}})
         self.context.rules.put(rule)
-        self._statuses[rule.key] = body.get("status") or {}
+        self.views[rule.key] = RuleView(body, datetime.now(UTC))
         return rule
 
     def reported(self, rule: RuleKey, namespace: str, name: str) -> str:
         """What the operator reported about a copy, if it is among the samples of the status."""
-        for one in self._statuses.get(rule, {}).get("failures") or ():
-            if one.get("namespace") == namespace and one.get("name") in (name, ""):
-                return f"{one.get('reason')}: {one.get('message')}"
+        for one in self.views[rule].failures if rule in self.views else ():
+            if one.namespace == namespace and one.name in (name, ""):
+                return f"{one.reason}: {one.message}"
         return ""
-
-    def status_of(self, rule: RuleKey) -> Mapping[str, Any]:
-        """What the operator reported about a rule."""
-        return self._statuses.get(rule, {})
 
     def knows_rules(self, namespace: str) -> bool:
         """Whether all rules of a namespace were listed, so that another one doesn't exist."""
@@ -288,8 +285,7 @@ class DryRun:
         if settings.rule_name is not None and rule.key.name != settings.rule_name:
             return None
         if not self.installation.settings_known:
-            conditions = conditions_by_type(self._statuses[rule.key].get("conditions"))
-            condition = conditions.get(ConditionType.READY, {})
+            condition = self.views[rule.key].condition()
             if condition.get("reason") in _REFUSED:
                 reason, message = condition["reason"], str(condition.get("message"))
                 return ReadyCondition(Health.STALLED, reason, message)

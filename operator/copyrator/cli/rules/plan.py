@@ -41,11 +41,11 @@ from copyrator.cli.rules.plan_rows import (
     RulePlan,
     action_of,
     diff,
+    in_steps,
     merged,
     summary,
 )
 from copyrator.cli.rules.why import waiting
-from copyrator.cli.view.rule import in_steps
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import dropped_fields

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from copyrator.api.counts import count, some
+from copyrator.api.rollout import Rollout
+from copyrator.api.times import format_duration
 from copyrator.cli.core.output import Column
 from copyrator.cli.view.rule import group_failures, shared_message
 from copyrator.copies.targets.transform import DATA_FIELDS
@@ -200,3 +202,12 @@ def summary(rows: Iterable[PlanRow], right: int) -> str:
     for words, good in (("to conflict", "in conflict"), ("to blocked", "blocked")):
         text = text.replace(words, good)
     return f"Plan: {text}; {count(right, 'is', 'are')} up to date."
+
+
+def in_steps(rollout: Rollout, targets: int) -> str:
+    """A sentence: changes of existing copies aren't made at once."""
+    pause = format_duration(rollout.pause)
+    return (
+        f"Existing copies are changed in steps (spec.rollout): {rollout.to_string(targets)} of "
+        f"{targets} namespaces, {pause} after each; new ones are created at once."
+    )

@@ -12,11 +12,12 @@ from copyrator.api import names
 from copyrator.api.counts import GROUP, count, some
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import FailureReason
+from copyrator.api.times import format_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.rules.dry_run import DryRun
-from copyrator.cli.view.rule import rollout_state, waits_for_rollout
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
@@ -188,9 +189,9 @@ async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> s
     dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
     if plan.why is Cause.CHANGED and plan.winner and dry_run.key_known:
-        state = rollout_state(dry_run.status_of(plan.winner.rule.key))
-        if state is not None:
-            return waits_for_rollout(owner, state)
+        reported = dry_run.views.get(plan.winner.rule.key)
+        if reported is not None and reported.rollout is not None:
+            return waits_for_rollout(owner, reported.rollout)
     await dry_run.act(asked.key)
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)
@@ -213,6 +214,19 @@ async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> s
         f"The rule {owner} requires it, and a dry run of the write succeeds{tried}; if it still "
         f"{found} in a few seconds, check that the operator is running: {hint('doctor')}"
     )
+
+
+def waits_for_rollout(owner: str, state: RolloutState) -> str:
+    """Why a copy of a rule may not have the new content yet."""
+    text = (
+        f"It doesn't have the new content: the rule {owner} changes its copies in steps, and "
+        f"the step of this copy hasn't begun (step {state.step}"
+    )
+    if state.stopped is not None:
+        who = state.stopped.consumer
+        return f"{text}); the rollout is stopped by {who.kind} {who.namespace}/{who.name}."
+    due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
+    return f"{text}{due})."
 
 
 def _sentence(why: Cause, winner: str) -> str:

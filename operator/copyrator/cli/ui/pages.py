@@ -31,6 +31,7 @@ from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import awaits_decision, said
 from copyrator.cli.view.matrix import Matrix
 from copyrator.cli.view.overview import Overview, Snapshot, State, bundle_row, rule_row
+from copyrator.cli.view.rule import RuleView
 from copyrator.cli.view.why_bundle import explain_bundle
 
 LISTED: Final = 100
@@ -184,7 +185,7 @@ class Pages:
         fragment: bool,
     ) -> str:
         """A rule with its copies, in one namespace or in all."""
-        row = rule_row(body, now)
+        row = rule_row(RuleView(body, now))
         found = seen.copies.of(row.shown)
         places = [place] if place else sorted(found)
         copies: list[dict[str, str]] = []
@@ -288,7 +289,7 @@ class Pages:
 
 
 def _reported_rule(body: Body, seen: Snapshot, now: datetime) -> dict[str, Any]:
-    shown = rule_row(body, now).shown
+    shown = rule_row(RuleView(body, now)).shown
     copies = seen.copies.of(shown)
     number = count(sum(map(len, copies.values())), "copy", "copies")
     return {

@@ -18,7 +18,8 @@ from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.cli.core.objects import MANAGED, copy_kinds
 from copyrator.cli.view.overview import SeenCopies, Snapshot
-from copyrator.cli.view.rows import annotation, rule_kind
+from copyrator.cli.view.rows import annotation
+from copyrator.cli.view.rule import rule_kind
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource

@@ -6,18 +6,17 @@ ROWS rules and COLUMNS namespaces; the rest is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api.globs import Globs, is_wild
 from copyrator.cli.view.overview import ORDER, OverviewRow, Snapshot, State, rule_row
+from copyrator.cli.view.rule import RuleView
 
 ROWS: Final = 50
 COLUMNS: Final = 100
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +81,22 @@ class Matrix:
 def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
     """The page of the table that a view requests; the last one for pages beyond it."""
     wanted, shown = _filter(view.rules), _filter(view.namespaces)
-    found = [(rule_row(body, now), body) for name, body in seen.rules.items() if wanted(str(name))]
+    views = [RuleView(body, now) for name, body in seen.rules.items() if wanted(str(name))]
+    found = [(rule_row(view), view) for view in views]
     if view.only_faults:
         found = [one for one in found if one[0].state is not State.GOOD]
     found.sort(key=lambda one: (ORDER[one[0].state], one[0].shown))
     places = [place for place in seen.namespaces if shown(place)]
     if view.only_faults:
-        failing = {place for _, body in found for place in _failures(body)}
+        failing = {place for _, rule in found for place in _failures(rule)}
         places = [place for place in places if place in failing]
     columns = _page(places, view.column_page, COLUMNS)
-    lines = [_line(row, body, seen, columns) for row, body in _page(found, view.row_page, ROWS)]
+    lines = [_line(row, rule, seen, columns) for row, rule in _page(found, view.row_page, ROWS)]
     return Matrix(lines, columns, len(found), len(places), view)
 
 
-def _line(row: OverviewRow, body: Body, seen: Snapshot, columns: Sequence[str]) -> Line:
-    copies, failures = seen.copies.of(row.shown), _failures(body)
+def _line(row: OverviewRow, rule: RuleView, seen: Snapshot, columns: Sequence[str]) -> Line:
+    copies, failures = seen.copies.of(row.shown), _failures(rule)
     cells = [
         Cell(len(copies.get(place, ())), failures.get(place, ""))
         if place in copies or place in failures
@@ -106,14 +106,9 @@ def _line(row: OverviewRow, body: Body, seen: Snapshot, columns: Sequence[str]) 
     return Line(row, cells, sum(map(len, copies.values())), len(copies))
 
 
-def _failures(body: Body) -> dict[str, str]:
+def _failures(rule: RuleView) -> dict[str, str]:
     """The failures that the status has, at most 20, by namespace."""
-    return dict(_failed(body))
-
-
-def _failed(body: Body) -> Iterator[tuple[str, str]]:
-    for one in (body.get("status") or {}).get("failures") or ():
-        yield str(one.get("namespace")), f"{one.get('reason')}: {one.get('message')}"
+    return {one.namespace: f"{one.reason}: {one.message}" for one in rule.failures}
 
 
 def _filter(text: str) -> Callable[[str], bool]:

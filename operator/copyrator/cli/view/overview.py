@@ -14,8 +14,13 @@ from typing import Any, Final
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view import rows
-from copyrator.cli.view import rule as rule_view
-from copyrator.cli.view.rule import CertificateRow, first_rows, is_expired
+from copyrator.cli.view.rule import (
+    CertificateRow,
+    RuleView,
+    first_rows,
+    is_expired,
+    rollout_progress,
+)
 
 Body = Mapping[str, Any]
 
@@ -145,22 +150,21 @@ class Overview:
 
 def overview(seen: Snapshot, now: datetime) -> Overview:
     """The overview of all that is seen."""
-    counts = [(body.get("status") or {}).get("copies") or {} for body in seen.rules.values()]
+    rules = [RuleView(body, now) for body in seen.rules.values()]
     return Overview(
-        rules=_sorted(rule_row(body, now) for body in seen.rules.values()),
+        rules=_sorted(map(rule_row, rules)),
         bundles=_sorted(bundle_row(body, now) for body in seen.bundles.values()),
-        desired=sum(_number(one.get("desired")) for one in counts),
-        right=sum(_number(one.get("ready")) for one in counts),
-        certificates=first_rows(seen.rules.values(), now, CERTIFICATES),
+        desired=sum(one.counts.desired for one in rules),
+        right=sum(one.counts.ready for one in rules),
+        certificates=first_rows(rules, CERTIFICATES),
     )
 
 
-def rule_row(body: Body, now: datetime) -> OverviewRow:
+def rule_row(view: RuleView) -> OverviewRow:
     """A rule's row."""
-    row = _row("rules", body, rule_view.trouble(body), now, numbers=rows.copies(body))
-    rollout = rule_view.rollout_progress(body)
-    state = State.FAULT if is_expired(body) else row.state
-    return replace(row, state=state, rollout=rollout if rollout != "-" else "")
+    row = _row("rules", view.body, view.trouble, view.now, numbers=view.copies)
+    state = State.FAULT if is_expired(view) else row.state
+    return replace(row, state=state, rollout=rollout_progress(view))
 
 
 def bundle_row(body: Body, now: datetime) -> OverviewRow:
@@ -206,7 +210,3 @@ def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:
 
 def _order(row: OverviewRow) -> tuple[object, ...]:
     return ORDER[row.state], not row.rollout, row.what, row.namespace, row.name
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

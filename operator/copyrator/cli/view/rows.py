@@ -165,22 +165,6 @@ def _reason(body: Body) -> str:
     return str(ready(body).get("reason") or "-")
 
 
-def rule_kind(body: Body) -> str:
-    """The kind that a rule copies or renders, in either form."""
-    spec = body.get("spec")
-    if isinstance(spec, Mapping):
-        part = spec.get("source") or spec.get("template") or {}
-        return str(part.get("kind") or "-") if isinstance(part, Mapping) else "-"
-    kinds = {"configmap": "ConfigMap", "secret": "Secret"}
-    return kinds.get(str(body.get("ruleType")).lower(), "-")
-
-
-def copies(body: Body) -> str:
-    """``12/13``: right, of those wanted."""
-    counts = (body.get("status") or {}).get("copies") or {}
-    return f"{counts.get('ready', 0)}/{counts.get('desired', 0)}"
-
-
 def _at(*path: str) -> Any:
     def value(body: Body) -> str:
         found: Any = body

@@ -1,33 +1,30 @@
-"""Why a rule is in its state: pure, from the object and the time.
-
-The line of a rule: pure, from the object and the time.
-
-A rule's rollout as commands show it: pure, from the spec, the status and the time.
-
-The certificates in copies, as commands show them: pure, from rules' statuses and the time.
-
-Failures that are the same in several namespaces, on one line.
-"""
+"""A rule as commands show it, made once from the object and the time: pure."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.counts import GROUP, some
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import ObjectName
 from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
-from copyrator.api.rule_spec import ComposedSource
-from copyrator.api.rule_status import read_rule_status
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import CopyCounts, read_copy_counts, read_rule_status
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
+from copyrator.kube.watch.store import name_of
+
+Body = Mapping[str, Any]
 
 
 class Failing(Protocol):
@@ -92,9 +89,6 @@ def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
             yield f"{where}: {first.reason}: {first.message}"
 
 
-Body = Mapping[str, Any]
-
-
 class Validity(StrEnum):
     """The state of a certificate in lists."""
 
@@ -122,7 +116,146 @@ class CertificateRow:
         return f"{self.namespace}/{self.name}"
 
 
-def time_left(certificate: Certificate, now: datetime) -> str:
+@dataclass(frozen=True)
+class RuleView:
+    """A rule now."""
+
+    body: Body
+    now: datetime
+
+    @cached_property
+    def status(self) -> Mapping[str, Any]:
+        """The parts of the status that the operator may have written."""
+        return read_rule_status(self.body.get("status"))
+
+    @cached_property
+    def spec(self) -> RuleSpec | InvalidSpec:
+        """The operator's reading of it."""
+        from copyrator.api.rule import parse_rule  # noqa: PLC0415 - lists don't need it
+
+        return parse_rule(self.body)
+
+    @cached_property
+    def name(self) -> ObjectName:
+        """Namespace and name."""
+        return name_of(self.body)
+
+    def condition(self, kind: ConditionType = ConditionType.READY) -> Mapping[str, Any]:
+        """The condition; empty where there is none."""
+        return conditions_by_type(self.status.get("conditions")).get(kind, {})
+
+    @cached_property
+    def counts(self) -> CopyCounts:
+        """Its copies, by their state."""
+        return read_copy_counts(self.status)
+
+    @property
+    def copies(self) -> str:
+        """``12/13``: right, of those wanted."""
+        return f"{self.counts.ready}/{self.counts.desired}"
+
+    @property
+    def composed_of(self) -> str:
+        """The sources of its template, as the operator counted them: ``hub, private (3)``."""
+        found = self.status.get("composedOf")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def rollout(self) -> RolloutState | None:
+        """The rollout that is in progress."""
+        state = read_rollout_state(self.status)
+        return state if state is not None and state.running else None
+
+    @property
+    def failures(self) -> list[Sample]:
+        """The samples of failing copies that the status has."""
+        parts, found = ("namespace", "name", "reason", "message"), self.status.get("failures")
+        return [
+            Sample(*(str(one.get(part) or "") for part in parts))
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, Mapping)
+        ]
+
+    @cached_property
+    def certificates(self) -> Sequence[Certificate]:
+        """Those in its copies, the first to end first."""
+        return read_certificates(self.status)
+
+    @property
+    def trouble(self) -> str:
+        """The fault, or the certificate that ends soon; empty where there is none."""
+        warning = self.condition(ConditionType.CERTIFICATE_EXPIRING)
+        is_warned = warning.get("status") == ConditionStatus.TRUE
+        return rows.trouble(self.body) or (str(warning.get("message") or "") if is_warned else "")
+
+
+def rule_kind(body: Body) -> str:
+    """The kind that a rule copies or renders, in either form; a dash where there is none."""
+    spec = body.get("spec")
+    if isinstance(spec, Mapping):
+        part = spec.get("source") or spec.get("template") or {}
+        return str(part.get("kind") or "-") if isinstance(part, Mapping) else "-"
+    kinds = {"configmap": "ConfigMap", "secret": "Secret"}
+    return kinds.get(str(body.get("ruleType")).lower(), "-")
+
+
+def rule_columns(now: datetime) -> list[Column]:
+    """The columns of `get rules`; a row is an object."""
+
+    def of(value: Callable[[RuleView], object]) -> Callable[[Body], str]:
+        return lambda body: str(value(RuleView(body, now)))
+
+    return [
+        *rows.common_columns(now),
+        Column("COPIES", of(lambda view: view.copies)),
+        Column("KIND", rule_kind, wide=True),
+        Column("SOURCES", of(lambda view: view.status.get("sources", 0)), wide=True),
+        Column("FAILED", of(lambda view: view.counts.failed), wide=True),
+        Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
+        Column("PENDING", of(lambda view: view.counts.pending), wide=True),
+        Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
+        Column("CERTIFICATE", of(_first_end), wide=True),
+        Column(
+            "AGE", lambda body: rows.age(body["metadata"].get("creationTimestamp"), now), wide=True
+        ),
+        Column("MESSAGE", of(lambda view: view.trouble), below=True),
+    ]
+
+
+def _first_end(view: RuleView) -> str:
+    return _time_left(view.certificates[0], view.now) if view.certificates else "-"
+
+
+def explain_rule(view: RuleView) -> Iterator[str]:
+    """Its state, its failures, and the certificates in its copies."""
+    condition, shown = view.condition(), f"The rule {view.name}"
+    if not condition:
+        yield f"{shown} is {rows.trouble(view.body)}"
+        return
+    since = rows.age(condition.get("lastTransitionTime"), view.now)
+    state = f"Ready={condition.get('status')} for {since}, {condition.get('reason')}"
+    message = f": {condition['message']}" if condition.get("message") else ""
+    yield f"{shown} is {state}{message}"
+    spec = view.body.get("spec")
+    if isinstance(spec, Mapping) and spec.get("suspend"):
+        yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
+    yield f"  Copies: {view.copies} are as wanted."
+    if view.composed_of:
+        yield f"  They are made from {view.composed_of}."
+    yield from (f"  Rollout: step {line}" for line in rollout_lines(view))
+    yield from (f"  {line}" for line in failure_lines(view.failures))
+    yield from (f"  Certificate: {line}" for line in certificate_lines(view))
+
+
+def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
+    """The entries of spec.sources: ``hub: Secret hub-creds in infra, optional``."""
+    for one in () if isinstance(spec, InvalidSpec) else spec.sources:
+        source, optional = one.source, ", optional" if one.optional else ""
+        which = source.name or (source.selector and source.selector.to_string())
+        yield f"{one.alias}: {source.kind} {which} in {one.namespace}{optional}"
+
+
+def _time_left(certificate: Certificate, now: datetime) -> str:
     """How long a certificate is valid: ``12d``, ``5h``, or that it isn't."""
     if certificate.not_after <= now:
         return Validity.ENDED
@@ -132,86 +265,72 @@ def time_left(certificate: Certificate, now: datetime) -> str:
     return f"{seconds // 86400}d" if seconds >= 2 * 86400 else f"{seconds // 3600}h"
 
 
-def first_end(body: Body, now: datetime) -> str:
-    """How long all certificates in a rule's copies are valid; a dash where there is none."""
-    found = read_certificates(body.get("status") or {})
-    return time_left(found[0], now) if found else "-"
-
-
-def validity_period(certificate: Certificate, now: datetime) -> str:
+def _validity_period(certificate: Certificate, now: datetime) -> str:
     """``until 2026-01-01T00:00:00Z (12d)``; with the beginning if that is to come."""
     early = now < certificate.not_before < certificate.not_after
     begins = f"from {format_time(certificate.not_before)} " if early else ""
-    return f"{begins}until {format_time(certificate.not_after)} ({time_left(certificate, now)})"
+    return f"{begins}until {format_time(certificate.not_after)} ({_time_left(certificate, now)})"
 
 
-def certificate_lines(status: Body, now: datetime, source: str | None = None) -> Iterator[str]:
+def certificate_lines(view: RuleView, source: str | None = None) -> Iterator[str]:
     """``api.example.com (infra/tls, key tls.crt) until … (12d)``, the first to end first.
 
     Those of one ``source`` (``namespace/name``), or of all.
     """
-    for certificate in read_certificates(status):
-        if source in (None, certificate.source):
-            yield f"{certificate.to_string()} {validity_period(certificate, now)}"
+    for one in view.certificates:
+        if source in (None, one.source):
+            yield f"{one.to_string()} {_validity_period(one, view.now)}"
 
 
-def certificate_warning(body: Body) -> str:
-    """The operator's message about a certificate that ends soon or has ended; else empty."""
-    condition = _certificate_condition(body)
-    is_warned = condition.get("status") == ConditionStatus.TRUE
-    return str(condition.get("message") or "") if is_warned else ""
+def is_expired(view: RuleView) -> bool:
+    """Whether the operator has found that a certificate in its copies has ended."""
+    condition = view.condition(ConditionType.CERTIFICATE_EXPIRING)
+    return bool(condition.get("reason") == CertificateReason.EXPIRED)
 
 
-def is_expired(body: Body) -> bool:
-    """Whether the operator has found that a certificate in a rule's copies has ended."""
-    return bool(_certificate_condition(body).get("reason") == CertificateReason.EXPIRED)
-
-
-def first_rows(rules: Iterable[Body], now: datetime, most: int) -> list[CertificateRow]:
+def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:
     """The certificates of all rules that end first."""
-    return heapq.nsmallest(most, (row for body in rules for row in _certificate_rows(body, now)))
+    return heapq.nsmallest(most, (row for view in views for row in _certificate_rows(view)))
 
 
-def _certificate_rows(body: Body, now: datetime) -> Iterator[CertificateRow]:
-    metadata, due = body["metadata"], warned(_certificate_condition(body))
-    for number, one in enumerate(read_certificates(body.get("status") or {})):
+def _certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
+    due = warned(view.condition(ConditionType.CERTIFICATE_EXPIRING))
+    for number, one in enumerate(view.certificates):
         validity = Validity.VALID
-        if one.not_after <= now:
+        if one.not_after <= view.now:
             validity = Validity.ENDED
-        elif one.not_before > now:
+        elif one.not_before > view.now:
             validity = Validity.EARLY
         elif number < due:  # the operator's setting decides, which isn't known here
             validity = Validity.ENDING
-        yield CertificateRow(
-            one, metadata["namespace"], metadata["name"], validity, validity_period(one, now)
-        )
+        yield CertificateRow(one, *view.name, validity, _validity_period(one, view.now))
 
 
-def _certificate_condition(body: Body) -> Mapping[str, Any]:
-    conditions = (body.get("status") or {}).get("conditions")
-    return conditions_by_type(conditions).get(ConditionType.CERTIFICATE_EXPIRING, {})
+def _steps(view: RuleView) -> object:
+    return view.status["rollout"].get("steps", "?")
 
 
-def rollout_state(status: Any) -> RolloutState | None:
-    """The rollout that is in progress by a stored status, or None."""
-    if not isinstance(status, Mapping) or "rollout" not in status:
-        return None
-    state = read_rollout_state(read_rule_status(status))
-    return state if state is not None and state.running else None
-
-
-def rollout_progress(body: Mapping[str, Any]) -> str:
-    """``step 2/4``, or ``step 2/4, stopped``; a dash where no rollout is in progress."""
-    status = body.get("status") or {}
-    state = rollout_state(status)
-    if state is None:
-        return "-"
+def rollout_progress(view: RuleView) -> str:
+    """``step 2/4``, or ``step 2/4, stopped``; empty where no rollout is in progress."""
+    if (state := view.rollout) is None:
+        return ""
     stopped = ", stopped" if state.stopped is not None else ""
-    return f"step {state.step}/{_rollout_steps(status)}{stopped}"
+    return f"step {state.step}/{_steps(view)}{stopped}"
 
 
-def _rollout_steps(status: Mapping[str, Any]) -> object:
-    return (status.get("rollout") or {}).get("steps", "?")
+def rollout_lines(view: RuleView) -> Iterator[str]:
+    """The present step, and the consumer that stopped it."""
+    if (state := view.rollout) is None:
+        return
+    text = f"{state.step} of {_steps(view)}"
+    if state.stopped is not None:
+        who = state.stopped.consumer
+        yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {state.stopped.message}"
+    elif state.next_at is not None:
+        stamp = format_time(state.next_at)
+        yield f"{text}, its pause ends at {stamp} ({rows.until(stamp, view.now)})"
+    else:
+        yield f"{text}, being written"
 
 
 def describe_rollout(rollout: Rollout) -> str:
@@ -224,129 +343,3 @@ def describe_rollout(rollout: Rollout) -> str:
     if rollout.restart is Restart.CONSUMERS:
         parts.append("restarts consumers")
     return "; ".join(parts)
-
-
-def rollout_lines(status: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    """The present step, and the consumer that stopped it."""
-    state = rollout_state(status)
-    if state is None:
-        return
-    text = f"{state.step} of {_rollout_steps(status)}"
-    if state.stopped is not None:
-        who = state.stopped.consumer
-        yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {state.stopped.message}"
-    elif state.next_at is not None:
-        stamp = format_time(state.next_at)
-        yield f"{text}, its pause ends at {stamp} ({rows.until(stamp, now)})"
-    else:
-        yield f"{text}, being written"
-
-
-def in_steps(rollout: Rollout, targets: int) -> str:
-    """A sentence for a plan: its changes of existing copies aren't made at once."""
-    pause = format_duration(rollout.pause)
-    return (
-        f"Existing copies are changed in steps (spec.rollout): {rollout.to_string(targets)} of "
-        f"{targets} namespaces, {pause} after each; new ones are created at once."
-    )
-
-
-def waits_for_rollout(owner: str, state: RolloutState) -> str:
-    """Why a copy of a rule may not have the new content yet."""
-    text = (
-        f"It doesn't have the new content: the rule {owner} changes its copies in steps, and "
-        f"the step of this copy hasn't begun (step {state.step}"
-    )
-    if state.stopped is not None:
-        who = state.stopped.consumer
-        return f"{text}); the rollout is stopped by {who.kind} {who.namespace}/{who.name}."
-    due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
-    return f"{text}{due})."
-
-
-def trouble(body: Body) -> str:
-    """The fault, or the certificate that ends soon; empty where there is none."""
-    return rows.trouble(body) or certificate_warning(body)
-
-
-def composed_of(body: Body) -> str:
-    """The sources of a template, as the operator counted them: ``hub, private (3)``; or empty."""
-    found = (body.get("status") or {}).get("composedOf")
-    return found if isinstance(found, str) else ""
-
-
-def entry(one: ComposedSource) -> str:
-    """An entry of spec.sources: ``hub: Secret hub-creds in infra, optional``."""
-    source = one.source
-    which = source.name or (source.selector and source.selector.to_string())
-    optional = ", optional" if one.optional else ""
-    return f"{one.alias}: {source.kind} {which} in {one.namespace}{optional}"
-
-
-def rule_columns(now: datetime) -> list[Column]:
-    """The columns of `get rules`."""
-    return [
-        *rows.common_columns(now),
-        Column("COPIES", rows.copies),
-        Column("KIND", rows.rule_kind, wide=True),
-        Column("SOURCES", _sources, wide=True),
-        _counted("failed"),
-        _counted("conflicts"),
-        _counted("pending"),
-        Column("ROLLOUT", rollout_progress, wide=True),
-        Column("CERTIFICATE", lambda body: first_end(body, now), wide=True),
-        Column(
-            "AGE", lambda body: rows.age(body["metadata"].get("creationTimestamp"), now), wide=True
-        ),
-        Column("MESSAGE", trouble, below=True),
-    ]
-
-
-def _sources(body: Body) -> str:
-    return str((body.get("status") or {}).get("sources", 0))
-
-
-def _counted(name: str) -> Column:
-    def value(body: Body) -> str:
-        return str(((body.get("status") or {}).get("copies") or {}).get(name, 0))
-
-    return Column(name.upper(), value, wide=True)
-
-
-def explain_rule(body: Body, now: datetime) -> Iterator[str]:
-    """Its state, its failures, and the certificates in its copies."""
-    metadata, condition = body["metadata"], rows.ready(body)
-    shown = f"The rule {metadata['namespace']}/{metadata['name']}"
-    if not condition:
-        yield f"{shown} is {rows.trouble(body)}"
-        return
-    since = rows.age(condition.get("lastTransitionTime"), now)
-    state = f"Ready={condition.get('status')} for {since}, {condition.get('reason')}"
-    message = f": {condition['message']}" if condition.get("message") else ""
-    yield f"{shown} is {state}{message}"
-    yield from (f"  {line}" for line in _explain_details(body, now))
-
-
-def _explain_details(body: Body, now: datetime) -> Iterator[str]:
-    spec, status = body.get("spec"), body.get("status") or {}
-    if isinstance(spec, Mapping) and spec.get("suspend"):
-        yield f"It is suspended; to resume it: {hint_about('resume', 'rule', body)}"
-    yield f"Copies: {rows.copies(body)} are as wanted."
-    if made_of := composed_of(body):
-        yield f"They are made from {made_of}."
-    for line in rollout_lines(status, now):
-        yield f"Rollout: step {line}"
-    for line in failure_lines(failures_of(status)):
-        yield line
-    for line in certificate_lines(status, now):
-        yield f"Certificate: {line}"
-
-
-def failures_of(status: Body) -> list[Sample]:
-    """The samples of failing copies that the status has."""
-    parts = ("namespace", "name", "reason", "message")
-    return [
-        Sample(*(str(one.get(part) or "") for part in parts))
-        for one in status.get("failures") or ()
-        if isinstance(one, Mapping)
-    ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from copyrator.cli.rules.plan_rows import Keys, PlanRow, RowAction, action_of, diff, summary
+from copyrator.cli.rules.plan_rows import Keys, PlanRow, RowAction, action_of, diff, merged, summary
 
 
 def secret(data, **metadata):
@@ -67,3 +67,29 @@ def test_the_last_line_counts():
     changes = "Plan: 2 to create, 1 in conflict, 1 blocked;"
     assert summary(rows, 0) == f"{changes} 0 are up to date."
     assert summary(rows, 1) == f"{changes} 1 is up to date."
+
+
+def test_rows_of_a_plan_are_merged_but_not_its_changes():
+    faults = [
+        PlanRow(RowAction.BLOCKED, "Secret", f"team-{letter}", "a", "Forbidden", "no")
+        for letter in "abc"
+    ]
+    changes = [PlanRow(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
+    rows = merged([*faults, *changes])
+    assert [row.namespace for row in rows] == [
+        "new-a", "new-b", "new-c", "3 namespaces (team-a, team-b, …)"
+    ]  # fmt: skip
+
+
+def test_messages_that_name_their_own_namespace_are_the_same_fault():
+    faults = [
+        PlanRow(
+            RowAction.BLOCKED, "Secret", name, "a", "Forbidden", f"namespace {name} has no label"
+        )
+        for name in ("team-a", "team-b", "team-c", "team-d")
+    ]
+    (row,) = merged(faults)
+    assert (row.namespace, row.message) == (
+        "4 namespaces (team-a, team-b, …)",
+        "the namespace has no label",
+    )
