@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from copyrator.copies import controller
 from copyrator.copies.context import Changes
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.targets import due
 from copyrator.workqueue.fairness import TimeSlice
 
 SLICE = 5
 """Times that the clock is looked at in one slice."""
 
 
-class Work(due.DueWork):
+class Work(controller.DueWork):
     """Notes each target instead of judging it."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Targets(list[str]):
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    monkeypatch.setattr(due, "TimeSlice", lambda: TimeSlice(SLICE, clock=count().__next__))
+    monkeypatch.setattr(controller, "TimeSlice", lambda: TimeSlice(SLICE, clock=count().__next__))
     return Work()
 
 
