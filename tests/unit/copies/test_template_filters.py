@@ -10,7 +10,7 @@ from tests.unit.copies.test_pem_and_docker import certificate
 from tests.unit.copies.test_template_prices import Bill
 
 from copyrator.copies.template import filters
-from copyrator.copies.template.meter import Findings, Meter, Scope, TemplateError
+from copyrator.copies.template.meter import Findings, Meter, Scope, TemplateError, Visibility
 from copyrator.copies.template.values import source_set
 
 HALF = "\ud800"
@@ -150,7 +150,7 @@ def test_what_a_filter_says_of_a_source(
     name: str, arguments: dict[str, str], data: dict[str, str], said: str
 ):
     meter = Meter()
-    meter.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), reveals=True)
+    meter.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), Visibility.CLEAR)
     value = source_set({"a": secret(**data)}, clear=True)["a"]
     with pytest.raises(TemplateError) as caught:
         filters.FILTERS[name](meter, value, **arguments)
@@ -213,7 +213,7 @@ def test_a_filter_of_our_own_has_its_price(
     name: str, value: Any, key: str | None, entries: list[Any]
 ):
     bill = Bill()
-    bill.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), reveals=True)
+    bill.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), Visibility.CLEAR)
     filters.FILTERS[name](bill, value, **({"key": key} if key else {}))
     assert bill.entries == entries
 

@@ -22,6 +22,7 @@ from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
+from copyrator.copies.template.composer import ComposeError, check
 from copyrator.copies.template.rules import binding_of
 from copyrator.kube.resources import Resource
 
@@ -155,9 +156,13 @@ def _missing(plan: CopyDecision[CopyRequest]) -> str | None:
     if plan.why is not Cause.PENDING or plan.winner is None:
         return None
     composition = plan.winner.binding.composition
-    if composition is None or not (composition.missing() or composition.too_many()):
+    if composition is None:
         return None
-    return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
+    try:
+        check(composition)
+    except ComposeError:
+        return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
+    return None
 
 
 def composed_of(asked: ExplainedObject) -> str:

@@ -42,6 +42,9 @@ from copyrator.copies.template.values import Entry
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 
+COMPOSED_OBJECTS: Final = 500  # limit: templates
+"""Objects that all entries of spec.sources may select together."""
+
 COMPOSED_BYTES: Final = 16 * 1024 * 1024  # limit: templates
 """Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
 memory while a rule's copies are rendered and written."""
@@ -361,7 +364,8 @@ def check(composition: Composition) -> None:
     Raises:
         ComposeError: one is missing or refused, or they are too many.
     """
-    if why := composition.too_many():
+    if (found := composition.count()) > COMPOSED_OBJECTS:
+        why = f"spec.sources selects {found} objects, more than {COMPOSED_OBJECTS}"
         raise ComposeError(RuleReason.TOO_LARGE, f"{why}; the copies stay as they are")
-    if why := composition.missing():
-        raise ComposeError(RuleReason.SOURCE_NOT_FOUND, why)
+    if missing := composition.missing():
+        raise ComposeError(RuleReason.SOURCE_NOT_FOUND, missing)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
@@ -16,9 +16,6 @@ from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.meter import Findings
 from copyrator.copies.template.rendering import Composing
 from copyrator.kube.resources import Resource
-
-COMPOSED_OBJECTS: Final = 500  # limit: templates
-"""Objects that all entries of spec.sources may select together."""
 
 Versions = Mapping[tuple[str, str, str], str]
 """resourceVersion by kind (resource key), namespace and name."""
@@ -164,16 +161,12 @@ class Composition:
         """Every object in use, by kind (resource key) and ``namespace/name``."""
         return frozenset((part.resource.key, str(name)) for part, name, _ in self.headers())
 
-    def versions(self) -> dict[tuple[str, str, str], str]:
-        """The versions that exist, as far as the watches know."""
-        return {
+    def is_covered_by(self, read: Versions | None) -> bool:
+        """Whether a reading has everything that the watches know, in these versions or newer."""
+        known = {
             (part.resource.key, *name): header.resource_version
             for part, name, header in self.headers()
         }
-
-    def is_covered_by(self, read: Versions | None) -> bool:
-        """Whether a reading has everything that the watches know, in these versions or newer."""
-        known = self.versions()
         return (
             read is not None
             and known.keys() == read.keys()
@@ -212,13 +205,6 @@ class Composition:
             if not found and not entry.optional:
                 return f"{_nothing(entry)}; the copies stay as they are"
         return None
-
-    def too_many(self) -> str | None:
-        """Why there are too many objects, or None."""
-        found = sum(len(part.found()) for part in self.parts)
-        if found <= COMPOSED_OBJECTS:
-            return None
-        return f"spec.sources selects {found} objects, more than {COMPOSED_OBJECTS}"
 
     def count(self) -> int:
         """How many objects are in use."""

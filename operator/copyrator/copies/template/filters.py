@@ -33,7 +33,7 @@ from copyrator.api.docker_config import (
 )
 from copyrator.api.json_text import UnreadableJsonError, read_json
 from copyrator.copies.template.certificates import bundled
-from copyrator.copies.template.meter import Meter, TemplateError
+from copyrator.copies.template.meter import Meter, TemplateError, Visibility
 from copyrator.copies.template.values import (
     SourceObject,
     Withheld,
@@ -207,7 +207,7 @@ def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = 
         raise TemplateError("pem_bundle(drop_expired=true) needs spec.sources")
     if key is not None and not isinstance(key, str):
         raise TemplateError("pem_bundle: key must be a string")
-    may_reveal = scope is None or scope.bundles or scope.reveals
+    may_reveal = scope is None or scope.visibility is not Visibility.HIDDEN
     now = scope.now if scope is not None and drop_expired else None
     text, until = bundled(
         meter, _listed(meter, value), key=key, now=now, reveal=reveal if may_reveal else _open

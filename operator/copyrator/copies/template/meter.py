@@ -6,6 +6,7 @@ iteration of a loop for each node in its body, or 64 characters that are process
 
 from __future__ import annotations
 
+import enum
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sized, ValuesView
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -52,16 +53,24 @@ class Findings:
         self.passed_over[source, f"{key} {why}" if key else why] = None
 
 
+class Visibility(enum.Enum):
+    """What may come out at a place of an object."""
+
+    HIDDEN = "hidden"
+    """No data of Secrets."""
+    BUNDLES = "bundles"
+    """Of Secrets, certificates only."""
+    CLEAR = "clear"
+    """Everything: data of Secrets are texts here, so no message may quote a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The place of a text in an object that is rendered from sources."""
 
     now: datetime
     findings: Findings
-    reveals: bool = False
-    """Whether data of Secrets are texts here, so that no message may quote a value."""
-    bundles: bool = False
-    """Whether certificates of Secrets may come out here."""
+    visibility: Visibility
 
 
 class Meter:
@@ -81,7 +90,7 @@ class Meter:
     @property
     def reveals(self) -> bool:
         """Whether values are secret, so that no message may quote one."""
-        return self.scope is not None and self.scope.reveals
+        return self.scope is not None and self.scope.visibility is Visibility.CLEAR
 
     @property
     def findings(self) -> Findings:

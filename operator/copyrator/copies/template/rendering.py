@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import enum
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +26,14 @@ import jinja2
 
 from copyrator.api import syntax
 from copyrator.copies.template.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
-from copyrator.copies.template.meter import Findings, Meter, ObjectLimitError, Scope, TemplateError
+from copyrator.copies.template.meter import (
+    Findings,
+    Meter,
+    ObjectLimitError,
+    Scope,
+    TemplateError,
+    Visibility,
+)
 from copyrator.copies.template.sandbox import readable_message
 from copyrator.copies.template.values import Entry, source_set
 from copyrator.settings.limits import RENDERED_TEXT
@@ -324,21 +330,10 @@ _VARYING: Final = frozenset({"namespace"})
 """Variables that differ from target to target."""
 
 
-class _Visibility(enum.Enum):
-    """What may come out at a place of the object."""
-
-    HIDDEN = "hidden"
-    """No data of Secrets."""
-    BUNDLES = "bundles"
-    """Of Secrets, certificates only."""
-    CLEAR = "clear"
-    """Everything."""
-
-
-_PLACES: Final[Mapping[tuple[str, str], _Visibility]] = {
-    ("Secret", "data"): _Visibility.CLEAR,
-    ("Secret", "stringData"): _Visibility.CLEAR,
-    ("ConfigMap", "data"): _Visibility.BUNDLES,
+_PLACES: Final[Mapping[tuple[str, str], Visibility]] = {
+    ("Secret", "data"): Visibility.CLEAR,
+    ("Secret", "stringData"): Visibility.CLEAR,
+    ("ConfigMap", "data"): Visibility.BUNDLES,
 }
 """Of the values of a top-level field's map, by kind and field; their keys are HIDDEN."""
 
@@ -358,7 +353,7 @@ class Composing:
         self._optional = optional
         self._now = now
         self._variables: dict[bool, Any] = {}
-        self._rendered: dict[tuple[Text, _Visibility], Scalar | TemplateError] = {}
+        self._rendered: dict[tuple[Text, Visibility], Scalar | TemplateError] = {}
 
     def render(self, tree: Tree, kind: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """A new object for one target.
@@ -368,10 +363,10 @@ class Composing:
         """
         meter = Meter()
 
-        def at(place: _Visibility) -> Callable[[Text], Scalar]:
+        def at(place: Visibility) -> Callable[[Text], Scalar]:
             return lambda text: self._text(text, place, variables, meter)
 
-        hidden = at(_Visibility.HIDDEN)
+        hidden = at(Visibility.HIDDEN)
         result: dict[str, Any] = {}
         for key, value in tree.root:
             name = _render_part(key, hidden)
@@ -385,7 +380,7 @@ class Composing:
         return result
 
     def _text(
-        self, text: Text, place: _Visibility, variables: Mapping[str, Any], meter: Meter
+        self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
     ) -> Scalar:
         """One text, from what was rendered for an earlier target where that is the same."""
         if text.names & _VARYING:
@@ -406,15 +401,10 @@ class Composing:
         return known
 
     def _render(
-        self, text: Text, place: _Visibility, variables: Mapping[str, Any], meter: Meter
+        self, text: Text, place: Visibility, variables: Mapping[str, Any], meter: Meter
     ) -> Scalar:
-        meter.scope = Scope(
-            self._now,
-            self.findings,
-            reveals=place is _Visibility.CLEAR,
-            bundles=place is _Visibility.BUNDLES,
-        )
-        return text.value({**variables, SOURCES: self._sources(place is _Visibility.CLEAR)}, meter)
+        meter.scope = Scope(self._now, self.findings, place)
+        return text.value({**variables, SOURCES: self._sources(place is Visibility.CLEAR)}, meter)
 
     def _sources(self, clear: bool) -> Any:
         if clear not in self._variables:

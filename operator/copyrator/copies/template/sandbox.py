@@ -194,10 +194,6 @@ def _replace(meter: Meter, text: Any, old: Any = "", new: Any = "", *_: Any, **_
     meter.make(len(whole) + whole.count(old) * len(new))
 
 
-def _join_method(meter: Meter, text: str, values: Any = ()) -> None:
-    meter.make(meter.weigh(values) + count_of(values) * len(text))
-
-
 def _join(meter: Meter, values: Any, d: Any = "", *_args: Any, **_kwargs: Any) -> None:
     meter.make(meter.weigh(values) + count_of(values) * len(str(d)))
 
@@ -289,7 +285,7 @@ STR_METHODS: Final[Mapping[str, Bound]] = {
     **dict.fromkeys(("partition", "rpartition", "rsplit", "split", "splitlines"), _split),
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _wide),
     "expandtabs": _tabs,
-    "join": _join_method,
+    "join": lambda meter, text, values=(): _join(meter, values, text),
     "replace": _replace,
 }
 
