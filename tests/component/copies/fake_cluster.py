@@ -12,7 +12,6 @@ from tests.component.kube.fake_api import FakeApi, error, json_response, line
 
 from copyrator.api.selectors import LabelSelector, parse_selector
 
-SUBRESOURCES = ("status",)
 SERVER_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
 

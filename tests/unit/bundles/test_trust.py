@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -30,7 +29,6 @@ from copyrator.signatures.model import (
     SignatureRequirement,
 )
 
-ROOT_DIRECTORY = Path(__file__).resolve().parents[3]
 REF = LocalObjectRef(ValuesKind.SECRET, "keys")
 OTHER = LocalObjectRef(ValuesKind.CONFIG_MAP, "more")
 PUBLIC = public_pem(key("P-256"))
