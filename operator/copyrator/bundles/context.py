@@ -28,6 +28,7 @@ from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import ObjectRef
+from copyrator.kube.watch.placement import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
@@ -108,21 +109,10 @@ class BundleTiming:
     health_grace: float = 600.0
     """After so long an object that isn't current is unhealthy, unless a deploy runs: a
     Deployment's default progress deadline. The time restarts with a new generation."""
-    health_watch_check: float = 5.0
-    """Between two checks whether watches work, are forbidden, or may be retried."""
-    health_watch_settle: float = 0.05
-    """For so long further changes are collected before the watches are arranged."""
-    health_watch_retry: float = 15.0
-    """Before a place that is forbidden is retried, doubling."""
-    health_watch_longest_retry: float = 600.0
-
-    reference_settle: float = 0.05
-    """After a change further changes are collected for so long before the watches are arranged."""
-    reference_check: float = 2.0
-    """Between two checks whether a watch is forbidden, or may be retried."""
-    reference_retry: float = 15.0
-    """Before a forbidden scope is retried, doubling."""
-    reference_longest_retry: float = 600.0
+    health_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=5.0))
+    """Of watches of releases."""
+    reference_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=2.0))
+    """Of watches of the objects that Bundles name."""
 
 
 Hasher = Callable[[], Hash]

@@ -314,7 +314,7 @@ class BundleController:
         self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
-        await self._health.stop()
+        self._health.stop()
         self._references.close()
         await self._polls.close()
         await self._plan_jobs.close()

@@ -17,6 +17,7 @@ from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.context import BundleTiming
+from copyrator.kube.watch.placement import PlacementTiming
 
 ACCEPT = "operator.werf.dev/accept-from"
 OLD = {"deployed": {"namespace": "prod", "version": "0.9.0", "digest": "sha256:" + "a" * 64}}
@@ -28,7 +29,7 @@ SOON = replace(
     consent_pause=0.2,
     consent_longest_pause=0.2,
     health_status=0.1,
-    health_watch_settle=0.01,
+    health_watches=PlacementTiming(check=5.0, settle=0.01),
 )
 """Answers are asked for again sooner."""
 

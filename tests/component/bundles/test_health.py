@@ -22,6 +22,7 @@ from tests.long import LONG
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health import judge
 from copyrator.kube.resources import DEPLOYMENTS
+from copyrator.kube.watch.placement import PlacementTiming
 from copyrator.settings import limits
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -37,10 +38,7 @@ SOON = replace(
     health_settle=0.05,
     health_status=0.1,
     health_message=0.2,
-    health_watch_check=0.05,
-    health_watch_settle=0.01,
-    health_watch_retry=0.2,
-    health_watch_longest_retry=0.4,
+    health_watches=PlacementTiming(check=0.05, settle=0.01, retry=0.2, longest_retry=0.4),
 )
 """The same, sooner."""
 
@@ -435,7 +433,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
         deployed(bundle, cluster, space)
         cluster.change("bundles", space, spec={"project_namespace": space})
         cluster.change("bundles", space, status={"deployed": {"namespace": space}})
-    await run(timing=replace(SOON, health_watch_retry=600.0))
+    await run(timing=replace(SOON, health_watches=replace(SOON.health_watches, retry=600.0)))
     for space in spaces:
         await eventually(lambda space=space: healthy(cluster, space) == ("Unknown", "Forbidden"))
     assert "watches 5 namespaces at most" in said(cluster, spaces[-1])

@@ -23,16 +23,14 @@ from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
-from copyrator.kube.watch.informers import InformerFactory
-from copyrator.kube.watch.store import Seen
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.store import Seen, seen
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)
 SOON = BundleTiming(
-    reference_settle=0.005,
-    reference_check=0.02,
-    reference_retry=0.2,
-    reference_longest_retry=0.4,
+    reference_watches=PlacementTiming(check=0.02, settle=0.005, retry=0.2, longest_retry=0.4),
 )
 TIMING = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
 
@@ -214,7 +212,7 @@ async def test_the_word_of_a_watch_that_was_replaced_counts_no_more(
     reader.follow(*spaces[:4])
     await eventually(lambda: reader.knows(*spaces[:4]))
     ref, old = ref_of(spaces[0]), version_of(cluster, spaces[0])
-    named = reader.watches._open.opened[WatchScope(CONFIGMAPS, spaces[0], "values")]
+    named = reader.watches.opened[WatchScope(CONFIGMAPS, spaces[0], "values")]
     edit(spaces[0])
     reader.follow(*spaces)
     await eventually(lambda: reader.scopes() == {ALL} and reader.knows(*spaces))
@@ -350,6 +348,22 @@ async def test_a_wide_watch_that_is_refused_is_replaced_by_names(
     await eventually(lambda: len(reader.scopes()) == 6 and ALL not in reader.scopes())
     edit(*spaces)
     await eventually(lambda: reader.knows(*spaces))
+
+
+async def test_a_watch_that_another_has_opened_is_joined_and_used_at_once(
+    cluster: BundleCluster, reader: Reader, edit: Callable[..., None]
+) -> None:
+    """As of an object at the target of a copy, which is watched by its name, too."""
+    edit("team")
+    spec = WatchSpec(CONFIGMAPS, "team", None, "values", True, decode=seen, reserved=True)
+    other = reader.pool.acquire(spec, lambda *_: None)
+    await eventually(lambda: other.seen)
+
+    reader.follow("team")
+    await eventually(lambda: reader.knows("team"))
+    edit("team")
+    await eventually(lambda: reader.knows("team"))
+    assert len(cluster.of("watch")) == 1
 
 
 async def test_one_namespaces_many_leave_the_others_their_watches(

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from contextvars import Context as TaskContext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -53,6 +51,7 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.placement import WatchPlacement
 from copyrator.settings import limits
 
 log = logging.getLogger(__name__)
@@ -67,15 +66,6 @@ REMEDY: Final = (
     "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
     "statefulsets, daemonsets and jobs"
 )
-
-
-@dataclass(slots=True)
-class _DeniedPlace:
-    """A place that may not be watched, by an access review or a 403."""
-
-    why: str
-    until: float
-    delay: float
 
 
 class _PlaceWatches:
@@ -121,6 +111,11 @@ class _PlaceWatches:
         """The present errors of the watches."""
         return [one.failure for one in self._registrations if one.failure is not None]
 
+    @property
+    def denial(self) -> str:
+        """The message of a 403 that one of them was answered with; else empty."""
+        return next((one.message for one in self.failures if isinstance(one, Forbidden)), "")
+
     def close(self) -> None:
         """End the watches."""
         for one in self._registrations:
@@ -148,7 +143,7 @@ class _PlaceWatches:
             self._on_change(after)
 
 
-class HealthWatcher:
+class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
     """Keeps the watches open that Bundles with ``spec.health`` need.
 
     Args:
@@ -158,6 +153,7 @@ class HealthWatcher:
     """
 
     def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
+        super().__init__(context.timing.health_watches, context.monotonic)
         self._context = context
         self._on_change = on_change
         self._asked: dict[Release, tuple[BundleKey, ...]] = {}
@@ -166,15 +162,8 @@ class HealthWatcher:
         """Monotonic seconds when the first Bundle of a namespace was followed."""
         self._reported: dict[str, _PlaceWatches | HealthFault | None] = {}
         """The state that was last reported to the Bundles of a namespace."""
-        self._open: dict[Place, _PlaceWatches] = {}
-        self._chosen: set[Place] = set()
-        """The places that are to be watched, forbidden ones too."""
-        self._wanted: set[Place] = set()
-        """Those of them that aren't forbidden."""
-        self._denied: dict[Place, _DeniedPlace] = {}
         self._granted: set[Place] = set()
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._reviewing = asyncio.Lock()
 
     def follow(self, key: BundleKey, memory: HealthMemory, release: Release | None) -> None:
         """Watch this release for a Bundle, in place of an earlier one; None: none."""
@@ -187,12 +176,7 @@ class HealthWatcher:
             self._asked[release] = (*self._asked.get(release, ()), key)
             self._since.setdefault(release[0], self._context.monotonic())
             self._spaces.setdefault(release[0], set()).add(key)
-        self._changed.set()
-        if self._task is None or self._task.done():
-            # The watches serve all Bundles: neither logs nor fairness assign the task to one.
-            self._task = asyncio.create_task(
-                self._run(), name="watches of releases", context=TaskContext()
-            )
+        self.arrange_soon()
 
     def _leave(self, key: BundleKey, release: Release) -> None:
         left = tuple(other for other in self._asked.pop(release) if other != key)
@@ -211,29 +195,20 @@ class HealthWatcher:
             return state.by_release.get(release) or ReleaseObjects()
         return state
 
-    async def close(self) -> None:
-        """End all watches."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        for scope in self._open.values():
-            scope.close()
-        self._open.clear()
-
     def _state(self, space: str) -> _PlaceWatches | HealthFault | None:
         """The watches that have a namespace's objects, or why none has; None: not listed yet."""
         settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
         if not settings.serves(space):
             text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
             return HealthFault(HealthReason.FORBIDDEN, text)
-        scopes = [self._open[place] for place in (space, None) if place in self._open]
+        scopes = [self.opened[place] for place in (space, None) if place in self.opened]
         for scope in scopes:
             if scope.synced:
                 return scope
-        if denied := self._denied.get(space):
+        if denied := self.denied.get(space):
             return HealthFault(HealthReason.FORBIDDEN, f"{denied.why}: {REMEDY}")
-        is_full = len(self._chosen) >= most and not settings.watch_namespaces
-        if is_full and not self._chosen & {space, None}:
+        is_full = len(self.chosen) >= most and not settings.watch_namespaces
+        if is_full and not self.chosen & {space, None}:
             text = f"the operator watches {most} namespaces at most, unless all are granted"
             return HealthFault(HealthReason.FORBIDDEN, f"{text}: {REMEDY} in all namespaces")
         if any(scope.seen for scope in scopes) or self._is_blind(space):
@@ -250,83 +225,39 @@ class HealthWatcher:
         for key in self._asked.get(release, ()):
             self._on_change(key)
 
-    # --- which watches are open -------------------------------------------------------------------
+    # --- for the placement -----------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        """Open and end watches until none is needed."""
-        while self._spaces or self._open:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._context.timing.health_watch_check):
-                    await self._changed.wait()
-            await asyncio.sleep(self._context.timing.health_watch_settle)
-            self._changed.clear()
-            try:
-                await self._arrange()
-                self._report_changes()
-            except Exception:
-                log.exception("can't update the watches of releases")
-
-    async def _arrange(self) -> None:
-        for place, scope in list(self._open.items()):
-            refused = next((one for one in scope.failures if isinstance(one, Forbidden)), None)
-            if refused is not None:
-                self._granted.discard(place)
-                self._deny(place, refused.message)
-        self._decide()
-        for place in self._wanted - self._open.keys():
-            try:
-                missing = await self._missing(place)
-            except ApiError as error:
-                log.debug("can't review whether releases may be watched: %s", error)
-                continue
-            if missing:
-                self._deny(place, missing)
-            else:
-                self._denied.pop(place, None)
-                self._open[place] = _PlaceWatches(
-                    self._context, place, self._release_changed, self._changed.set
-                )
-        self._decide()
-        self._retire()
-
-    def _decide(self) -> None:
-        now, settings = self._context.monotonic(), self._context.settings
-        spaces = [space for space in self._spaces if settings.serves(space)]
-        for place in self._denied.keys() - {None, *spaces}:
-            del self._denied[place]
-        refused = {place for place, denied in self._denied.items() if denied.until > now}
-        self._chosen = decide(
-            spaces, refused, held=None in self._open, bounded=not settings.watch_namespaces
+    def choose(self, denied: Set[Place], held: Set[Place]) -> set[Place]:
+        """By the number of namespaces."""
+        return decide(
+            self._served,
+            denied,
+            held=None in held,
+            bounded=not self._context.settings.watch_namespaces,
         )
-        self._wanted = self._chosen - refused
 
-    def _retire(self) -> None:
-        """End unwanted watches, once those that replace them have listed everything."""
-        replaced = all(place in self._open and self._open[place].seen for place in self._wanted)
-        for place in self._open.keys() - self._wanted:
-            if replaced or (place is not None and place not in self._spaces):
-                self._open.pop(place).close()
+    @property
+    def _served(self) -> list[str]:
+        return [space for space in self._spaces if self._context.settings.serves(space)]
 
-    async def _missing(self, place: Place) -> str:
-        """The permission that the operator lacks for watches of a place, as a message; else empty.
+    async def find_missing(self, place: Place) -> str:
+        """The missing permission of a place, as a message; else empty.
 
-        By an access review, as a forbidden list would be reported as a missing permission.
-
-        Raises:
-            ApiError: the access review failed.
+        All namespaces are reviewed first, once: where they are granted, each of them is.
         """
-        if self._granted & {place, None}:
-            return ""
-        if place is not None and not self._context.settings.watch_namespaces:
-            if None not in self._denied and (missing := await self._missing_in(None)):
-                self._deny(None, missing)
-            if None not in self._denied:
-                self._granted.add(None)
+        async with self._reviewing:
+            if place not in self.wanted or self._granted & {place, None}:
                 return ""
-        missing = await self._missing_in(place)
-        if not missing:
-            self._granted.add(place)
-        return missing
+            if place is not None and not self._context.settings.watch_namespaces:
+                if None not in self.denied and (missing := await self._missing_in(None)):
+                    self.deny(None, missing)
+                if None not in self.denied:
+                    self._granted.add(None)
+                    return ""
+            missing = await self._missing_in(place)
+            if not missing:
+                self._granted.add(place)
+            return missing
 
     async def _missing_in(self, place: Place) -> str:
         refusals = list(watch_permissions(place))
@@ -336,20 +267,29 @@ class HealthWatcher:
         first = next(lacking, None)
         return f"the operator cannot {first}" if first else ""
 
-    def _deny(self, place: Place, why: str) -> None:
-        before = self._denied.get(place)
-        timing = self._context.timing
-        delay = timing.health_watch_retry
-        if before is not None:
-            delay = min(before.delay * 2, timing.health_watch_longest_retry)
-        self._denied[place] = _DeniedPlace(why, self._context.monotonic() + delay, delay)
-        emit = log.info if before is None else log.debug
-        emit("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
-        if place in self._open:
-            self._open.pop(place).close()
-        self._changed.set()
+    def open(self, place: Place) -> None:
+        """Open the four watches."""
+        self.opened[place] = _PlaceWatches(
+            self._context, place, self._release_changed, self.arrange_soon
+        )
 
-    def _report_changes(self) -> None:
+    def may_end(self, place: Place) -> bool:
+        """Whether the others have listed everything, or nothing is watched there any more."""
+        replaced = all(other in self.opened and self.opened[other].seen for other in self.wanted)
+        return replaced or (place is not None and place not in self._spaces)
+
+    def forgets(self, place: Place, *, is_unused: bool) -> bool:  # noqa: ARG002 - kept until used
+        """Whether nothing is to be watched there; the denial of all namespaces is remembered."""
+        return place is not None and place not in self._served
+
+    def on_denied(self, place: Place, why: str, *, is_new: bool) -> None:
+        """Log it once, and review it again before it is retried."""
+        self._granted.discard(place)
+        level = logging.INFO if is_new else logging.DEBUG
+        where = place or "all namespaces"
+        log.log(level, "can't watch the objects of releases in %s: %s", where, why)
+
+    def on_checked(self) -> None:
         """Report to the Bundles of each namespace whose state has changed: listed, or why not."""
         for space, keys in self._spaces.items():
             state = self._state(space)
@@ -377,9 +317,9 @@ class HealthMonitor:
         self._watches = HealthWatcher(context, self._on_change)
         context.memories.on_drop(lambda key, _: self._leave(key))
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """End the watches."""
-        await self._watches.close()
+        self._watches.close()
 
     def follow(self, entry: BundleEntry) -> None:
         """Watch the release of a Bundle with ``spec.health``; end the watch of one without.

@@ -17,9 +17,9 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from contextvars import Context as TaskContext
+from collections.abc import Collection, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from copyrator.api.keys import BundleKey, ObjectName
@@ -30,6 +30,7 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.placement import WatchPlacement
 from copyrator.kube.watch.store import Seen, WantedNames, seen
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -204,212 +205,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class OpenWatch:
-    """A watch that is open, or is opened when its access review allows it."""
+    """A watch that is open."""
 
+    scope: WatchScope
     registration: Registration | None = None
-    task: asyncio.Task[None] | None = None
-    """The access review, and later the comparison of the list with what Bundles have read."""
+    comparison: asyncio.Task[None] | None = None
+    """Of its list with what Bundles have read."""
     listed: bool = False
     """Whether it has listed everything once; from then on its events are used."""
     compared: bool = False
     """Whether its list was compared with what Bundles have read, so that an older watch may end."""
 
+    @property
+    def denial(self) -> str:
+        """The message of a 403; empty for a single object, which needs no wider permission."""
+        failure = self.registration and self.registration.failure
+        return failure.message if self.scope.is_wide and isinstance(failure, Forbidden) else ""
+
     def close(self) -> None:
-        """End the watch and its task."""
-        if self.task is not None:
-            self.task.cancel()
+        """End the watch and its comparison."""
+        if self.comparison is not None:
+            self.comparison.cancel()
         if self.registration is not None:
             self.registration.release()
-
-
-@dataclass(slots=True)
-class _DeniedScope:
-    """A scope that may not be watched, by an access review or a 403."""
-
-    until: float
-    delay: float
-
-
-class ReferenceWatchManager:
-    """Keeps the wanted and granted watches open.
-
-    Attributes:
-        wanted: the names of each kind; others change it and then call `arrange_soon`.
-        opened: the watches that are open, or are opened when their access review allows it.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        *,
-        on_change: Callable[[OpenWatch, Ref, Seen | None], None],
-        on_listed: Callable[[WatchScope, OpenWatch], None],
-    ) -> None:
-        self.wanted = {resource: WantedNames() for resource in (CONFIGMAPS, SECRETS)}
-        self.opened: dict[WatchScope, OpenWatch] = {}
-        self._context = context
-        self._timing = context.timing
-        self._on_change = on_change
-        self._on_listed = on_listed
-        self._desired: set[WatchScope] = set()
-        self._denied: dict[WatchScope, _DeniedScope] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._changed = False
-
-    def close(self) -> None:
-        """End all watches."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._changed = False
-        for opened in self.opened.values():
-            opened.close()
-        self.opened.clear()
-        self._denied.clear()
-
-    def covering(self, ref: Ref) -> OpenWatch | None:
-        """The watch whose events are used for an object: the widest that has listed, or None."""
-        for scope in covering_scopes(ref):
-            opened = self.opened.get(scope)
-            if opened is not None and opened.listed:
-                return opened
-        return None
-
-    def count(self) -> Counter[str]:
-        """The number of objects by the scope that covers them: name, namespace, all, poll."""
-        found = Counter(name=0, namespace=0, all=0, poll=0)
-        watched = {scope for scope, opened in self.opened.items() if opened.registration}
-        for resource, wanted in self.wanted.items():
-            names = wanted.by_namespace
-            if WatchScope(resource) in watched:
-                found["all"] += len(wanted)
-                continue
-            wide = {ns for ns in names if WatchScope(resource, ns) in watched}
-            by_namespace = sum(len(names[ns]) for ns in wide)
-            by_name = sum(
-                scope.resource == resource and bool(scope.name) and scope.namespace not in wide
-                for scope in watched
-            )
-            found["namespace"] += by_namespace
-            found["name"] += by_name
-            found["poll"] += max(len(wanted) - by_namespace - by_name, 0)
-        return found
-
-    def arrange_soon(self) -> None:
-        """Arrange the watches once all concurrent changes have been made."""
-        if not self._changed:
-            self._changed = True
-            self._call_later(self._timing.reference_settle)
-
-    def _call_later(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
-        self._timer = asyncio.get_running_loop().call_later(
-            seconds, self._check, context=TaskContext()
-        )
-
-    def _check(self) -> None:
-        """Close watches that are forbidden, and open and end watches where that is due."""
-        self._timer = None
-        try:
-            for scope, opened in list(self.opened.items()):
-                failure = opened.registration and opened.registration.failure
-                if scope.is_wide and isinstance(failure, Forbidden):
-                    self._deny(scope, failure.message)
-            now = self._context.monotonic()
-            if any(denied.until <= now for denied in self._denied.values()):
-                self._changed = True
-            if self._changed:
-                self._changed = False
-                self._arrange(now)
-        finally:
-            if self.opened or self._denied:
-                timing = self._timing
-                seconds = timing.reference_settle if self._changed else timing.reference_check
-                self._call_later(seconds)
-
-    def _arrange(self, now: float) -> None:
-        wanted = {resource: names.by_namespace for resource, names in self.wanted.items()}
-        for scope in list(self._denied):
-            names = wanted[scope.resource]
-            if not names or (scope.namespace and scope.namespace not in names):
-                del self._denied[scope]
-        refused = {scope for scope, denied in self._denied.items() if denied.until > now}
-        self._desired = decide(wanted, refused, self.opened)
-        for scope in self._denied.keys() - refused - self._desired:
-            del self._denied[scope]
-        for scope in self._desired - self.opened.keys():
-            opened = self.opened[scope] = OpenWatch()
-            if scope.is_wide:
-                opened.task = asyncio.create_task(
-                    self._ask(scope, opened), name=f"access review of {scope}"
-                )
-            else:
-                self._begin(scope, opened)
-        self.retire()
-
-    def retire(self) -> None:
-        """End unwanted watches, once their replacements have listed everything."""
-        for scope in self.opened.keys() - self._desired:
-            others = (other for other in self._desired if other.overlaps(scope))
-            if all(self.opened[other].compared for other in others):
-                self.opened.pop(scope).close()
-
-    async def _ask(self, scope: WatchScope, opened: OpenWatch) -> None:
-        """Open a wide watch if an access review allows it.
-
-        Without the review a forbidden list would be reported as a missing permission.
-        """
-        client, missing = self._context.client, ""
-        try:
-            for refusal in scope_permissions(scope, self._context.settings.watch_namespaces):
-                if not await is_allowed(client, refusal.attributes):
-                    missing = f"the operator cannot {refusal}"
-                    break
-        except ApiError as error:
-            missing = str(error)
-        if self.opened.get(scope) is not opened:
-            return
-        opened.task = None
-        if missing:
-            self._deny(scope, missing)
-        else:
-            self._denied.pop(scope, None)
-            self._begin(scope, opened)
-
-    def _deny(self, scope: WatchScope, why: str) -> None:
-        before = self._denied.get(scope)
-        delay = self._timing.reference_retry
-        if before is not None:
-            delay = min(before.delay * 2, self._timing.reference_longest_retry)
-        self._denied[scope] = _DeniedScope(self._context.monotonic() + delay, delay)
-        emit = log.info if before is None else log.debug
-        emit(
-            "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
-            scope,
-            why,
-        )
-        self.opened.pop(scope).close()
-        self._desired.discard(scope)
-        self.arrange_soon()
-
-    def _begin(self, scope: WatchScope, opened: OpenWatch) -> None:
-        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._on_change(opened, Ref(scope.resource, *name), new)
-
-        spec = WatchSpec(
-            resource=scope.resource,
-            namespace=scope.namespace,
-            name=scope.name,
-            metadata_only=True,
-            decode=seen,
-            wanted=self.wanted[scope.resource] if scope.is_wide else None,
-            reserved=True,
-        )
-        opened.registration = self._context.informers.acquire(
-            spec, changed, on_synced=lambda: self._on_listed(scope, opened)
-        )
 
 
 def scope_permissions(scope: WatchScope, served: Iterable[str] | None) -> list[Refusal]:
@@ -442,14 +260,15 @@ class _FollowedObject:
     bundles: set[BundleKey] = field(default_factory=set)
 
 
-class ReferenceWatcher:
+class ReferenceWatcher(WatchPlacement[WatchScope, OpenWatch]):
     """Watches objects for Bundles, and requeues Bundles that have read another version."""
 
     def __init__(self, context: Context, has_read: HasRead) -> None:
+        super().__init__(context.timing.reference_watches, context.monotonic)
         self._context = context
         self._has_read = has_read
         self._refs: dict[Ref, _FollowedObject] = {}
-        self._open = ReferenceWatchManager(context, on_change=self._take, on_listed=self._synced)
+        self._wanted = {resource: WantedNames() for resource in (CONFIGMAPS, SECRETS)}
 
     # --- for Bundles -----------------------------------------------------------------------------
 
@@ -463,19 +282,19 @@ class ReferenceWatcher:
             self._leave(key, ref)
         for ref in refs - before:
             self._refs.setdefault(ref, _FollowedObject()).bundles.add(key)
-            self._open.wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
+            self._wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
         inputs.refs = refs
-        self._open.arrange_soon()
+        self.arrange_soon()
 
     def close(self) -> None:
         """End all watches."""
         for key in list(self._context.memories):
             self.follow(key, frozenset())
-        self._open.close()
+        super().close()
 
     def is_current(self, ref: Ref, version: str) -> bool:
         """Whether a watch shows that the current version is this one; empty: no object exists."""
-        followed, opened = self._refs.get(ref), self._open.covering(ref)
+        followed, opened = self._refs.get(ref), self._covering(ref)
         if followed is None or opened is None or opened.registration is None:
             return False
         return opened.registration.synced and followed.version == version
@@ -493,21 +312,101 @@ class ReferenceWatcher:
 
     def count(self) -> Counter[str]:
         """The number of objects by the scope that covers them: name, namespace, all, poll."""
-        return self._open.count()
+        found = Counter(name=0, namespace=0, all=0, poll=0)
+        for resource, wanted in self._wanted.items():
+            names = wanted.by_namespace
+            if WatchScope(resource) in self.opened:
+                found["all"] += len(wanted)
+                continue
+            wide = {ns for ns in names if WatchScope(resource, ns) in self.opened}
+            by_namespace = sum(len(names[ns]) for ns in wide)
+            by_name = sum(
+                scope.resource == resource and bool(scope.name) and scope.namespace not in wide
+                for scope in self.opened
+            )
+            found["namespace"] += by_namespace
+            found["name"] += by_name
+            found["poll"] += max(len(wanted) - by_namespace - by_name, 0)
+        return found
 
     def _leave(self, key: BundleKey, ref: Ref) -> None:
         followed = self._refs[ref]
         followed.bundles.discard(key)
         if not followed.bundles:
             del self._refs[ref]
-            self._open.wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
+            self._wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
+
+    # --- for the placement -----------------------------------------------------------------------
+
+    def choose(self, denied: Set[WatchScope], held: Set[WatchScope]) -> set[WatchScope]:
+        """By the number of names."""
+        wanted = {resource: names.by_namespace for resource, names in self._wanted.items()}
+        return decide(wanted, denied, held)
+
+    async def find_missing(self, place: WatchScope) -> str:
+        """The missing permission of a wide scope, or why it can't be reviewed; else empty."""
+        if not place.is_wide:
+            return ""
+        client, served = self._context.client, self._context.settings.watch_namespaces
+        try:
+            for refusal in scope_permissions(place, served):
+                if not await is_allowed(client, refusal.attributes):
+                    return f"the operator cannot {refusal}"
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    def open(self, place: WatchScope) -> None:
+        """Open a watch; its events are used when it has listed everything."""
+        opened = self.opened[place] = OpenWatch(place)
+
+        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._take(opened, Ref(place.resource, *name), new)
+
+        spec = WatchSpec(
+            resource=place.resource,
+            namespace=place.namespace,
+            name=place.name,
+            metadata_only=True,
+            decode=seen,
+            wanted=self._wanted[place.resource] if place.is_wide else None,
+            reserved=True,
+        )
+        synced = partial(self._synced, opened)
+        opened.registration = self._context.informers.acquire(spec, changed, on_synced=synced)
+        if opened.registration.seen:  # another user of an equal watch was there first
+            synced()
+
+    def may_end(self, place: WatchScope) -> bool:
+        """Whether all that replace it have listed everything, and were compared."""
+        others = (self.opened.get(other) for other in self.wanted if other.overlaps(place))
+        return all(other is not None and other.compared for other in others)
+
+    def forgets(self, place: WatchScope, *, is_unused: bool) -> bool:
+        """Whether it isn't chosen any more, or nothing is named there."""
+        names = self._wanted[place.resource].by_namespace
+        return is_unused or not names or bool(place.namespace and place.namespace not in names)
+
+    def on_denied(self, place: WatchScope, why: str, *, is_new: bool) -> None:
+        """Log it once."""
+        log.log(
+            logging.INFO if is_new else logging.DEBUG,
+            "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
+            place,
+            why,
+        )
 
     # --- for watches ------------------------------------------------------------------------------
+
+    def _covering(self, ref: Ref) -> OpenWatch | None:
+        """The watch whose events are used for an object: the widest that has listed, or None."""
+        found = (self.opened.get(scope) for scope in covering_scopes(ref))
+        return next((opened for opened in found if opened is not None and opened.listed), None)
 
     def _take(self, opened: OpenWatch, ref: Ref, new: Seen | None) -> None:
         """Process an event, if it is from the watch whose events are used for the object."""
         followed = self._refs.get(ref)
-        if followed is None or self._open.covering(ref) is not opened:
+        if followed is None or self._covering(ref) is not opened:
             return
         version = new.resource_version if new else None
         if version == followed.version or (version is None and followed.version == ""):
@@ -516,15 +415,16 @@ class ReferenceWatcher:
         followed.changes += 1
         self._requeue(followed, ref)
 
-    def _synced(self, scope: WatchScope, opened: OpenWatch) -> None:
+    def _synced(self, opened: OpenWatch) -> None:
         """A watch has listed everything: use its events from now on, and compare its list."""
-        if self._open.opened.get(scope) is not opened or opened.registration is None:
+        scope = opened.scope
+        if self.opened.get(scope) is not opened or opened.registration is None:
             return
         opened.listed = True
-        if opened.task is not None:
-            opened.task.cancel()
+        if opened.comparison is not None:
+            opened.comparison.cancel()
         compare = self._compare(opened, self._shown_by(scope))
-        opened.task = asyncio.create_task(compare, name=f"compare {scope}")
+        opened.comparison = asyncio.create_task(compare, name=f"compare {scope}")
 
     async def _compare(self, opened: OpenWatch, refs: Iterable[Ref]) -> None:
         """Compare a list with what Bundles have read; events are processed meanwhile."""
@@ -532,7 +432,7 @@ class ReferenceWatcher:
         for ref in refs:
             await time_slice.pause()
             followed, registration = self._refs.get(ref), opened.registration
-            if followed is None or registration is None or self._open.covering(ref) is not opened:
+            if followed is None or registration is None or self._covering(ref) is not opened:
                 continue
             found: Seen | None = registration.store.get(ObjectName(ref.namespace, ref.name))
             if found is not None:
@@ -542,10 +442,10 @@ class ReferenceWatcher:
                 followed.changes += 1
             self._requeue(followed, ref)
         opened.compared = True
-        self._open.retire()
+        self.retire()
 
     def _shown_by(self, scope: WatchScope) -> Iterable[Ref]:
-        names = self._open.wanted[scope.resource].by_namespace
+        names = self._wanted[scope.resource].by_namespace
         return [
             Ref(scope.resource, namespace, name)
             for namespace in (names if scope.namespace is None else [scope.namespace])
