@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from copyrator.cli.get.describe import rule_lines
+from copyrator.cli.core.output import detail_lines
+from copyrator.cli.get.describe import describe_rule
+from copyrator.cli.view.rule import RuleView
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -18,6 +20,6 @@ def test_what_of_the_sources_is_not_used_is_said():
             "passedOver": [{"source": "b (x/c)", "reason": "has no key ca.crt"}],
         },
     }
-    said = [" ".join(line.split()) for line in rule_lines(body, NOW)]
+    said = [" ".join(line.split()) for line in detail_lines(describe_rule(RuleView(body, NOW)))]
     assert "Not used: b (x/b): a (x/a) is used for a.io" in said
     assert "Passed over: b (x/c): has no key ca.crt" in said

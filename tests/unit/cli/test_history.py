@@ -1,10 +1,19 @@
 """What `history` says of the newest attempt."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from copyrator.cli.get.history import last_failure
+from copyrator.cli.view.bundle import BundleView
 
-BODY = {"status": {"attempted": {"job": "shop-2", "message": "create: Pod/bad failed: no\x1b[2J"}}}
+ATTEMPT = {"job": "shop-2", "message": "create: Pod/bad failed: no\x1b[2J"}
+
+
+def failure(attempted: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    body = {"status": {"attempted": attempted, "history": [entry]}}
+    return last_failure(BundleView(body, datetime(2026, 1, 2, tzinfo=UTC)))
 
 
 @pytest.mark.parametrize(
@@ -17,8 +26,8 @@ BODY = {"status": {"attempted": {"job": "shop-2", "message": "create: Pod/bad fa
     ],
 )
 def test_the_message_of_a_newest_attempt_that_failed_is_shown(outcome, job, lines):
-    assert last_failure(BODY, {"version": "1.1.0", "outcome": outcome, "job": job}) == lines
+    assert failure(ATTEMPT, {"version": "1.1.0", "outcome": outcome, "job": job}) == lines
 
 
 def test_without_a_message_nothing_is_added():
-    assert last_failure({"status": {}}, {"outcome": "Failed"}) == []
+    assert failure({}, {"outcome": "Failed"}) == []

@@ -6,10 +6,21 @@ import pytest
 from rich.text import Text
 
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.output import Column, Table, prose, reference
+from copyrator.cli.core.output import (
+    MOST,
+    Column,
+    Detail,
+    Table,
+    printable,
+    prose,
+    reference,
+    said,
+)
 from copyrator.cli.get.events import event_columns
 from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView, bundle_columns
 
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MESSAGE = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0"
 ROW = {"name": "registry-creds", "message": MESSAGE}
 COLUMNS = [Column("NAME", lambda row: row["name"]), Column("MESSAGE", lambda row: row["message"])]
@@ -114,9 +125,9 @@ FAILING = {
 def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
     good = {**FAILING, "status": "True", "reason": "Deployed"}
     versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
-    columns = [rows.NAMESPACE, *rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))]
+    columns = bundle_columns(NOW, namespaces=True)
     failing, well = bundle(conditions=[FAILING], **versions), bundle(conditions=[good], **versions)
-    Table(columns).print([failing, well])
+    Table(columns).print([BundleView(failing, NOW), BundleView(well, NOW)])
     heads, first, *below, last = printed(capsys)
     assert max(map(len, (heads, first, *below, last))) <= 80
     assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
@@ -132,8 +143,8 @@ def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_shor
     versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
     short, long = bundle(conditions=[good], **versions), bundle(conditions=[FAILING], **versions)
     long["metadata"] = {"name": "n" * 53, "namespace": "s" * 63}
-    columns = [rows.NAMESPACE, *rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))]
-    Table(columns).print([short, long])
+    columns = bundle_columns(NOW, namespaces=True)
+    Table(columns).print([BundleView(short, NOW), BundleView(long, NOW)])
     heads, first, *parts = printed(capsys)
     assert max(map(len, (heads, first, *parts))) <= 80
     assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
@@ -182,7 +193,23 @@ def test_the_message_of_an_event_is_below_its_row(capsys):
 
 
 def test_a_pipe_gets_one_line_for_each_object(capsys):
-    columns = rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))
-    Table(columns, heads=False).print([bundle(conditions=[FAILING])])
+    row = BundleView(bundle(conditions=[FAILING]), NOW)
+    Table(bundle_columns(NOW), heads=False).print([row])
     (line,) = printed(capsys)
     assert line.endswith(FAILING["message"])
+
+
+def test_what_moves_a_cursor_or_reorders_text_is_shown_as_an_escape():
+    text = "a\tb\n\x1b[2J\r\x9b\u202e\u2066é"
+    assert printable(text) == "a\tb\n\\x1b[2J\\r\\x9b\\u202e\\u2066é"
+    assert said("a\nb\tc\x1b") == "a b c\\x1b"
+    assert len(said("x" * 10_000)) == MOST + 1
+    assert said("") == said(None) == "-"
+
+
+def test_a_part_has_its_label_in_a_column_and_its_lines_below():
+    part = Detail("Plan", "a\x1b", ["b", "  c\x1b"])
+    assert part.lines == ["Plan:          a\\x1b", "  b", "    c\\x1b"]
+    assert part.text == "a\\x1b\nb\n  c\\x1b"
+    assert Detail("Soak", below=["x"]).lines == ["Soak:", "  x"]
+    assert Detail("Soak", below=["x"]).text == "x"

@@ -5,9 +5,10 @@ from typing import Any
 
 from tests.unit.cli.objects_seen import rule, seen
 
-from copyrator.cli.get.describe import condition_lines
+from copyrator.cli.core.output import Detail
 from copyrator.cli.ui.pages import Pages, fields
 from copyrator.cli.view.overview import overview
+from copyrator.cli.view.rows import describe_conditions
 
 AT = "2026-01-05T00:00:00Z"
 
@@ -28,8 +29,8 @@ def test_lines_below_a_label_keep_their_columns() -> None:
         condition("CertificateExpiring", "False", "CertificatesValid"),
     ]
     now = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
-    lines = condition_lines({"status": {"conditions": conditions}}, now)
-    assert fields(["Name:          home/tls", *lines]) == [
+    parts = describe_conditions({"status": {"conditions": conditions}}, now)
+    assert fields([Detail("Name", "home/tls"), *parts]) == [
         ("Name", "home/tls"),
         (
             "Conditions",

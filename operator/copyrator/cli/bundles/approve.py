@@ -1,7 +1,4 @@
-"""`copyrator approve` and `reject`: a person's decision about a Bundle's plan.
-
-A person's decision about a Bundle's plan: whether it means anything, and how it is written.
-"""
+"""`copyrator approve` and `reject`: a person's decision about a Bundle's plan."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from typing import Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
 from copyrator.bundles.plan.record import is_spent
@@ -25,12 +21,12 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint, hint_about
 from copyrator.cli.core.installation import username
 from copyrator.cli.core.objects import What, complete_names, one
-from copyrator.cli.core.output import Format, object_option, prose
+from copyrator.cli.core.output import Format, object_option, prose, said
 from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
 from copyrator.cli.doctor.permissions import allowed
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import decision, is_due, is_expired, operation_counts, plan_of, said
+from copyrator.cli.view.bundle import BundleView, decision, is_expired, operation_counts
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES
@@ -73,7 +69,7 @@ async def decide(
         Fault: the user may not, or there is no such plan to decide about any more.
     """
     await check_permission(client, choice, body)
-    check_open(choice.decision, body, plan_id, datetime.now(UTC))
+    check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
     await write_decision(client, choice, body, await username(client), CLEARED_WITHIN)
 
 
@@ -99,52 +95,49 @@ async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body)
         )
 
 
-def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datetime) -> None:
+def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> None:
     """Refuse a decision without effect; an earlier, opposite one may be replaced until the deploy.
 
     Args:
         wanted: the decision.
-        body: the Bundle.
+        view: the Bundle.
         plan_id: as the user gave it, if at all.
-        now: the time.
 
     Raises:
         Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
     """
-    plan, bundle = plan_of(body), shown(WHAT, body)
-    anew = hint_about("plan", "bundle", body, "--refresh")
-    if fault := unfinished(body, now):
+    plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
+    if fault := unfinished(view):
         raise Fault(fault)
     if plan_id is not None and plan_id != plan.id:
-        see = hint_about("plan", "bundle", body)
         raise Fault(
             f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; check it, and decide "
-            f"about that: {see}"
+            f"about that: {view.hint('plan')}"
         )
     if not plan.id:
         raise Fault(f"{bundle} has a plan without an ID in its status; make it again: {anew}")
-    if plan.decision == wanted or is_spent(parse_status(body)):
+    if plan.decision == wanted or is_spent(view.status):
         raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
-    if is_expired(plan, now):
+    if is_expired(plan, view.now):
         raise Fault(
-            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, now)} ago; the "
-            f"operator makes it again; at once: {anew}"
+            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, view.now)} ago; "
+            f"the operator makes it again; at once: {anew}"
         )
-    if reason := _not_asked(body):
+    if reason := _not_asked(view):
         raise Fault(
             f"{bundle} has a plan, but no deploy of it waits for a decision: {reason}; there is "
             f"nothing to decide"
         )
 
 
-def _not_asked(body: Body) -> str:
+def _not_asked(view: BundleView) -> str:
     """Why no decision is required; empty where one is, or where that isn't known."""
-    spec = parse_bundle(body, BundleDefaults())
-    if is_due(body) or not isinstance(spec, BundleSpec):
+    spec = view.spec
+    if view.is_decision_due or not isinstance(spec, BundleSpec):
         return ""
     if spec.approval.mode is ApprovalMode.NEVER:
         return "spec.approval.mode is Never"
-    if spec.approval.mode is ApprovalMode.ON_RISK and not plan_of(body).risky_operations:
+    if spec.approval.mode is ApprovalMode.ON_RISK and not view.status.plan.risky_operations:
         return "spec.approval.mode is OnRisk, and it has no risky operations"
     return ""
 
@@ -178,14 +171,15 @@ async def write_decision(
         Fault: it has another plan by now, was rejected meanwhile, or is another Bundle of that
             name; or the operator doesn't respond.
     """
-    plan_id = str(plan_of(body).id)
+    plan_id = str(parse_status(body).plan.id)
     uid = body["metadata"]["uid"]
     decides = {choice.annotation: plan_id, choice.opposite: None, names.ANN_APPROVED_BY: user}
     for _ in range(TRIES):
         clears = choice is APPROVE and _must_clear(body)
         if clears and not timeout:
+            was = decision(parse_status(body).plan)
             raise Fault(
-                f"{shown(WHAT, body)}: plan {said(plan_id)} was {decision(plan_of(body))}; "
+                f"{shown(WHAT, body)}: plan {said(plan_id)} was {was}; "
                 "approving it takes an answer of the operator: give a --timeout"
             )
         annotations = dict.fromkeys((choice.annotation, choice.opposite)) if clears else decides
@@ -198,7 +192,7 @@ async def write_decision(
             before, body = body, await one(client, WHAT, *_name_of(body))
         if body["metadata"]["uid"] != uid:
             raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
-        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+        check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
         if choice is APPROVE and _is_rejected_anew(before, body):
             raise Fault(
                 f"{shown(WHAT, body)}: plan {said(plan_id)} was rejected in the meantime, so it "
@@ -225,7 +219,7 @@ async def _patched(
 
 def _must_clear(body: Body) -> bool:
     """Whether the plan is rejected, and an approval wouldn't count yet."""
-    plan = plan_of(body)
+    plan = parse_status(body).plan
     return plan.decision == PlanDecision.REJECTED and not plan.approval_cleared
 
 
@@ -253,7 +247,7 @@ def _is_rejected_anew(before: Body, body: Body) -> bool:
 
 def _rejections(body: Body) -> tuple[bool, bool]:
     """Whether the plan is rejected: by the status, and by the annotation."""
-    plan, annotations = plan_of(body), body["metadata"].get("annotations") or {}
+    plan, annotations = parse_status(body).plan, body["metadata"].get("annotations") or {}
     stands = annotations.get(names.ANN_REJECTED_PLAN) == plan.id
     return plan.decision == PlanDecision.REJECTED, stands
 
@@ -319,8 +313,9 @@ def _decide(
     found = run(_look(choice, target, name, plan_id))
     if shape is None:
         show(found)
-        unbound = "; its contents aren't bound" if found.plan.bound is False else ""
-        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}{unbound}."])
+        plan = found.view.status.plan
+        unbound = "; its contents aren't bound" if plan.bound is False else ""
+        prose(["", f"{said(plan.id)}: {operation_counts(plan)}{unbound}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))
@@ -328,8 +323,8 @@ def _decide(
         show_object(body, shape)
         return
     word = "annotated" if timeout == 0 else str(choice.decision).lower()
-    plan = f"{shown(WHAT, body)}: plan {said(found.plan.id)}"
-    prose([f"{plan} {word}{result(body, waited=timeout > 0)}"])
+    done = f"{shown(WHAT, body)}: plan {said(found.view.status.plan.id)}"
+    prose([f"{done} {word}{result(body, waited=timeout > 0)}"])
 
 
 async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> Shown:
@@ -338,7 +333,7 @@ async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | 
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
         await check_permission(client, choice, body)
-        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+        check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
         return await looked_at(client, body)
 
 
@@ -351,15 +346,15 @@ async def _write(
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
     async with target.connect() as client:
         user = await username(client)
-        body = await write_decision(client, choice, dict(found.body), user, timeout)
-        plan_id = str(found.plan.id)
-        before = ("", found.plan.decision)
+        body = await write_decision(client, choice, dict(found.view.body), user, timeout)
+        plan = found.view.status.plan
+        plan_id, before = str(plan.id), ("", plan.decision)
         body = await wait(
             client, WHAT, body, timeout, lambda seen: outcome(seen, plan_id) not in before
         )
     taken = outcome(body, plan_id)
     if timeout and taken != choice.decision:
-        plan = plan_of(body)
+        plan = parse_status(body).plan
         what = f"is {decision(plan)}" if plan.id == plan_id else f"was replaced by {said(plan.id)}"
         raise Fault(
             f"{shown(WHAT, body)}: plan {said(plan_id)} {what}, so your decision doesn't count; "

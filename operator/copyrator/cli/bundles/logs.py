@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
+from copyrator.api.bundle_status import parse_status
 from copyrator.bundles.deploy.outcome import is_owned, secrets_of
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
@@ -142,9 +143,9 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
                 found.append((head, text))
     finally:
         await redaction.close()
-    last = (body.get("status") or {}).get("lastError") or {}
-    if last.get("logTail"):
-        found.append((f"The end of the last failed log ({last.get('time')})", last["logTail"]))
+    last = parse_status(body).last_error
+    if last.log_tail:
+        found.append((f"The end of the last failed log ({last.time})", last.log_tail))
     return found or [("No log", "There is no Job with a log; the history has the outcomes.")]
 
 
@@ -180,13 +181,13 @@ async def _texts(
 
 def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
     """The end of the last failed Job's log."""
-    error = (body.get("status") or {}).get("lastError") or {}
-    attempt = (body.get("status") or {}).get("attempted") or {}
-    if error.get("logTail"):
-        click.echo(f"--- end of the log, from the status ({error.get('time')})", err=True)
-        click.echo(error["logTail"])
+    status = parse_status(body)
+    error, attempt = status.last_error, status.attempted
+    if error.log_tail:
+        click.echo(f"--- end of the log, from the status ({error.time})", err=True)
+        click.echo(error.log_tail)
         return
-    last = f"; the last attempt, {attempt['job']}, {attempt.get('outcome')}" if attempt else ""
+    last = f"; the last attempt, {attempt.job}, {attempt.outcome}" if attempt.job else ""
     raise Fault(
         f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
         "spec.job.ttlSecondsAfterFinished seconds after their end; "

@@ -6,13 +6,12 @@ A status may be forged by who may write it: entries of another form than the ope
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, parse_status
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.counts import count
 from copyrator.api.plan_status import MissingPermission, PlanOutcome
 from copyrator.bundles.plan.rights import (
@@ -25,44 +24,22 @@ from copyrator.bundles.plan.rights import (
     missing_of,
     uninstall_permissions,
 )
-from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.hints import hint
 from copyrator.cli.view import rows
-
-Body = Mapping[str, Any]
-_SHOWN: Final = 3
+from copyrator.cli.view.bundle import BundleView
 
 
-def summary(status: BundleStatus) -> str:
-    """``3 missing: create, patch deployments.apps in apps``; empty where nothing is known."""
-    plan, missing = status.plan, missing_of(status)
-    known = plan.missing_permissions is not None
-    if not missing:
-        return f"none is missing{_unreviewed(status)}" if known and not _is_proved(status) else ""
-    named = "; ".join(format_permission(one) for one in missing[:_SHOWN])
-    more = len(missing) - _SHOWN
-    return f"missing: {named}" + (f" and {more} more" if more > 0 else "") + _unreviewed(status)
-
-
-def _is_proved(status: BundleStatus) -> bool:
-    return status.plan.job == status.attempted.plan_job
-
-
-def _unreviewed(status: BundleStatus) -> str:
-    number = status.plan.unreviewed
-    return f" ({count(number, 'kind')} not reviewed)" if number else ""
-
-
-def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
+def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     """The lines of `why` about missing permissions; none where none is known to be missing."""
-    status = parse_status(body)
+    status = view.status
     missing = missing_of(status)
     if not missing:
         return
     if is_uninstalled(status):
-        yield from _lines_of_uninstall(body, spec, missing)
+        yield from _explain_uninstall(view, spec, missing)
         return
     account, found = ServiceAccount.of(spec), _found_at(status)
-    ago = f" {rows.age(found, now)} ago" if found else ""
+    ago = f" {rows.age(found, view.now)} ago" if found else ""
     yield f"The service account {account} lacked permissions{ago}; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
     where = {one.namespace for one in status.plan.missing if one.resource == "events"}
@@ -78,26 +55,25 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
             f"isn't known: the operator may not review permissions; see: {hint('doctor')}"
         )
     if status.plan.outcome is None:
-        anew = hint_about("plan", "bundle", body, "--refresh")
+        anew = view.hint("plan", "--refresh")
         yield f"werf names one permission at a time; a plan names all: {anew}"
-    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
-    yield f"Then: {_next(status, body)}"
+    yield f"To grant them: {_roles_hint(view)} | kubectl apply -f -"
+    yield f"Then: {_next(view)}"
 
 
-def _lines_of_uninstall(
-    body: Body, spec: BundleSpec, missing: Sequence[MissingPermission]
+def _explain_uninstall(
+    view: BundleView, spec: BundleSpec, missing: Sequence[MissingPermission]
 ) -> Iterator[str]:
     yield f"The service account {ServiceAccount.of(spec)} lacks permissions to uninstall; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
     yield "werf names one at a time. Besides get, list, watch, delete of its objects it needs"
-    yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(body, spec))
+    yield from (f"  {format_permission(one)}" for one in _needs_of_uninstall(view.status, spec))
     yield "  git in its image, with werf 3"
-    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
+    yield f"To grant them: {_roles_hint(view)} | kubectl apply -f -"
     yield "Then the uninstall is retried by itself."
 
 
-def _needs_of_uninstall(body: Body, spec: BundleSpec) -> tuple[MissingPermission, ...]:
-    status = parse_status(body)
+def _needs_of_uninstall(status: BundleStatus, spec: BundleSpec) -> tuple[MissingPermission, ...]:
     where = status.deployed.namespace or status.attempted.namespace or spec.project_namespace
     return list_missing(uninstall_permissions(where))
 
@@ -120,30 +96,30 @@ def _unlisted(status: BundleStatus) -> int:
     return max((status.plan.missing_permissions or 0) - listed, 0)
 
 
-def _roles_hint(body: Body) -> str:
-    metadata = body["metadata"]
-    name = f"{metadata['namespace']}/{metadata['name']}"
-    return hint("why", name, "--kind", "bundle", "--roles")
+def _roles_hint(view: BundleView) -> str:
+    return hint("why", view.name, "--kind", "bundle", "--roles")
 
 
-def _next(status: BundleStatus, body: Body) -> str:
-    if status.plan.outcome in (PlanOutcome.PLANNED, PlanOutcome.FAILED) and not _is_proved(status):
-        return hint_about("plan", "bundle", body, "--refresh")
-    return hint_about("reconcile", "bundle", body)
+def _next(view: BundleView) -> str:
+    plan, attempted = view.status.plan, view.status.attempted
+    is_proved = plan.job == attempted.plan_job
+    if plan.outcome in (PlanOutcome.PLANNED, PlanOutcome.FAILED) and not is_proved:
+        return view.hint("plan", "--refresh")
+    return view.hint("reconcile")
 
 
 def roles_of(
-    body: Body, spec: BundleSpec, *, is_namespace_missing: bool = False
+    view: BundleView, spec: BundleSpec, *, is_namespace_missing: bool = False
 ) -> list[dict[str, Any]]:
     """The roles and bindings that grant what is missing, ready to be applied in this order.
 
     A Role can't be created in a namespace that doesn't exist: the release's comes first then, and
     werf needn't create it.
     """
-    status = parse_status(body)
+    status = view.status
     missing = missing_of(status)
     if missing and is_uninstalled(status):
-        missing = (*missing, *_needs_of_uninstall(body, spec))
+        missing = (*missing, *_needs_of_uninstall(status, spec))
     if not is_namespace_missing or not missing:
         return grants(ServiceAccount.of(spec), spec.name, missing)
     name = spec.project_namespace
@@ -152,9 +128,9 @@ def roles_of(
     return [space, *grants(ServiceAccount.of(spec), spec.name, others)]
 
 
-def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -> str:
+def manifest(view: BundleView, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -> str:
     """Roles as YAML, with what to know about them as comments."""
-    status = parse_status(body)
+    status = view.status
     account = ServiceAccount.of(spec)
     to_do = "uninstall" if is_uninstalled(status) else "deploy"
     lines = [
@@ -164,7 +140,7 @@ def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -
     if to_do == "deploy" and (more := _unlisted(status)):
         lines.append(
             f"# {count(more, 'more permission')} aren't listed: apply this, then run "
-            f"{hint_about('plan', 'bundle', body, '--refresh')}, and run `why` again."
+            f"{view.hint('plan', '--refresh')}, and run `why` again."
         )
     if to_do == "deploy" and _is_by_blind_applies(status):
         lines.append("# By the plan's blind applies, which name one permission each: see `why`.")

@@ -1,18 +1,13 @@
-"""`copyrator plan bundle`: the plan of a Bundle's next deploy.
+"""`copyrator plan bundle`: the plan of a Bundle's next deploy, or of a version that a user names.
 
-`copyrator plan bundle --version`: the plan of a version that a user names, only to be shown.
+What a person has to know comes first: contents that aren't bound or not shown, what is risky, what
+changed besides the chart. Plans from before the operator judged contents have only what is risky.
 
-Leaves out of werf's diff what is in every plan, so that a person reads the rest. Pure.
-
-werf adds its version and the project's name to each object, and shows the managedFields of what it
-deletes (docs/facts/werf-output, plan-*-whole.txt). A chart can't hide anything else that way: of an
-object that is shown whole, these lines count only in their place of its metadata; of an update,
-which has no places, only the version of the very werf that made the plan.
-
-What a person has to know of a plan before its operations: it is said first. Pure.
-
-Contents that aren't bound or not shown, then what is risky, then what changed besides the chart.
-Plans from before the operator judged contents have none of it but what is risky.
+Of werf's diff, `fold` leaves out what is in every plan: werf adds its version and the project's
+name to each object, and shows the managedFields of what it deletes (docs/facts/werf-output,
+plan-*-whole.txt). A chart can't hide anything else that way: of an object that is shown whole,
+these lines count only in their place of its metadata; of an update, which has no places, only the
+version of the very werf that made the plan.
 """
 
 from __future__ import annotations
@@ -26,10 +21,9 @@ from typing import Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, JobSpec
+from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.bundle_status import parse_status
-from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
@@ -44,24 +38,32 @@ from copyrator.cli.bundles.plan_log import (
 )
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import one
-from copyrator.cli.core.output import Column, Format, Table, dump, labelled, printable, prose
+from copyrator.cli.core.output import (
+    Column,
+    Detail,
+    Format,
+    Table,
+    detail_lines,
+    dump,
+    printable,
+    prose,
+    said,
+)
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, shown, wait
 from copyrator.cli.rules.plan_rows import API_VERSION
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     MAY_DIFFER,
-    awaits_decision,
+    BundleView,
     contents,
-    exists,
+    describe_plan,
+    describe_version,
     failure,
-    head,
     how_to_decide,
     operation_counts,
-    plan_of,
-    said,
+    preview_failure,
 )
 from copyrator.kube.client.client import KubeClient
 
@@ -206,111 +208,22 @@ def _is_version(text: str) -> bool:
 
 
 Body = Mapping[str, Any]
-_WHAT = "bundles"
-ONLY_SHOWN = "It is only shown: only the plan of what would be deployed can be approved."
-
-
-def preview_of(body: Body) -> PreviewPlan:
-    """The plan of a version that a user named, in a Bundle's status; an empty one without it."""
-    return parse_status(body).preview
-
-
-async def previewed(
-    client: KubeClient,
-    body: dict[str, Any],
-    version: str,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
-    """Request a plan of this version, and wait until that has ended.
-
-    Raises:
-        Fault: it isn't planned, or another request came after this one.
-    """
-    check_updates_are_on(_WHAT, body)
-    also = {names.ANN_PLAN_VERSION: version}
-    token, body = await annotated(client, _WHAT, body, names.ANN_PLAN_AT, also)
-
-    def handled(seen: Body) -> bool:
-        check_updates_are_on(_WHAT, seen)  # they may be switched off meanwhile
-        if parse_status(seen).last_handled_plan == token:
-            return True
-        if (seen["metadata"].get("annotations") or {}).get(names.ANN_PLAN_AT) != token:
-            raise Fault(f"{shown(_WHAT, seen)}: another plan was requested meanwhile; try again")
-        return False
-
-    def busy(seen: Body) -> bool:
-        return preview_of(seen).outcome == PlanOutcome.RUNNING
-
-    return await wait(client, _WHAT, body, timeout, handled, busy=busy)
-
-
-def unfinished_preview(body: Body) -> str:
-    """Why there is no preview to show; empty where there is one."""
-    plan = preview_of(body)
-    if plan.outcome == PlanOutcome.PLANNED:
-        return ""
-    return (
-        f"{shown(_WHAT, body)}: {said(plan.requested_version)} isn't planned: "
-        f"{said(plan.reason)}: {said(plan.message, 1000)}"
-    )
-
-
-def preview_head(body: Body, now: datetime) -> Iterator[str]:
-    """The lines about the preview itself, with labels."""
-    plan, there = preview_of(body), parse_status(body).deployed
-    asked = said(plan.requested_version)
-    asked = f", for {asked}" if plan.requested_version != plan.version else ""
-    yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}{asked}")
-    if there.digest:
-        yield labelled("Deployed", f"{said(there.version)}  {said(rows.digest(there.digest))}")
-    if shown := contents(plan):
-        yield labelled("Contents", shown)
-    yield labelled("Changes", operation_counts(plan))
-    if plan.message:
-        yield labelled("Note", said(plan.message, 2000))
-    yield labelled("Kept", f"expires {rows.until(plan.expires_at, now)}")
-
-
-def describe_lines(body: Body, now: datetime) -> Iterator[str]:
-    """The line of `describe` about a preview, where there is one."""
-    plan = preview_of(body)
-    match plan.outcome:
-        case PlanOutcome.PLANNED:
-            made = f"{rows.age(plan.made_at, now)} ago"
-            yield labelled(
-                "Preview", f"{said(plan.version)}, made {made}: {operation_counts(plan)}"
-            )
-            if shown := contents(plan):
-                yield f"  {labelled('Contents', shown)}"
-        case PlanOutcome.RUNNING:
-            yield labelled(
-                "Preview", f"{said(plan.version)}, being made by the Job {said(plan.job)}"
-            )
-        case PlanOutcome.FAILED:
-            yield labelled("Preview", unfinished_preview(body).partition(": ")[2])
-
-
-WHAT = "bundles"
+WHAT: Final = "bundles"
+ONLY_SHOWN: Final = "It is only shown: only the plan of what would be deployed can be approved."
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A Bundle with its plan, and what its log has."""
 
-    body: Body
+    view: BundleView
     log: PlanLog
-    now: datetime
     is_preview: bool = False
 
     @property
-    def plan(self) -> PlanStatus:
-        """That of what would be deployed, in the status."""
-        return plan_of(self.body)
-
-    @property
-    def summary(self) -> PlanSummary:
-        """The one that is shown."""
-        return preview_of(self.body) if self.is_preview else self.plan
+    def plan(self) -> PlanSummary:
+        """The one that is shown: of what would be deployed, or of a version that a user named."""
+        return self.view.status.preview if self.is_preview else self.view.status.plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +256,9 @@ def plan_bundle(
     found = run(_found(target, name, wanted))
     if shape in (Format.JSON, Format.YAML):
         dump(document(found), shape)
-    if fault := _fault(found):
+    if found.plan.outcome != PlanOutcome.PLANNED and found.is_preview:
+        raise Fault(f"bundle {found.view.name}: {preview_failure(found.view)}")
+    if not found.is_preview and (fault := unfinished(found.view)):
         raise Fault(fault)
     if shape is Format.NAME:
         for operation in found.log.operations or ():
@@ -353,104 +268,97 @@ def plan_bundle(
         show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
             prose(["", ONLY_SHOWN])
-        elif awaits_decision(found.body, found.now):
-            prose(["", f"{how_to_decide(found.body)}."])
-    return bool(found.summary.operations)
-
-
-def _fault(found: Shown) -> str:
-    if found.is_preview:
-        return unfinished_preview(found.body)
-    return unfinished(found.body, found.now)
+        elif found.view.awaits_decision:
+            *_, how = how_to_decide(found.view)
+            prose(["", f"{how}."])
+    return bool(found.plan.operations)
 
 
 async def _found(target: Target, name: str, wanted: PreviewOptions | None) -> Shown:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
-        if wanted is None:
-            return await looked_at(client, body)
-        if wanted.version is None:
-            return await looked_at(client, await _refreshed(client, body, wanted.timeout))
-        body = await previewed(client, body, wanted.version, wanted.timeout)
-        return await looked_at(client, body, is_preview=True)
+        if wanted is not None:
+            body = await _made(client, body, wanted)
+        is_preview = wanted is not None and wanted.version is not None
+        return await looked_at(client, body, is_preview=is_preview)
 
 
 async def looked_at(client: KubeClient, body: Body, *, is_preview: bool = False) -> Shown:
     """A Bundle with its plan's log, where that is finished."""
-    found = Shown(body, PlanLog(), datetime.now(UTC), is_preview)
-    if found.summary.outcome != PlanOutcome.PLANNED:
+    found = Shown(BundleView(body, datetime.now(UTC)), PlanLog(), is_preview)
+    if found.plan.outcome != PlanOutcome.PLANNED:
         return found
-    return replace(found, log=await read_plan_log(client, body, found.summary))
+    return replace(found, log=await read_plan_log(client, body, found.plan))
 
 
-async def _refreshed(
-    client: KubeClient,
-    body: dict[str, Any],
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
-    """Request that the plan is made again, and wait until that has ended.
+async def _made(client: KubeClient, body: dict[str, Any], wanted: PreviewOptions) -> dict[str, Any]:
+    """Request a plan, and wait until that has ended.
 
     Raises:
-        Fault: nothing can be planned, so that the request is answered without a plan.
+        Fault: nothing can be planned, or another request came after this one.
     """
     check_updates_are_on(WHAT, body)
-    former = plan_of(body)
-    token, body = await annotated(
-        client, WHAT, body, names.ANN_PLAN_AT, {names.ANN_PLAN_VERSION: None}
-    )
+    former = parse_status(body).plan
+    also = {names.ANN_PLAN_VERSION: wanted.version}
+    token, body = await annotated(client, WHAT, body, names.ANN_PLAN_AT, also)
 
     def handled(seen: Body) -> bool:
         check_updates_are_on(WHAT, seen)  # they may be switched off meanwhile
-        return parse_status(seen).last_handled_plan == token
+        if parse_status(seen).last_handled_plan == token:
+            return True
+        current = (seen["metadata"].get("annotations") or {}).get(names.ANN_PLAN_AT)
+        if wanted.version is not None and current != token:
+            raise Fault(f"{shown(WHAT, seen)}: another plan was requested meanwhile; try again")
+        return False
 
     def busy(seen: Body) -> bool:
-        return plan_of(seen).outcome == PlanOutcome.RUNNING
+        status = parse_status(seen)
+        plan: PlanSummary = status.plan if wanted.version is None else status.preview
+        return plan.outcome == PlanOutcome.RUNNING
 
-    body = await wait(client, WHAT, body, timeout, handled, busy=busy)
-    now = plan_of(body)
-    if timeout and (now.number, now.id) == (former.number, former.id):
+    body = await wait(client, WHAT, body, wanted.timeout, handled, busy=busy)
+    now = parse_status(body).plan
+    is_former = (now.number, now.id) == (former.number, former.id)
+    if wanted.version is None and wanted.timeout and is_former:
         raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{_obstacle(body)}")
     return body
 
 
 def _obstacle(body: Body) -> str:
     """The end of a sentence: what the version to deploy waits for, or why there is none."""
-    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
-    pending = conditions.get(ConditionType.UPDATE_PENDING, {})
+    pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
     if pending.get("status") != ConditionStatus.TRUE:
         return result(body)
     return f"; {said(pending.get('reason'))}: {said(pending.get('message'), 2000)}"
 
 
-def unfinished(body: Body, now: datetime) -> str:
+def unfinished(view: BundleView) -> str:
     """Why there is no plan to show; empty where there is one."""
-    plan, bundle = plan_of(body), shown(WHAT, body)
-    anew = hint_about("plan", "bundle", body, "--refresh")
-    if not exists(plan):
+    plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
+    if plan.outcome is None:
         return (
-            f"{bundle} has no plan{result(body).rstrip('.')}. Plans are made where "
+            f"{bundle} has no plan{result(view.body).rstrip('.')}. Plans are made where "
             f"spec.approval.mode is OnRisk or Always, or on request: {anew}"
         )
     if plan.outcome == PlanOutcome.RUNNING:
-        since = rows.age(plan.started_at, now)
+        since = rows.age(plan.started_at, view.now)
         return (
             f"{bundle}: the plan of {said(plan.version)} is being made by the Job {said(plan.job)}"
             f", since {since}; try again when it has ended"
         )
     if plan.outcome == PlanOutcome.FAILED:
-        log = hint_about("logs", "bundle", body, "--plan")
         return (
-            f"{bundle}: the plan of {said(plan.version)} failed: {failure(plan, now)}; werf's log: "
-            f"{log}; to make it again: {anew}"
+            f"{bundle}: the plan of {said(plan.version)} failed: {failure(plan, view.now)}; "
+            f"werf's log: {view.hint('logs', '--plan')}; to make it again: {anew}"
         )
     return ""
 
 
 def show(found: Shown, *, wide: bool = False, whole: bool = False) -> None:
     """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
-    first = list(first_lines(found.summary, found.log))
-    prose([*first, *([""] if first else []), *_head(found)])
+    first = list(first_lines(found.plan, found.log))
+    prose([*first, *([""] if first else []), *detail_lines(_head(found))])
     if found.log.operations:
         click.echo()
         Table(columns(found), wide=wide, whole=True).print(found.log.operations)
@@ -466,50 +374,62 @@ def show(found: Shown, *, wide: bool = False, whole: bool = False) -> None:
 
 
 def _folded(found: Shown, number: int) -> str:
-    again = (
-        ("--version", said(preview_of(found.body).requested_version)) if found.is_preview else ()
-    )
-    command = hint_about("plan", "bundle", found.body, *again, "--whole")
+    again = _anew(found) if found.is_preview else ()
+    command = found.view.hint("plan", *again, "--whole")
     lines = count(number, "line")
     return f"Not shown: {lines} of werf's version and managedFields; with them: {command}"
 
 
-def _head(found: Shown) -> Iterator[str]:
-    plan, metadata = found.summary, found.body["metadata"]
-    yield labelled("Bundle", f"{metadata['namespace']}/{metadata['name']}")
+def _head(found: Shown) -> Iterator[Detail]:
+    plan, view = found.plan, found.view
+    yield Detail("Bundle", view.name)
     if found.is_preview:
-        yield from preview_head(found.body, found.now)
+        yield from _describe_preview(view)
     else:
-        yield from head(with_refusals_of(found.body, found.log.diff), found.now)
-        if note := _left_out(found.body):
-            yield labelled("Note", note)
+        yield from describe_plan(replace(view, body=with_refusals_of(view.body, found.log.diff)))
+        if note := _left_out(view):
+            yield Detail("Note", note)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
-    release = f"{release_namespace(found.body)}/{metadata['name']}"
-    yield labelled("Release", f"{release}, revision {said(plan.revision)}{values}")
-    made = rows.age(plan.made_at, found.now)
-    yield labelled("Made", f"{made} ago by the Job {said(plan.job)}")
+    release = f"{release_namespace(view.body)}/{view.body['metadata']['name']}"
+    yield Detail("Release", f"{release}, revision {said(plan.revision)}{values}")
+    made = rows.age(plan.made_at, view.now)
+    yield Detail("Made", f"{made} ago by the Job {said(plan.job)}")
 
 
-def _left_out(body: Body) -> str | None:
+def _describe_preview(view: BundleView) -> Iterator[Detail]:
+    plan, there = view.status.preview, view.status.deployed
+    asked = said(plan.requested_version)
+    asked = f", for {asked}" if plan.requested_version != plan.version else ""
+    yield Detail("Version", f"{describe_version(plan.version, plan.digest)}{asked}")
+    if there.digest:
+        yield Detail("Deployed", describe_version(there.version, there.digest))
+    if shown := contents(plan):
+        yield Detail("Contents", shown)
+    yield Detail("Changes", operation_counts(plan))
+    if plan.message:
+        yield Detail("Note", said(plan.message, 2000))
+    yield Detail("Kept", f"expires {rows.until(plan.expires_at, view.now)}")
+
+
+def _left_out(view: BundleView) -> str | None:
     """The variables that a requested plan of a Bundle without gates leaves out."""
-    spec = parse_bundle(body, BundleDefaults())
-    withheld = conditions_by_type((body.get("status") or {}).get("conditions"))
-    if isinstance(spec, InvalidSpec) or ConditionType.SETTINGS_WITHHELD in withheld:
+    spec, withheld = view.spec, view.status.condition(ConditionType.SETTINGS_WITHHELD)
+    if isinstance(spec, InvalidSpec) or withheld:
         return None  # its deploys don't get them either
     return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
 
 
 def _missing(found: Shown) -> Iterator[str]:
     """What isn't shown, why, and what to do about it."""
-    log, plan = found.log, found.summary
-    anew = hint_about("plan", "bundle", found.body, *_anew(found))
+    log, plan = found.log, found.plan
+    anew = found.view.hint("plan", *_anew(found))
     if log.fault:
         yield (
             f"The operations and the diff can't be shown: {log.fault}. Where the log is gone, "
             f"{anew} makes the plan again."
         )
     if log.cut:
-        command = f"kubectl logs -n {found.body['metadata']['namespace']} job/{said(plan.job)}"
+        command = f"kubectl logs -n {found.view.body['metadata']['namespace']} job/{said(plan.job)}"
         yield f"The diff is cut after {DIFF_BYTES >> 20} MiB; all of it: {command}"
     if log.operations and not _knows_all_risky(found):
         yield (
@@ -522,7 +442,7 @@ def _anew(found: Shown) -> tuple[str, ...]:
     """The options by which the plan is made again."""
     if not found.is_preview:
         return ("--refresh",)
-    return "--version", said(preview_of(found.body).requested_version)
+    return "--version", said(found.view.status.preview.requested_version)
 
 
 def columns(found: Shown) -> list[Column]:
@@ -543,14 +463,14 @@ def columns(found: Shown) -> list[Column]:
 
 def _risky(found: Shown) -> frozenset[Operation]:
     """The risky operations; a few more where the status doesn't name all of them."""
-    listed, operations = set(found.summary.risky), found.log.operations or ()
-    if len(listed) >= (found.summary.risky_operations or 0):
+    listed, operations = set(found.plan.risky), found.log.operations or ()
+    if len(listed) >= (found.plan.risky_operations or 0):
         return frozenset(one for one in operations if str(one) in listed)
     return frozenset(risky(operations, ()))
 
 
 def _knows_all_risky(found: Shown) -> bool:
-    return len(_risky(found)) <= (found.summary.risky_operations or 0)
+    return len(_risky(found)) <= (found.plan.risky_operations or 0)
 
 
 def _reference(operation: Operation) -> str:
@@ -560,7 +480,7 @@ def _reference(operation: Operation) -> str:
 
 def document(found: Shown) -> dict[str, Any]:
     """As in -o json: the plan of the status, with what its log has."""
-    metadata, log = found.body["metadata"], found.log
+    log = found.log
     marked = _risky(found)
     listed = [
         {
@@ -576,8 +496,8 @@ def document(found: Shown) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "BundlePlan",
-        "bundle": f"{metadata['namespace']}/{metadata['name']}",
-        "plan": found.summary.to_dict(),
+        "bundle": found.view.name,
+        "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else listed,
         **_hidden(found),
@@ -589,6 +509,6 @@ def document(found: Shown) -> dict[str, Any]:
 def _hidden(found: Shown) -> dict[str, Any]:
     """What isn't in the diff, where the operator has judged that."""
     operations = found.log.operations
-    if not is_judged(found.summary) or operations is None:
+    if not is_judged(found.plan) or operations is None:
         return {}
     return {"hiddenSecrets": hidden_secrets(operations)}

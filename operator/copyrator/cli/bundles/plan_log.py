@@ -28,7 +28,7 @@ from copyrator.bundles.plan.operations import Operation, OperationType, Plan, co
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_lines, read_block
 from copyrator.cli.core.objects import listed
-from copyrator.cli.view.bundle import said
+from copyrator.cli.core.output import said
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS

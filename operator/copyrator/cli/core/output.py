@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import yaml
@@ -250,6 +250,43 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "replace").decode("ascii")
 
 
-def labelled(label: str, value: object) -> str:
-    """``Label:     value``, with the values aligned."""
-    return f"{label + ':':<15}{value}"
+MOST: Final = 256
+"""Characters of a text of the status that are shown; more than an ID or a user's name has."""
+
+
+def said(value: object, most: int = MOST) -> str:
+    """A text of a status, which may be forged, in one line; a dash where there is none."""
+    text = str(value) if value not in (None, "") else "-"
+    text = printable(text[:most] + ("…" if len(text) > most else ""))
+    return text.replace("\n", " ").replace("\t", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A part of a description, for a terminal or a page; others' text is escaped by `printable`."""
+
+    label: str
+    value: object = ""
+    below: Sequence[str] = ()
+    """Lines."""
+
+    @property
+    def line(self) -> str:
+        """``Label:     value``, with the values of all parts aligned."""
+        value = printable(str(self.value))
+        return f"{self.label + ':':<15}{value}" if value else f"{self.label}:"
+
+    @property
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        return [self.line, *(f"  {printable(one)}" for one in self.below)]
+
+    @property
+    def text(self) -> str:
+        """For a page: all but the label."""
+        return printable("\n".join((str(self.value), *self.below))).strip()
+
+
+def detail_lines(parts: Iterable[Detail]) -> list[str]:
+    """The lines of parts."""
+    return [line for part in parts for line in part.lines]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import ApprovalMode, LocalObjectRef
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
 from copyrator.api.rule_status import RuleReason
@@ -50,13 +51,18 @@ async def signatures(client: KubeClient, installation: Installation) -> Check:
     return Check(WHAT, good, f"{policy.said}; {runs.said}")
 
 
+def _is_untrusted(body: Mapping[str, Any]) -> bool:
+    verified = rows.conditions_of(body).get(ConditionType.VERIFIED, {})
+    return bool(verified.get("status") == ConditionStatus.FALSE)
+
+
 async def _runs(client: KubeClient, installation: Installation) -> Check:
     """The Bundles that run a version that isn't trusted."""
     untrusted: list[str] = []
     try:
         for scope in installation.settings.scopes:
             found = await listed(client, BUNDLES, scope)
-            untrusted += sorted(_shown(body) for body in found if rows.is_untrusted(body))
+            untrusted += sorted(_shown(body) for body in found if _is_untrusted(body))
     except errors.ApiError as error:
         return Check(WHAT, None, f"Bundles can't be listed: {error.message}")
     if not untrusted:

@@ -6,7 +6,7 @@ The changes that `copyrator get --watch` and `events --watch` print.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +28,6 @@ from copyrator.cli.core.objects import (
     skipped,
 )
 from copyrator.cli.core.output import (
-    Column,
     Format,
     Table,
     dump,
@@ -40,6 +39,7 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.bundle import BundleView, bundle_columns
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
@@ -327,14 +327,13 @@ class _Printer:
 
     def __init__(self, what: str, style: _Style, *, namespaces: bool) -> None:
         now = datetime.now(UTC)
-        makers = {
-            "rules": rule_view.rule_columns,
-            "bundles": rows.bundle_columns,
-            "copies": rows.copy_columns,
-        }
-        columns: list[Column] = makers[what](now)
-        if namespaces:
-            columns.insert(0, rows.NAMESPACE)
+        self._row: Callable[[dict[str, Any]], object] = lambda body: body
+        if what == "bundles":
+            self._row = lambda body: BundleView(body, now)
+            columns = bundle_columns(now, namespaces=namespaces)
+        else:
+            columns = rule_view.rule_columns(now) if what == "rules" else rows.copy_columns(now)
+            columns[:0] = [rows.NAMESPACE] if namespaces else []
         self._shape = style.shape
         self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
 
@@ -346,4 +345,4 @@ class _Printer:
                 for body in found:
                     click.echo(reference(body))
             case _:
-                self._table.print(found)
+                self._table.print(map(self._row, found))

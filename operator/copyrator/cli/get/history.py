@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from copyrator.api.bundle_status import Outcome
+from copyrator.api.bundle_status import HistoryEntry, Outcome
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import What, complete_names, one
-from copyrator.cli.core.output import Column, Format, Table, dump, output_option, prose
+from copyrator.cli.core.output import Column, Format, Table, dump, output_option, prose, said
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import said
+from copyrator.cli.view.bundle import BundleView, passed_over
 
 
 @click.command()
@@ -30,61 +28,50 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-    entries: list[dict[str, Any]] = (body.get("status") or {}).get("history") or []
+    view = BundleView(body, datetime.now(UTC))
+    entries = view.status.past
     match shape:
         case Format.JSON | Format.YAML:
-            dump(entries, shape)
+            dump((body.get("status") or {}).get("history") or [], shape)
         case Format.NAME:
             for entry in entries:
-                click.echo(f"job.batch/{entry.get('job')}")
+                click.echo(f"job.batch/{entry.job}")
         case _ if not entries:
             click.echo(f"bundle {namespace}/{name} hasn't been deployed yet.", err=True)
         case _:
-            approved = any(entry.get("approvedBy") for entry in entries)
-            columns = _columns(datetime.now(UTC), approved=approved)
-            Table(columns, wide=shape is Format.WIDE).print(entries)
-            prose(["", *lines] if (lines := last_failure(body, entries[0])) else ())
+            Table(history_columns(view), wide=shape is Format.WIDE).print(entries)
+            prose(["", *lines] if (lines := last_failure(view)) else ())
 
 
-def last_failure(body: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+def last_failure(view: BundleView) -> list[str]:
     """Why the newest attempt failed, or was interrupted: the status has only that message."""
-    attempted = body["status"].get("attempted") or {}
-    if entry.get("outcome") == Outcome.SUCCEEDED or attempted.get("job") != entry.get("job"):
+    attempt, newest = view.status.attempted, view.status.past[0]
+    if newest.outcome == Outcome.SUCCEEDED or attempt.job != newest.job or not attempt.message:
         return []
-    version, message = said(entry.get("version")), said(attempted.get("message"), 2048)
-    return [f"{version}: {message}"] if attempted.get("message") else []
+    return [f"{said(newest.version)}: {said(attempt.message, 2048)}"]
 
 
-def _outcome(entry: Mapping[str, Any]) -> str:
+def _outcome(entry: HistoryEntry) -> str:
     """``Succeeded``; of a correction of drift ``Succeeded (correction)``.
 
     A forced deploy has the gates that it skipped.
     """
-    text = said(entry.get("outcome"))
-    if entry.get("correction") is True:
-        text += " (correction)"
-    if over := rows.passed_over(entry):
-        text += f" (forced past {said(over)})"
-    return text
+    text = f"{said(entry.outcome)} (correction)" if entry.correction else said(entry.outcome)
+    over = passed_over(entry.passed_over)
+    return f"{text} (forced past {said(over)})" if over else text
 
 
-def _columns(now: datetime, *, approved: bool) -> list[Column]:
+def history_columns(view: BundleView) -> list[Column]:
     """The columns; who approved only where somebody did."""
-
-    def text(name: str) -> Any:
-        def value(entry: Mapping[str, Any]) -> str:
-            return said(entry.get(name))
-
-        return value
-
+    approved = any(entry.approved_by for entry in view.status.past)
     return [
-        Column("WHEN", lambda entry: rows.age(entry.get("time"), now)),
-        Column("VERSION", text("version")),
-        Column("DIGEST", lambda entry: rows.digest(entry.get("digest"))),
-        Column("REVISION", text("revision")),
+        Column("WHEN", lambda entry: rows.age(entry.time, view.now)),
+        Column("VERSION", lambda entry: said(entry.version)),
+        Column("DIGEST", lambda entry: rows.digest(entry.digest)),
+        Column("REVISION", lambda entry: said(entry.revision)),
         Column("OUTCOME", _outcome),
-        Column("APPROVED BY", text("approvedBy"), wide=not approved),
-        Column("PLAN", text("plan"), wide=True),
-        Column("JOB", text("job"), wide=True),
-        Column("REASON", text("reason")),
+        Column("APPROVED BY", lambda entry: said(entry.approved_by), wide=not approved),
+        Column("PLAN", lambda entry: said(entry.plan), wide=True),
+        Column("JOB", lambda entry: said(entry.job), wide=True),
+        Column("REASON", lambda entry: said(entry.reason)),
     ]

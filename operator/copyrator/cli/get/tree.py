@@ -10,14 +10,13 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import What, complete_names, find_copies, listed, one, skipped
 from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rule import RuleView, source_lines
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS
@@ -100,21 +99,18 @@ async def _bundle(client: KubeClient, body: Body) -> Node:
 
 def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     """A Bundle, what it reads, its release and the Jobs that exist."""
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-    spec, deployed = parse_bundle(body, BundleDefaults()), _deployed(body)
+    name = body["metadata"]["name"]
+    view = BundleView(body, datetime.now(UTC))
+    spec, found = view.spec, view.status.deployed
+    version = f"{found.version} ({rows.digest(found.digest)})" if found.version else "not deployed"
     below = []
     if not isinstance(spec, InvalidSpec):
         below.append(Node(f"{spec.registry}/{spec.repo}:{spec.version}"))
         below += [Node(str(ref)) for ref in sorted(references_of(spec), key=str)]
-        below.append(Node(f"Release {spec.project_namespace}/{name}  {deployed}"))
+        below.append(Node(f"Release {spec.project_namespace}/{name}  {version}"))
     jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
     below += [Node(f"{_shown(job)}  {_purpose(job)}{_outcome(job)}") for job in jobs]
-    return Node(f"{names.BUNDLE_KIND} {namespace}/{name}  {_state(body)}", below)
-
-
-def _deployed(body: Body) -> str:
-    found = (body.get("status") or {}).get("deployed") or {}
-    return f"{found['version']} ({rows.digest(found.get('digest'))})" if found else "not deployed"
+    return Node(f"{names.BUNDLE_KIND} {view.name}  {_state(body)}", below)
 
 
 def _purpose(job: Body) -> str:

@@ -14,19 +14,16 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.inputs.watches import Ref
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.cli.bundles.freeze import freezes_for
-from copyrator.cli.bundles.permissions import Body, manifest, roles_of
-from copyrator.cli.bundles.plan_log import with_refusals
+from copyrator.cli.bundles.permissions import manifest, roles_of
+from copyrator.cli.bundles.plan_log import Body, release_namespace, with_refusals
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
@@ -37,6 +34,7 @@ from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.doctor.references import polled_references
 from copyrator.cli.rules.dry_run import DryRun, actor_of, dry_running, owner_of
 from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import RuleView, certificate_lines, explain_rule, rule_kind
 from copyrator.cli.view.why_bundle import explain_bundle
@@ -57,14 +55,14 @@ def print_roles(
     if kind is not None and kind.lower() not in ("bundle", "bundles"):
         raise click.UsageError("--roles is only for Bundles: --kind bundle")
     body, is_missing = run(_looked_at(target, namespace, name))
-    spec = parse_bundle(body, BundleDefaults())
-    if isinstance(spec, InvalidSpec):
+    view = BundleView(body, datetime.now(UTC))
+    if isinstance(spec := view.spec, InvalidSpec):
         raise Fault(f"Bundle {namespace}/{name}: {spec}")
-    roles = roles_of(body, spec, is_namespace_missing=is_missing)
+    roles = roles_of(view, spec, is_namespace_missing=is_missing)
     if not roles:
-        raise Fault(_nothing(body, ServiceAccount.of(spec)))
+        raise Fault(_nothing(view, ServiceAccount.of(spec)))
     if shape is None:
-        click.echo(manifest(body, spec, roles))
+        click.echo(manifest(view, spec, roles))
     else:
         dump({"apiVersion": "v1", "kind": "List", "items": roles}, shape)
 
@@ -72,16 +70,13 @@ def print_roles(
 async def _looked_at(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
     async with target.connect() as client:
         body = await with_refusals(client, await one(client, "bundles", namespace, name))
-        spec = parse_bundle(body, BundleDefaults())
-        where = namespace if isinstance(spec, InvalidSpec) else spec.project_namespace
-        return body, await is_namespace_missing(client, where)
+        return body, await is_namespace_missing(client, release_namespace(body))
 
 
-def _nothing(body: Body, account: ServiceAccount) -> str:
-    plan = parse_status(body).plan
-    if plan.missing_permissions is not None:
+def _nothing(view: BundleView, account: ServiceAccount) -> str:
+    if view.status.plan.missing_permissions is not None:
         return f"the service account {account} lacks nothing that the plan was reviewed for"
-    anew = hint_about("plan", "bundle", body, "--refresh")
+    anew = view.hint("plan", "--refresh")
     return (
         f"it isn't known what the service account {account} lacks: no plan was made, or the "
         f"operator may not review permissions (see {hint('doctor')}); to make a plan: {anew}"
@@ -160,8 +155,9 @@ async def answer(
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
                 freezes = await freezes_for(client, installation, bundle)
-                known, now = await with_refusals(client, bundle), datetime.now(UTC)
-                lines = list(explain_bundle(known, installation, now, polled, freezes))
+                known = await with_refusals(client, bundle)
+                view = BundleView(known, datetime.now(UTC), installation)
+                lines = list(explain_bundle(view, polled, freezes))
                 return Explanation(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.bundle_status import parse_status
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.plan import first_lines, looked_at
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.core import reconcile
 from copyrator.cli.core.objects import one
+from copyrator.cli.core.output import said
 from copyrator.cli.core.reconcile import set_suspend
-from copyrator.cli.view.bundle import operation_counts, plan_of, said
+from copyrator.cli.view.bundle import operation_counts
 from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
@@ -74,14 +76,14 @@ VERBS: Final[Mapping[str, Verb]] = {
 
 def plan_id(body: Body) -> str:
     """The ID of a Bundle's plan; empty where it has none."""
-    return plan_of(body).id or ""
+    return parse_status(body).plan.id or ""
 
 
 def described(verb: Verb, body: Body) -> str:
     """What the verb does to this object."""
     if not verb.decides:
         return verb.effect
-    plan = plan_of(body)
+    plan = parse_status(body).plan
     return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
 
 
@@ -97,7 +99,7 @@ async def first_of(client: KubeClient, verb: Verb, body: Body, seconds: float) -
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             log = (await looked_at(client, body)).log
-    return list(first_lines(plan_of(body), log))
+    return list(first_lines(parse_status(body).plan, log))
 
 
 async def act(client: KubeClient, name: str, what: str, key: tuple[str, str], plan: str) -> str:

@@ -6,12 +6,10 @@ who may write a status.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from textwrap import dedent
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -19,16 +17,15 @@ import jinja2
 from markupsafe import Markup
 
 from copyrator import __version__
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable
-from copyrator.cli.get.describe import bundle_lines, condition_lines, rule_lines
+from copyrator.cli.core.output import Detail, printable, said
+from copyrator.cli.get.describe import describe_rule
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import awaits_decision, said
+from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.matrix import Matrix
 from copyrator.cli.view.overview import Overview, Snapshot, State, bundle_row, rule_row
 from copyrator.cli.view.rule import RuleView
@@ -39,7 +36,6 @@ LISTED: Final = 100
 DETAILED: Final = 500
 """Rules, and Bundles, of which a report has the details."""
 _HERE: Final = Path(__file__).parent
-_LABEL: Final = re.compile(r"(\w[\w ]*): {2,}(.*)", re.DOTALL)
 
 Body = Mapping[str, Any]
 
@@ -58,19 +54,9 @@ class PageAction:
     path: str
 
 
-def fields(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """The lines of `describe` as labels and texts; a line without a label belongs to the last."""
-    found: list[tuple[str, str, list[str]]] = []
-    for line in lines:
-        if match := _LABEL.fullmatch(line):
-            found.append((match[1], match[2], []))
-        elif line.endswith(":") and not line.startswith(" "):
-            found.append((line[:-1], "", []))
-        elif found:
-            found[-1][2].append(line)
-    return [
-        (label, "\n".join([text, dedent("\n".join(more))]).strip()) for label, text, more in found
-    ]
+def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
+    """The parts of a description as labels and texts."""
+    return [(part.label, part.text) for part in parts]
 
 
 def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
@@ -86,38 +72,31 @@ def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
     ]
 
 
-def history_rows(body: Body, now: datetime) -> list[dict[str, str]]:
+def history_rows(view: BundleView) -> list[dict[str, str]]:
     """A Bundle's last deploys as a table."""
     return [
         {
-            "age": rows.age(entry.get("time"), now),
-            "version": said(entry.get("version")),
-            "digest": rows.digest(entry.get("digest")),
-            "outcome": said(entry.get("outcome")),
-            "approved_by": said(entry.get("approvedBy")),
-            "reason": said(entry.get("reason")),
+            "age": rows.age(entry.time, view.now),
+            "version": said(entry.version),
+            "digest": rows.digest(entry.digest),
+            "outcome": said(entry.outcome),
+            "approved_by": said(entry.approved_by),
+            "reason": said(entry.reason),
         }
-        for entry in (body.get("status") or {}).get("history") or ()
-        if isinstance(entry, Mapping)
+        for entry in view.status.past
     ]
 
 
-def actions_of(what: str, body: Body, now: datetime) -> list[PageAction]:
-    """What can be done to a rule or Bundle."""
-    return list(_actions(what, body, now))
-
-
-def _actions(what: str, body: Body, now: datetime) -> Iterator[PageAction]:
-    spec = body.get("spec")
+def actions_of(what: str, body: Body, *, decides: bool = False) -> list[PageAction]:
+    """What can be done to a rule or Bundle, and to a plan of it."""
+    spec, metadata = body.get("spec"), body["metadata"]
     verbs = ["reconcile"]
     if isinstance(spec, Mapping):  # the old form has no suspend
         verbs.append("resume" if spec.get("suspend") else "suspend")
-    if what == "bundles" and awaits_decision(body, now):
+    if decides:
         verbs += ["approve", "reject"]
-    metadata = body["metadata"]
     place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
-    for verb in verbs:
-        yield PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}")
+    return [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
 
 
 class Pages:
@@ -175,17 +154,10 @@ class Pages:
         )
 
     def rule(
-        self,
-        seen: Snapshot,
-        body: Body,
-        events: Sequence[Body],
-        place: str,
-        now: datetime,
-        *,
-        fragment: bool,
+        self, seen: Snapshot, view: RuleView, events: Sequence[Body], place: str, *, fragment: bool
     ) -> str:
         """A rule with its copies, in one namespace or in all."""
-        row = rule_row(RuleView(body, now))
+        row = rule_row(view)
         found = seen.copies.of(row.shown)
         places = [place] if place else sorted(found)
         copies: list[dict[str, str]] = []
@@ -208,24 +180,16 @@ class Pages:
             copies=copies[:LISTED],
             expected=next((one for names in found.values() for one in sorted(names)), None),
             total=sum(len(found.get(one, ())) for one in places),
-            fields=fields([*rule_lines(body, now), *condition_lines(body, now)]),
-            events=event_rows(events, now),
-            actions=actions_of("rules", body, now),
+            fields=_rule_fields(view),
+            events=event_rows(events, view.now),
+            actions=actions_of("rules", view.body),
         )
 
     def bundle(
-        self,
-        seen: Snapshot,
-        body: Body,
-        events: Sequence[Body],
-        installation: Installation,
-        now: datetime,
-        *,
-        fragment: bool,
+        self, seen: Snapshot, view: BundleView, events: Sequence[Body], *, fragment: bool
     ) -> str:
         """A Bundle with its gates and history."""
-        row = bundle_row(body, now)
-        lines = [*bundle_lines(body, now, installation), *condition_lines(body, now)]
+        row = bundle_row(view)
         return self.page(
             "bundle.html",
             fragment=fragment,
@@ -234,12 +198,12 @@ class Pages:
             seen=seen,
             row=row,
             path=f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
-            gates=parse_status(body).gates,
-            why=list(explain_bundle(body, installation, now)),
-            fields=fields(lines),
-            history=history_rows(body, now),
-            events=event_rows(events, now),
-            actions=actions_of("bundles", body, now),
+            gates=view.status.gates,
+            why=list(explain_bundle(view)),
+            fields=_bundle_fields(view),
+            history=history_rows(view),
+            events=event_rows(events, view.now),
+            actions=actions_of("bundles", view.body, decides=view.awaits_decision),
         )
 
     def report(
@@ -257,8 +221,10 @@ class Pages:
             style=Markup(style),  # noqa: S704 - our own file
             seen=seen,
             view=view,
-            rules=[_reported_rule(body, seen, now) for body in rules[:DETAILED]],
-            bundles=[_reported_bundle(body, installation, now) for body in bundles[:DETAILED]],
+            rules=[_reported_rule(RuleView(body, now), seen) for body in rules[:DETAILED]],
+            bundles=[
+                _reported_bundle(BundleView(body, now, installation)) for body in bundles[:DETAILED]
+            ],
             left=max(len(rules) - DETAILED, 0) + max(len(bundles) - DETAILED, 0),
             **self._common,
         )
@@ -288,25 +254,33 @@ class Pages:
         return self.page("confirm.html", title=values["question"], here="", live=False, **values)
 
 
-def _reported_rule(body: Body, seen: Snapshot, now: datetime) -> dict[str, Any]:
-    shown = rule_row(RuleView(body, now)).shown
-    copies = seen.copies.of(shown)
+def _reported_rule(view: RuleView, seen: Snapshot) -> dict[str, Any]:
+    copies = seen.copies.of(str(view.name))
     number = count(sum(map(len, copies.values())), "copy", "copies")
     return {
-        "shown": shown,
-        "fields": fields([*rule_lines(body, now), *condition_lines(body, now)]),
+        "shown": str(view.name),
+        "fields": _rule_fields(view),
         "copies": f"There are {number} in {count(len(copies), 'namespace')}.",
     }
 
 
-def _reported_bundle(body: Body, installation: Installation, now: datetime) -> dict[str, Any]:
-    lines = [*bundle_lines(body, now, installation), *condition_lines(body, now)]
+def _rule_fields(view: RuleView) -> list[tuple[str, str]]:
+    conditions = rows.describe_conditions(view.body, view.now)
+    return fields([*describe_rule(view), *conditions])
+
+
+def _reported_bundle(view: BundleView) -> dict[str, Any]:
     return {
-        "shown": bundle_row(body, now).shown,
-        "fields": fields(lines),
-        "gates": parse_status(body).gates,
-        "history": history_rows(body, now),
+        "shown": view.name,
+        "fields": _bundle_fields(view),
+        "gates": view.status.gates,
+        "history": history_rows(view),
     }
+
+
+def _bundle_fields(view: BundleView) -> list[tuple[str, str]]:
+    conditions = rows.describe_conditions(view.body, view.now)
+    return fields([*describe_bundle(view), *conditions])
 
 
 def _title(text: str, view: Overview) -> str:

@@ -27,14 +27,17 @@ from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
+from copyrator.cli.core.output import detail_lines
 from copyrator.cli.get import why
-from copyrator.cli.get.describe_copy import copy_lines, find_copy, state_of
+from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
 from copyrator.cli.ui import actions
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.live import Live
 from copyrator.cli.view.matrix import View, matrix
 from copyrator.cli.view.overview import overview
+from copyrator.cli.view.rule import RuleView
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 
@@ -198,24 +201,17 @@ class Server:
     async def _rule(self, request: web.Request) -> web.Response:
         body = await self._object(request, "rules")
         place = request.query.get("in", "").strip()[:253]
-        now, events = datetime.now(UTC), await self._events_of(body)
+        events = await self._events_of(body)
+        view = RuleView(body, datetime.now(UTC))
         return _html(
-            self.pages.rule(self.live.now, body, events, place, now, fragment=_is_fragment(request))
+            self.pages.rule(self.live.now, view, events, place, fragment=_is_fragment(request))
         )
 
     async def _bundle(self, request: web.Request) -> web.Response:
         body = await self._object(request, "bundles")
-        now, events = datetime.now(UTC), await self._events_of(body)
-        return _html(
-            self.pages.bundle(
-                self.live.now,
-                body,
-                events,
-                self.installation,
-                now,
-                fragment=_is_fragment(request),
-            )
-        )
+        events = await self._events_of(body)
+        view = BundleView(body, datetime.now(UTC), self.installation)
+        return _html(self.pages.bundle(self.live.now, view, events, fragment=_is_fragment(request)))
 
     async def _object(self, request: web.Request, what: str) -> Mapping[str, Any]:
         """The object as the watch has it; a page of one that is gone says so."""
@@ -246,7 +242,8 @@ class Server:
         with suppress(Fault):  # there is no such copy, and the answer says why
             resource, body = await find_copy(self.client, namespace, name, kind)
             state = await state_of(self.client, self.target, resource, body, self.home)
-            parts.append(("Copy", "\n".join(copy_lines(body, state, datetime.now(UTC)))))
+            lines = detail_lines(describe_copy(body, state, datetime.now(UTC)))
+            parts.append(("Copy", "\n".join(lines)))
         answer = await why.answer(self.target, namespace, name, kind, self.home)
         parts.append(("Why", "\n".join(answer.lines)))
         return _html(self.pages.texts(f"{kind} {namespace}/{name}", parts))

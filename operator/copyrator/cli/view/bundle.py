@@ -1,118 +1,285 @@
-"""The status of a Bundle's soak as sentences. Pure.
+"""A Bundle as commands, pages and reports show it: made once from the object and the time. Pure.
 
-A status may be forged by who may write it, so that every text is shown shortened and escaped.
-
-The status of the release's objects as sentences. Pure.
-
-A status may be forged by who may write it, so that every text is shown shortened and escaped.
-
-The status of drift as sentences. Pure.
-
-A status may be forged by who may write it, so that every text is shown shortened and escaped.
-
-The status of a Bundle's plan as sentences. Pure.
-
-A status may be forged by who may write it, so that every text is shown shortened and escaped.
-
-Whether a release's namespace accepts it, as words. Pure.
+A status may be forged by who may write it: fields of wrong types are dropped (`parse_status`), and
+its texts are shown shortened (`said`) and escaped (`Detail`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     ConsentBy,
     ConsentState,
-    ConsentStatus,
     GateState,
+    PassedOver,
     SoakStatus,
+    Trust,
     parse_status,
 )
-from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.counts import count
-from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftVerdict
-from copyrator.api.health import HealthMode
-from copyrator.api.names import ANN_ACCEPT_FROM, ANN_HOLD, ANN_PROMOTE_TO
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.freeze import Freeze, in_force, sentence
+from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.promotion import shown_hold
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.catalog import FREEZE
 from copyrator.bundles.plan.drift import due_at
 from copyrator.bundles.plan.operations import describe_counts
-from copyrator.cli.bundles.permissions import summary
+from copyrator.bundles.plan.record import APPROVAL
+from copyrator.bundles.plan.rights import format_permission, missing_of
+from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.output import labelled, printable
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.output import Column, Detail, said
 from copyrator.cli.view import rows
 
-_BY = {
-    ConsentBy.ANNOTATION.value: f"by its annotation {ANN_ACCEPT_FROM}",
-    ConsentBy.PERMISSION.value: "as the Job's service account may create Secrets there",
-}
-_STATES = {
-    ConsentState.ASSUMED.value: (
-        "counts as accepted, as it was deployed before that was asked",
-        True,
-    ),
-    ConsentState.NOT_ACCEPTED.value: ("isn't accepted", False),
-}
-
-
-def consent_of(found: ConsentStatus, namespace: str) -> tuple[str, bool | None]:
-    """What the status says of a release in this other namespace, and whether it may be deployed.
-
-    None: it hasn't been asked. A status may be forged, so only known values are shown.
-    """
-    if found.namespace != namespace:
-        return "hasn't been asked yet", None
-    if found.state == ConsentState.ACCEPTED:
-        by = _BY.get(found.by or "", "")
-        return f"is accepted {by}".strip(), True
-    return _STATES.get(found.state or "", ("hasn't been asked yet", None))
-
-
-MOST: Final = 256
-"""Characters of a text of the status that are shown; more than an ID or a user's name has."""
 MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 """Of a plan whose contents aren't bound."""
-_GATE: Final = "approval"
+ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
+MESSAGE: Final = 1500
+"""Characters of a message that are shown."""
+_LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
+_TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
+_FOR_PEOPLE: Final = (
+    BundleReason.AWAITING_APPROVAL,
+    BundleReason.PLAN_FAILED,
+    BundleReason.PLAN_UNSTABLE,
+    BundleReason.PROMOTION_HELD,
+    BundleReason.PROMOTION_NOT_ALLOWED,
+    BundleReason.FROZEN,
+    BundleReason.FREEZE_UNREADABLE,
+)
+"""Reasons for which a version waits until a person does something, and faults of plans."""
 
 Body = Mapping[str, Any]
 
 
-def said(value: object, most: int = MOST) -> str:
-    """A text of the status in one line; a dash where there is none."""
-    text = str(value) if value not in (None, "") else "-"
-    text = printable(text[:most] + ("…" if len(text) > most else ""))
-    return text.replace("\n", " ").replace("\t", " ")
+@dataclass(frozen=True)
+class BundleView:
+    """A Bundle now; without the installation, with the operator's default settings."""
+
+    body: Body
+    now: datetime
+    installation: Installation | None = None
+
+    @cached_property
+    def status(self) -> BundleStatus:
+        """The status, without what has a wrong type."""
+        return parse_status(self.body)
+
+    @cached_property
+    def summary(self) -> BundleStatus:
+        """What a line of a list shows of the status: all of it takes ten times as long to read."""
+        found = self.body.get("status")
+        if isinstance(found, dict):
+            found = {key: found[key] for key in _LISTED if key in found}
+        return parse_status({"status": found})
+
+    @cached_property
+    def spec(self) -> BundleSpec | InvalidSpec:
+        """The spec, with the operator's defaults."""
+        if self.installation is None:
+            return parse_bundle(self.body, BundleDefaults())
+        known = self.installation.settings
+        defaults = BundleDefaults(interval=known.timer_interval, jobs_ttl=known.jobs_ttl)
+        return parse_bundle(self.body, defaults)
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``."""
+        return f"{self.body['metadata']['namespace']}/{self.body['metadata']['name']}"
+
+    @property
+    def annotations(self) -> Body:
+        """The object's annotations."""
+        return self.body["metadata"].get("annotations") or {}
+
+    def hint(self, verb: str, *words: str) -> str:
+        """A command about it."""
+        return hint_about(verb, "bundle", self.body, *words)
+
+    @property
+    def awaited(self) -> str:
+        """The reason why a version waits for a person, or its plan failed; else empty."""
+        pending = self.summary.condition(ConditionType.UPDATE_PENDING)
+        waits = pending.get("status") == _TRUE and pending.get("reason") in _FOR_PEOPLE
+        return str(pending["reason"]) if waits else ""
+
+    @cached_property
+    def trouble(self) -> str:
+        """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
+        found, waits = self.summary.condition, self.awaited
+        pending = str(found(ConditionType.UPDATE_PENDING).get("message") or "") if waits else ""
+        ready, healthy = found(ConditionType.READY), found(ConditionType.HEALTHY)
+        fault = rows.fault_of(ready)
+        if waits and fault and waits != ready.get("reason"):
+            return f"{fault}. {pending}"
+        unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
+        verified, drifted = found(ConditionType.VERIFIED), found(ConditionType.DRIFTED)
+        doubted = verified.get("status") in (_FALSE, ConditionStatus.UNKNOWN)
+        return (
+            fault
+            or rows.poll_fault(self.summary)
+            or (str(verified.get("message") or "") if doubted else "")
+            or (str(healthy.get("message")) if unseen or healthy.get("status") == _FALSE else "")
+            or (str(drifted.get("message")) if drifted.get("status") == _TRUE else "")
+            or pending
+        )
+
+    @cached_property
+    def flaws(self) -> tuple[str, ...]:
+        """What isn't well although it may be Ready: ``Untrusted``, ``Unhealthy``, ``Drifted``."""
+        bad = (
+            (ConditionType.VERIFIED, _FALSE, "Untrusted"),
+            (ConditionType.HEALTHY, _FALSE, "Unhealthy"),
+            (ConditionType.DRIFTED, _TRUE, "Drifted"),
+        )
+        found = self.summary.condition
+        return tuple(word for kind, status, word in bad if found(kind).get("status") == status)
+
+    @property
+    def reason(self) -> str:
+        """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
+        reason = rows.reason_of(self.summary.condition(ConditionType.READY))
+        frozen = FREEZE.name in self.summary.open_gates and reason not in (
+            BundleReason.FROZEN,
+            BundleReason.FREEZE_UNREADABLE,
+        )
+        return ",".join((reason, *(("Frozen",) if frozen else ()), *self.flaws))
+
+    @property
+    def is_decision_due(self) -> bool:
+        """Whether the operator waits for a decision about a plan, by its conditions and gates."""
+        due = BundleReason.AWAITING_APPROVAL
+        return any(one.get("reason") == due for one in self.status.conditions) or any(
+            gate.name == APPROVAL and gate.state == GateState.WAITING and gate.reason == due
+            for gate in self.status.gates
+        )
+
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether the plan can be approved or rejected now, and has to be."""
+        plan = self.status.plan
+        planned = plan.outcome == PlanOutcome.PLANNED and bool(plan.id) and plan.decision is None
+        return planned and not is_expired(plan, self.now) and self.is_decision_due
 
 
-def plan_of(body: Body) -> PlanStatus:
-    """The plan in a Bundle's status; an empty one where there is none."""
-    return parse_status(body).plan
+def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
+    """The columns of `get bundles`; a row is a BundleView."""
+    name, ready, reason, since = rows.common_columns(now)
+    of_body = [rows.NAMESPACE, name, ready, since] if namespaces else [name, ready, since]
+    columns = [replace(one, value=_of_body(one)) for one in of_body]
+    columns.insert(-1, replace(reason, value=lambda view: view.reason))
+    return [
+        *columns,
+        Column("DEPLOYED", lambda view: view.summary.deployed.version or "-"),
+        Column("AVAILABLE", lambda view: view.summary.available.version or "-", spare=1),
+        Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
+        Column("FROM", _source, wide=True),
+        Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
+        Column("MESSAGE", lambda view: view.trouble, below=True),
+    ]
 
 
-def exists(plan: PlanStatus) -> bool:
-    """Whether a plan was ever begun."""
-    return plan.outcome is not None
+def _of_body(column: Column) -> Callable[[BundleView], str]:
+    return lambda view: column.value(view.body)
 
 
-def is_due(body: Body) -> bool:
-    """Whether the operator waits for a decision, by its conditions and gates."""
-    conditions = conditions_by_type((body.get("status") or {}).get("conditions")).values()
-    gates = parse_status(body).gates
-    return any(one.get("reason") == BundleReason.AWAITING_APPROVAL for one in conditions) or any(
-        gate.name == _GATE
-        and gate.state == GateState.WAITING
-        and gate.reason == BundleReason.AWAITING_APPROVAL
-        for gate in gates
-    )
+def _raw(view: BundleView) -> Body:
+    """The spec as its author wrote it, which may be invalid."""
+    return view.body.get("spec") or {}
+
+
+def _source(view: BundleView) -> str:
+    spec = _raw(view)
+    return f"{spec.get('registry') or '-'}/{spec.get('repo') or '-'}"
+
+
+def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterator[Detail]:
+    """The parts of `describe` and of a page, of a Bundle which these freezes concern."""
+    status, now = view.status, view.now
+    yield from rows.describe_head(view.body, now)
+    yield Detail("Source", _source(view))
+    yield Detail("Version", _raw(view).get("version") or "latest")
+    namespace = view.body["metadata"]["namespace"]
+    where = _raw(view).get("project_namespace") or namespace
+    yield Detail("Release in", where)
+    if where != namespace:
+        yield Detail("Consent", consent(view, where)[0])
+    for label, found in (("Available", status.available), ("Deployed", status.deployed)):
+        since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"
+        yield Detail(label, f"{found.version}  {since}" if found.version else "-")
+    verified = status.verification
+    if verified.verdict:
+        reason = "" if verified.verdict == Trust.TRUSTED else f" ({verified.reason})"
+        yield Detail("Signatures", f"{verified.verdict}{reason}: {verified.message}")
+    yield from _describe_attempt(view)
+    yield from _describe_waiting(view)
+    yield from _describe_preview(view)
+    yield from _describe_drift(view)
+    yield from _describe_health(view)
+    yield from _describe_soak(view)
+    yield Detail("Next poll", _next_poll(view))
+    if _raw(view).get("suspend"):
+        yield Detail("Suspended", f"yes; {view.hint('resume')}")
+    for one in in_force(freezes, now):
+        yield Detail("Frozen", sentence(one))
+    error = status.last_error
+    log = [f"({view.hint('logs')} prints werf's log)"] if error.log_tail else []
+    if error.to_dict():
+        yield Detail("Last error", f"{error.reason}: {error.message}", log)
+
+
+def consent(view: BundleView, namespace: str) -> tuple[str, bool | None]:
+    """Whether this other namespace accepts the release, in words; None: it hasn't been asked."""
+    found, by = view.status.consent, ""
+    if found.namespace == namespace:
+        match found.state:
+            case ConsentState.ACCEPTED:
+                if found.by == ConsentBy.ANNOTATION:
+                    by = f" by its annotation {ANN_ACCEPT_FROM}"
+                elif found.by == ConsentBy.PERMISSION:
+                    by = " as the Job's service account may create Secrets there"
+                return f"is accepted{by}", True
+            case ConsentState.ASSUMED:
+                return "counts as accepted, as it was deployed before that was asked", True
+            case ConsentState.NOT_ACCEPTED:
+                return "isn't accepted", False
+    return "hasn't been asked yet", None
+
+
+def _describe_attempt(view: BundleView) -> Iterator[Detail]:
+    attempt = view.status.attempted
+    if attempt.attempt:
+        over = passed_over(attempt.passed_over)
+        forced = f", forced past {over}" if over else ""
+        text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{forced}"
+        yield Detail("Last attempt", f"{text}, Job {attempt.job}")
+    if attempt.next_retry_at:
+        yield Detail("Next attempt", rows.until(attempt.next_retry_at, view.now))
+    if attempt.plan:
+        by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not required"
+        yield Detail("Last approval", f"{by}, plan {said(attempt.plan)}")
+
+
+def passed_over(gates: Sequence[PassedOver]) -> str:
+    """The gates that a forced deploy skipped; empty for other attempts."""
+    return ", ".join(str(one.name) for one in gates)
 
 
 def is_expired(plan: PlanStatus, now: datetime) -> bool:
@@ -121,11 +288,28 @@ def is_expired(plan: PlanStatus, now: datetime) -> bool:
     return plan.decision is None and ends is not None and ends <= now
 
 
-def awaits_decision(body: Body, now: datetime) -> bool:
-    """Whether the plan can be approved or rejected now, and has to be."""
-    plan = plan_of(body)
-    planned = plan.outcome == PlanOutcome.PLANNED and bool(plan.id) and plan.decision is None
-    return planned and not is_expired(plan, now) and is_due(body)
+def plan_state(view: BundleView) -> str:
+    """The plan's state: running, failed, decided, expired or waiting."""
+    plan = view.status.plan
+    match plan.outcome:
+        case PlanOutcome.RUNNING:
+            return f"being made by the Job {said(plan.job)}"
+        case PlanOutcome.FAILED:
+            return f"failed: {failure(plan, view.now)}"
+        case PlanOutcome.PLANNED:
+            return _state_of_made(view, plan, view.now)
+    return said(plan.outcome)
+
+
+def _state_of_made(view: BundleView, plan: PlanStatus, now: datetime) -> str:
+    if plan.decision is not None:
+        return f"{decision(plan)}, {rows.age(plan.at, now)} ago"
+    if is_expired(plan, now):
+        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it again"
+    if not view.is_decision_due:
+        return "made; no decision is required"
+    ends = f"; expires {rows.until(plan.expires_at, now)}" if plan.expires_at else ""
+    return f"waits for a decision{ends}"
 
 
 def operation_counts(plan: PlanSummary) -> str:
@@ -136,273 +320,190 @@ def operation_counts(plan: PlanSummary) -> str:
     return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
 
 
-def contents(plan: PlanSummary, most: int = 3) -> str:
+def _first(texts: Sequence[str], separator: str, total: int = 0) -> str:
+    """The first three texts of a list, and how many more there are."""
+    more = max(total, len(texts)) - 3
+    shown = separator.join(said(one) for one in texts[:3])
+    return f"{shown}{separator.strip(', ')} and {more} more" if more > 0 else shown
+
+
+def contents(plan: PlanSummary) -> str:
     """Whether contents are bound or hidden, in one line; empty where that wasn't judged."""
     if plan.bound is None:
         return ""
     text = "bound: what is deployed is what was planned"
     if not plan.bound:
-        shown = "; ".join(said(one) for one in plan.unbound[:most])
-        more = len(plan.unbound) - most
-        text = f"not bound: {shown or MAY_DIFFER}{f'; and {more} more' if more > 0 else ''}"
+        text = f"not bound: {_first(plan.unbound, '; ') or MAY_DIFFER}"
     if plan.hidden:
         text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
     return text
 
 
-def changes(plan: PlanStatus, most: int = 3) -> str:
+def changes(plan: PlanStatus) -> str:
     """What changed besides the chart, in one line; empty where nothing did."""
-    if not plan.changed:
-        return said(plan.change_unknown) if plan.change_unknown else ""
-    shown = "; ".join(said(one) for one in plan.changed[:most])
-    more = len(plan.changed) - most
-    return f"{shown}; and {more} more" if more > 0 else shown
-
-
-def state_of(body: Body, now: datetime) -> str:
-    """The plan's state: running, failed, decided, expired or waiting."""
-    plan = plan_of(body)
-    match plan.outcome:
-        case PlanOutcome.RUNNING:
-            return f"being made by the Job {said(plan.job)}"
-        case PlanOutcome.FAILED:
-            return f"failed: {failure(plan, now)}"
-        case PlanOutcome.PLANNED:
-            return _planned(body, plan, now)
-    return said(plan.outcome)
+    if not plan.changed and plan.change_unknown:
+        return said(plan.change_unknown)
+    return _first(plan.changed, "; ")
 
 
 def failure(plan: PlanStatus, now: datetime) -> str:
     """Why it failed, and when it is made again."""
     retry = f"; made again {rows.until(plan.next_retry_at, now)}" if plan.next_retry_at else ""
-    message = said(plan.message, 1000).rstrip(".")
-    return f"{said(plan.reason)}: {message}{retry}"
-
-
-def _planned(body: Body, plan: PlanStatus, now: datetime) -> str:
-    if plan.decision is not None:
-        return f"{decision(plan)}, {rows.age(plan.at, now)} ago"
-    if is_expired(plan, now):
-        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it again"
-    if not is_due(body):
-        return "made; no decision is required"
-    ends = f"; expires {rows.until(plan.expires_at, now)}" if plan.expires_at else ""
-    return f"waits for a decision{ends}"
+    return f"{said(plan.reason)}: {said(plan.message, 1000).rstrip('.')}{retry}"
 
 
 def decision(plan: PlanStatus) -> str:
     """``approved by ann``."""
-    known = {PlanDecision.APPROVED: "approved", PlanDecision.REJECTED: "rejected"}
-    words = {str(value): word for value, word in known.items()}
+    words = {str(PlanDecision.APPROVED): "approved", str(PlanDecision.REJECTED): "rejected"}
     verb = words.get(str(plan.decision), said(plan.decision))
     return f"{verb} by {said(plan.by)}" if plan.by else verb
 
 
-def head(body: Body, now: datetime) -> Iterator[str]:
-    """The lines about the plan itself, with labels."""
-    plan = plan_of(body)
-    yield labelled("Plan", said(plan.id))
-    if plan.outcome == PlanOutcome.PLANNED and (shown := contents(plan)):
-        yield labelled("Contents", shown)
-    yield labelled("State", state_of(body, now))
-    yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}")
+def describe_version(version: str | None, digest: str | None) -> str:
+    """A version and the beginning of its digest, of a status."""
+    return f"{said(version)}  {said(rows.digest(digest))}"
+
+
+def describe_plan(view: BundleView) -> Iterator[Detail]:
+    """The parts about the plan itself, as `plan` and `describe` show them."""
+    plan = view.status.plan
+    is_planned = plan.outcome == PlanOutcome.PLANNED
+    yield Detail("Plan", said(plan.id))
+    if is_planned and (shown := contents(plan)):
+        yield Detail("Contents", shown)
+    yield Detail("State", plan_state(view))
+    yield Detail("Version", describe_version(plan.version, plan.digest))
     if plan.newer:
-        advice = hint_about("plan", "bundle", body, "--refresh")
-        yield labelled("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
-    if plan.outcome == PlanOutcome.PLANNED:
-        yield labelled("Changes", operation_counts(plan))
-    if permissions := summary(parse_status(body)):
-        yield labelled("Permissions", permissions)
+        advice = view.hint("plan", "--refresh")
+        yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
+    if is_planned:
+        yield Detail("Changes", operation_counts(plan))
+    if permissions := permission_summary(view.status):
+        yield Detail("Permissions", permissions)
 
 
-def describe_plan(body: Body, now: datetime) -> Iterator[str]:
-    """The lines of `describe` about the plan, and who approved what was deployed last."""
-    status = parse_status(body)
-    yield from _approved(status)
-    if not exists(status.plan):
+def permission_summary(status: BundleStatus) -> str:
+    """``missing: create, patch deployments.apps in apps``; empty where nothing is known."""
+    plan, missing = status.plan, missing_of(status)
+    unreviewed = f" ({count(plan.unreviewed, 'kind')} not reviewed)" if plan.unreviewed else ""
+    if missing:
+        named = "; ".join(format_permission(one) for one in missing[:3])
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        return f"missing: {named}{more}{unreviewed}"
+    is_proved = plan.job == status.attempted.plan_job
+    known = plan.missing_permissions is not None and not is_proved
+    return f"none is missing{unreviewed}" if known else ""
+
+
+def _describe_waiting(view: BundleView) -> Iterator[Detail]:
+    plan = view.status.plan
+    if plan.outcome is None:
         return
-    first, *others = head(body, now)
-    yield first
-    yield from (f"  {line}" for line in others)
-    if status.plan.risky:
-        yield f"  {labelled('Risky', _risky(status.plan))}"
-    if shown := changes(status.plan):
-        yield f"  {labelled('Changed', shown)}"
-    if awaits_decision(body, now):
-        yield f"  {_how_to_see(body)}"
-        yield f"  {how_to_decide(body)}"
-
-
-def _approved(status: BundleStatus) -> Iterator[str]:
-    attempt = status.attempted
-    if attempt.plan:
-        by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not required"
-        yield labelled("Last approval", f"{by}, plan {said(attempt.plan)}")
-
-
-def _risky(plan: PlanStatus, most: int = 3) -> str:
-    shown = ", ".join(said(one) for one in plan.risky[:most])
-    more = max(plan.risky_operations or 0, len(plan.risky)) - most
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def how_to_decide(body: Body) -> str:
-    """The two commands."""
-    approve, reject = (hint_about(verb, "bundle", body) for verb in ("approve", "reject"))
-    return f"To decide: {approve} or {reject}"
-
-
-def _how_to_see(body: Body) -> str:
-    return f"To see it: {hint_about('plan', 'bundle', body)}"
-
-
-def explain_plan(body: Body, now: datetime) -> Iterator[str]:
-    """The lines of `why` about the plan."""
-    plan = plan_of(body)
-    if not exists(plan):
-        return
-    yield f"The plan of {said(plan.version)}: {state_of(body, now)}."
-    if plan.outcome == PlanOutcome.PLANNED:
-        if shown := contents(plan):
-            yield f"  Contents: {shown}."
-        yield f"  {said(plan.id)}: {operation_counts(plan)}."
+    first, *others = describe_plan(view)
+    if plan.risky:
+        others.append(Detail("Risky", _first(plan.risky, ", ", plan.risky_operations or 0)))
     if shown := changes(plan):
-        yield f"  Changed besides the chart: {shown}."
-    if plan.newer:
-        yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
-    if awaits_decision(body, now):
-        yield f"  {_how_to_see(body)}"
-        yield f"  {how_to_decide(body)}"
+        others.append(Detail("Changed", shown))
+    yield Detail(first.label, first.value, [*(one.line for one in others), *how_to_decide(view)])
 
 
-def describe_drift(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """The lines of `describe`; none where drift isn't checked for."""
-    if not spec.drift.is_enabled:
+def how_to_decide(view: BundleView) -> Iterator[str]:
+    """The commands, where a decision is due."""
+    if view.awaits_decision:
+        yield f"To see it: {view.hint('plan')}"
+        yield f"To decide: {view.hint('approve')} or {view.hint('reject')}"
+
+
+def _describe_preview(view: BundleView) -> Iterator[Detail]:
+    """The plan of a version that a user named, where there is one."""
+    plan = view.status.preview
+    match plan.outcome:
+        case PlanOutcome.PLANNED:
+            made = f"made {rows.age(plan.made_at, view.now)} ago: {operation_counts(plan)}"
+            shown = contents(plan)
+            below = [Detail("Contents", shown).line] if shown else []
+            yield Detail("Preview", f"{said(plan.version)}, {made}", below)
+        case PlanOutcome.RUNNING:
+            yield Detail("Preview", f"{said(plan.version)}, being made by the Job {said(plan.job)}")
+        case PlanOutcome.FAILED:
+            yield Detail("Preview", preview_failure(view))
+
+
+def preview_failure(view: BundleView) -> str:
+    """Why there is no preview."""
+    plan = view.status.preview
+    reason = f"{said(plan.reason)}: {said(plan.message, 1000)}"
+    return f"{said(plan.requested_version)} isn't planned: {reason}"
+
+
+def _describe_drift(view: BundleView) -> Iterator[Detail]:
+    spec, drift = view.spec, view.status.drift
+    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
         return
-    status = parse_status(body)
-    yield labelled(
-        "Drift", f"{_drift_verdict(body, status, now)}; {spec.drift.mode}, {_check_interval(spec)}"
-    )
-    drift = status.drift
-    for one in drift.objects:
-        yield f"  {said(one)}"
-    if (more := (drift.count or 0) - len(drift.objects)) > 0:
-        yield f"  and {more} more"
-    if drift.found_job:
-        yield f"  {labelled('Differences', f'in the log of the Job {said(drift.found_job)}')}"
-    if drift.corrections:
-        yield f"  {labelled('Corrections', drift.corrections)}"
-    yield f"  {labelled('Next check', _next_check(body, status, spec, now))}"
-
-
-def explain_drift(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """The lines of `why` about drift."""
-    if not spec.drift.is_enabled:
-        return
-    status, condition = parse_status(body), _drift_condition(body)
-    yield (
-        f"Drift is what a plan of the deployed version has beyond the one made right after the "
-        f"deploy. It is checked {_check_interval(spec)}; next check: "
-        f"{_next_check(body, status, spec, now)}; to check now: "
-        f"{hint_about('plan', 'bundle', body, '--refresh')}"
-    )
-    if condition:
-        text = said(condition.get("message"), 1000).rstrip(".")
-        yield f"  {said(condition.get('reason'))}: {text}."
-    if status.drift.verdict == DriftVerdict.DRIFTED and spec.drift.mode is DriftMode.CORRECT:
-        corrections = count(status.drift.corrections or 0, "correction")
-        yield f"  {corrections} of it since a regular check found none."
-
-
-def _drift_verdict(body: Body, status: BundleStatus, now: datetime) -> str:
-    condition, drift = _drift_condition(body), status.drift
+    condition = view.status.condition(ConditionType.DRIFTED)
     text = said(condition.get("reason")) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:
-        return f"{text}, since {rows.age(drift.since, now)}"
-    return f"{text}, checked {rows.age(drift.checked_at, now)} ago" if drift.checked_at else text
+        text += f", since {rows.age(drift.since, view.now)}"
+    elif drift.checked_at:
+        text += f", checked {rows.age(drift.checked_at, view.now)} ago"
+    below = [said(one) for one in drift.objects]
+    if (more := (drift.count or 0) - len(drift.objects)) > 0:
+        below.append(f"and {more} more")
+    if drift.found_job:
+        below.append(Detail("Differences", f"in the log of the Job {said(drift.found_job)}").line)
+    if drift.corrections:
+        below.append(Detail("Corrections", drift.corrections).line)
+    below.append(Detail("Next check", next_check(view, spec)).line)
+    every = format_duration(spec.drift.interval)
+    yield Detail("Drift", f"{text}; {spec.drift.mode}, every {every}", below)
 
 
-def _drift_condition(body: Body) -> Mapping[str, Any]:
-    found = conditions_by_type((body.get("status") or {}).get("conditions"))
-    return found.get(ConditionType.DRIFTED, {})
-
-
-def _check_interval(spec: BundleSpec) -> str:
-    return f"every {format_duration(spec.drift.interval)}"
-
-
-def _next_check(body: Body, status: BundleStatus, spec: BundleSpec, now: datetime) -> str:
+def next_check(view: BundleView, spec: BundleSpec) -> str:
+    """When drift is checked for next: ``in 5m``."""
+    status, metadata = view.status, view.body["metadata"]
     if status.drift.check.outcome == PlanOutcome.RUNNING:
         return f"running as the Job {said(status.drift.check.job)}"
-    metadata = body["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    hashed = spec_hash(body["spec"], labels, annotations)
+    hashed = spec_hash(view.body["spec"], metadata.get("labels") or {}, view.annotations)
     due = due_at(status, spec, hashed, metadata.get("uid", ""))
     if due is None:
         return "none now"
-    return "now" if due <= now else rows.until(format_time(due), now)
+    return "now" if due <= view.now else rows.until(format_time(due), view.now)
 
 
-_MOST = 1500
-"""Characters of a message that are shown."""
-
-
-def describe_health(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
-    """The line of `describe`; none where ``spec.health`` isn't set."""
-    if spec.health is HealthMode.OFF:
+def _describe_health(view: BundleView) -> Iterator[Detail]:
+    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
         return
-    found = _health_condition(body)
-    since = rows.age(found.get("lastTransitionTime"), now)
-    text = f"{said(found.get('reason'))}, for {since}" if found else "not known yet"
-    yield labelled("Health", text)
-    if found:
-        yield f"  {said(found.get('message'), _MOST)}"
-
-
-def explain_health(body: Body, spec: BundleSpec) -> Iterator[str]:
-    """The lines of `why` about health."""
-    if spec.health is HealthMode.OFF:
+    found = view.status.condition(ConditionType.HEALTHY)
+    if not found:
+        yield Detail("Health", "not known yet")
         return
-    found = _health_condition(body)
-    text = said(found.get("message"), _MOST).rstrip(".") if found else "nothing is known yet"
-    state = f"{said(found.get('status'))}, {said(found.get('reason'))}" if found else "unknown"
-    yield f"Whether its release is healthy: {state}: {text}."
+    text = f"{said(found.get('reason'))}, for {rows.age(found.get('lastTransitionTime'), view.now)}"
+    yield Detail("Health", text, [said(found.get("message"), MESSAGE)])
 
 
-def _health_condition(body: Body) -> Mapping[str, Any]:
-    found = conditions_by_type((body.get("status") or {}).get("conditions"))
-    return found.get(ConditionType.HEALTHY, {})
+def _describe_soak(view: BundleView) -> Iterator[Detail]:
+    """The parts about promotion from it; none where no Bundle may be promoted from it."""
+    if ANN_PROMOTE_TO in view.annotations:
+        yield Detail("Promoted to", said(view.annotations[ANN_PROMOTE_TO]))
+    if ANN_HOLD in view.annotations:
+        yield Detail("Held", f"{hold_text(view)}; {view.hint('unhold')}")
+    if view.status.soak:
+        yield Detail(
+            "Soak",
+            below=[
+                f"{said(one.version):<12} {rows.digest(one.digest)}  {deployed_for(one, view.now)}"
+                for one in reversed(view.status.soak)
+            ],
+        )
 
 
-def describe_soak(body: Body, now: datetime) -> Iterator[str]:
-    """The lines of `describe`; none where no Bundle may be promoted from this one."""
-    annotations = body["metadata"].get("annotations") or {}
-    if ANN_PROMOTE_TO in annotations:
-        yield labelled("Promoted to", said(annotations[ANN_PROMOTE_TO]))
-    if ANN_HOLD in annotations:
-        text = said(shown_hold(str(annotations[ANN_HOLD])))
-        yield labelled("Held", f"{text}; {hint_about('unhold', 'bundle', body)}")
-    records = parse_status(body).soak
-    if records:
-        yield "Soak:"
-    for one in reversed(records):
-        yield f"  {said(one.version):<12} {rows.digest(one.digest)}  {_deployed_for(one, now)}"
+def hold_text(view: BundleView) -> str:
+    """Why it is held."""
+    return said(shown_hold(str(view.annotations[ANN_HOLD])))
 
 
-def explain_soak(body: Body, now: datetime) -> Iterator[str]:
-    """The lines of `why` about the soak of what is deployed; none where it isn't recorded."""
-    status = parse_status(body)
-    annotations = body["metadata"].get("annotations") or {}
-    found = (one for one in status.soak if one.digest == status.deployed.digest)
-    record = next(found, None)
-    if record is not None:
-        yield f"For Bundles that are promoted from this one, it {_deployed_for(record, now)}."
-    if ANN_HOLD in annotations:
-        text = said(shown_hold(str(annotations[ANN_HOLD]))).rstrip(".")
-        yield f"It is held: {text}. To end that: {hint_about('unhold', 'bundle', body)}"
-
-
-def _deployed_for(record: SoakStatus, now: datetime) -> str:
+def deployed_for(record: SoakStatus, now: datetime) -> str:
+    """How long a version has been deployed."""
     longest = f"; {said(record.longest)} before" if record.longest else ""
     if record.until is None:
         since = said(record.since)
@@ -411,3 +512,35 @@ def _deployed_for(record: SoakStatus, now: datetime) -> str:
     if record.longest is None:
         return f"doesn't count since {said(record.until)}{why}"
     return f"was deployed for {said(record.longest)} at most, until {said(record.until)}{why}"
+
+
+def _next_poll(view: BundleView) -> str:
+    if ANN_DISABLE_AUTOUPDATE in view.annotations:
+        return f"none: annotation {ANN_DISABLE_AUTOUPDATE}"
+    spec, announced = view.spec, parse_time(view.status.next_poll_at)
+    if announced is None or isinstance(spec, InvalidSpec):
+        return "-"
+    is_known = view.installation is not None and view.installation.is_read
+    default = "" if _raw(view).get("interval") else " by default" if is_known else ASSUMED
+    every = f"every {format_duration(spec.interval)}{default}"
+    if is_retried(view.status) and announced < view.now:
+        return f"soon, {every}"
+    return f"in {format_duration(next_poll(announced, interval_of(spec), view.now))}, {every}"
+
+
+def is_retried(status: BundleStatus) -> bool:
+    """Whether polls are made before the interval has passed, at times that no status has."""
+    return (
+        signature.GATE.name in status.open_gates
+        or status.ready_reason == BundleReason.TAG_NOT_FOUND
+    )
+
+
+def next_poll(announced: datetime, interval: float, now: datetime) -> int:
+    """Seconds until the next poll.
+
+    A poll without a change doesn't write the status, so an announced time in the past is
+    whole intervals ago.
+    """
+    wait = (announced - now).total_seconds()
+    return int(wait if wait >= 0 else wait % interval) + 1

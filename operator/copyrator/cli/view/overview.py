@@ -1,7 +1,4 @@
-"""Rules and Bundles in one view, those with faults first. Pure, from objects and the time.
-
-A snapshot of the objects that the live commands show.
-"""
+"""Rules and Bundles in one view, those with faults first. Pure, from a snapshot and the time."""
 
 from __future__ import annotations
 
@@ -13,7 +10,9 @@ from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.keys import ObjectName
+from copyrator.api.suspension import PAUSES
 from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rule import (
     CertificateRow,
     RuleView,
@@ -153,7 +152,7 @@ def overview(seen: Snapshot, now: datetime) -> Overview:
     rules = [RuleView(body, now) for body in seen.rules.values()]
     return Overview(
         rules=_sorted(map(rule_row, rules)),
-        bundles=_sorted(bundle_row(body, now) for body in seen.bundles.values()),
+        bundles=_sorted(bundle_row(BundleView(body, now)) for body in seen.bundles.values()),
         desired=sum(one.counts.desired for one in rules),
         right=sum(one.counts.ready for one in rules),
         certificates=first_rows(rules, CERTIFICATES),
@@ -167,15 +166,17 @@ def rule_row(view: RuleView) -> OverviewRow:
     return replace(row, state=state, rollout=rollout_progress(view))
 
 
-def bundle_row(body: Body, now: datetime) -> OverviewRow:
+def bundle_row(view: BundleView) -> OverviewRow:
     """A Bundle's row."""
-    status = body.get("status") or {}
-    deployed, available = (
-        str((status.get(part) or {}).get("version") or "-") for part in ("deployed", "available")
+    status = view.summary
+    row = _row("bundles", view.body, view.trouble, view.now, numbers=status.deployed.version or "-")
+    state = State.FAULT if view.flaws else row.state
+    return replace(
+        row,
+        state=state,
+        reason=(view.awaited if state is State.WAITS else "") or view.reason,
+        available=status.available.version or "-",
     )
-    row = _row("bundles", body, rows.bundle_trouble(body), now, numbers=deployed)
-    waits = rows.awaited(body) if row.state is State.WAITS else ""
-    return replace(row, reason=waits or rows.bundle_reason(body), available=available)
 
 
 def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> OverviewRow:
@@ -184,24 +185,20 @@ def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) ->
         what=what,
         namespace=body["metadata"]["namespace"],
         name=body["metadata"]["name"],
-        state=_state(body, message),
-        reason=str(ready.get("reason") or "-"),
+        state=_state(ready, message),
+        reason=rows.reason_of(ready),
         since=rows.age(ready.get("lastTransitionTime"), now),
         message=message,
         numbers=numbers,
     )
 
 
-def _state(body: Body, message: str) -> State:
-    ready = rows.ready(body).get("status")
-    bad = rows.is_drifted(body) or rows.is_untrusted(body) or rows.is_unhealthy(body)
-    if bad or (ready == ConditionStatus.FALSE and not rows.is_suspended(body)):
-        return State.FAULT
-    if rows.is_suspended(body):
+def _state(ready: Body, message: str) -> State:
+    if ready.get("reason") in PAUSES:
         return State.SUSPENDED
-    if ready != ConditionStatus.TRUE or message:
-        return State.WAITS
-    return State.GOOD
+    if ready.get("status") == ConditionStatus.FALSE:
+        return State.FAULT
+    return State.WAITS if message or ready.get("status") != ConditionStatus.TRUE else State.GOOD
 
 
 def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:

@@ -1,32 +1,32 @@
-"""The line of a rule, a Bundle and a copy: pure, from the object and the time."""
+"""What lists and descriptions of rules, Bundles and copies have in common. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.bundle_status import BundleReason, HistoryEntry
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.output import Column
+from copyrator.cli.core.output import Column, Detail
 
 Body = Mapping[str, Any]
 
 
 def ready(body: Body) -> Mapping[str, Any]:
     """The Ready condition; empty before the operator's first status."""
-    return _condition(body, ConditionType.READY)
+    return conditions_of(body).get(ConditionType.READY, {})
 
 
-def _condition(body: Body, type_: ConditionType) -> Mapping[str, Any]:
-    conditions = (body.get("status") or {}).get("conditions")
-    return conditions_by_type(conditions).get(type_, {})
+def conditions_of(body: Body) -> Mapping[str, Mapping[str, Any]]:
+    """The conditions of an object by type."""
+    status = body.get("status")
+    return conditions_by_type(status.get("conditions") if isinstance(status, Mapping) else None)
 
 
 def age(stamp: object, now: datetime) -> str:
@@ -62,9 +62,13 @@ def digest(value: object) -> str:
 
 def trouble(body: Body) -> str:
     """The fault; empty where there is none."""
-    if not ready(body):
+    return fault_of(ready(body))
+
+
+def fault_of(condition: Mapping[str, Any]) -> str:
+    """The fault by the Ready condition; empty where there is none."""
+    if not condition:
         return f"not reconciled yet; see: {hint('doctor')}"
-    condition = ready(body)
     fine = condition.get("status") == "True" and condition.get("reason") not in _TOLD
     return "" if fine else str(condition.get("message") or "")
 
@@ -75,94 +79,25 @@ _TOLD = (RuleReason.NO_TARGETS, *PAUSES)
 
 def is_suspended(body: Body) -> bool:
     """Whether nothing is written or deployed for it: Ready keeps its status meanwhile."""
-    return _reason(body) in PAUSES
-
-
-_FOR_PEOPLE = (
-    BundleReason.AWAITING_APPROVAL,
-    BundleReason.PLAN_FAILED,
-    BundleReason.PLAN_UNSTABLE,
-    BundleReason.PROMOTION_HELD,
-    BundleReason.PROMOTION_NOT_ALLOWED,
-    BundleReason.FROZEN,
-    BundleReason.FREEZE_UNREADABLE,
-)
-"""Reasons for which a version waits until a person does something, and faults of plans."""
-
-
-def awaited(body: Body) -> str:
-    """The reason why a Bundle's version waits for a person, or its plan failed; else empty."""
-    pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = pending.get("status") == "True" and pending.get("reason") in _FOR_PEOPLE
-    return str(pending["reason"]) if waits else ""
+    return ready(body).get("reason") in PAUSES
 
 
 def failed_poll(body: Body) -> str:
     """The error of the last poll, where polls have failed and Ready is kept; else empty."""
-    status = body.get("status") or {}
-    failed, error = (status.get(name) or {} for name in ("failedPolls", "lastError"))
-    if not failed.get("count") or ready(body).get("status") == ConditionStatus.FALSE:
+    return poll_fault(parse_status(body))
+
+
+def poll_fault(status: BundleStatus) -> str:
+    """The same by the status."""
+    if not status.failed_polls.count or status.is_unready:
         return ""
-    return f"The last poll failed ({error.get('reason')}): {error.get('message')}"
+    error = status.last_error
+    return f"The last poll failed ({error.reason}): {error.message}"
 
 
-def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
-    pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = awaited(body)
-    healthy = _condition(body, ConditionType.HEALTHY)
-    unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
-    verified = _condition(body, ConditionType.VERIFIED)
-    doubted = verified.get("status") in ("False", "Unknown")
-    if waits and trouble(body) and waits != _reason(body):
-        return f"{trouble(body)}. {pending.get('message') or ''}"
-    return (
-        trouble(body)
-        or failed_poll(body)
-        or (str(verified.get("message") or "") if doubted else "")
-        or (str(healthy.get("message")) if is_unhealthy(body) or unseen else "")
-        or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
-        or (str(pending.get("message") or "") if waits else "")
-    )
-
-
-def is_frozen(body: Body) -> bool:
-    """Whether something waits for the end of a freeze."""
-    gates = (body.get("status") or {}).get("gates") or []
-    return any(
-        isinstance(one, Mapping) and one.get("name") == "freeze" and one.get("state") != "Passed"
-        for one in (gates if isinstance(gates, list) else [])
-    )
-
-
-def is_untrusted(body: Body) -> bool:
-    """Whether a Bundle runs a version whose signatures aren't trusted, or not any more."""
-    return bool(_condition(body, ConditionType.VERIFIED).get("status") == "False")
-
-
-def is_drifted(body: Body) -> bool:
-    """Whether objects of a Bundle's release aren't as they were deployed."""
-    return bool(_condition(body, ConditionType.DRIFTED).get("status") == "True")
-
-
-def is_unhealthy(body: Body) -> bool:
-    """Whether objects of a Bundle's release aren't as their controllers want them."""
-    return bool(_condition(body, ConditionType.HEALTHY).get("status") == "False")
-
-
-def bundle_reason(body: Body) -> str:
-    """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
-    parts = [_reason(body)]
-    told = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
-    parts += ["Frozen"] if is_frozen(body) and parts[0] not in told else []
-    parts += ["Untrusted"] if is_untrusted(body) else []
-    parts += ["Unhealthy"] if is_unhealthy(body) else []
-    parts += ["Drifted"] if is_drifted(body) else []
-    return ",".join(parts)
-
-
-def _reason(body: Body) -> str:
-    return str(ready(body).get("reason") or "-")
+def reason_of(condition: Mapping[str, Any]) -> str:
+    """The reason of a condition, or a dash."""
+    return str(condition.get("reason") or "-")
 
 
 def _at(*path: str) -> Any:
@@ -179,37 +114,14 @@ NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
 NAME = Column("NAME", _at("metadata", "name"))
 
 
-def common_columns(now: datetime, reason: Callable[[Body], str] = _reason) -> tuple[Column, ...]:
+def common_columns(now: datetime) -> tuple[Column, ...]:
     """The columns that rules and Bundles have."""
     return (
         NAME,
         Column("READY", lambda body: str(ready(body).get("status") or "-")),
-        Column("REASON", reason),
+        Column("REASON", lambda body: reason_of(ready(body))),
         Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now), spare=2),
     )
-
-
-def bundle_columns(now: datetime) -> list[Column]:
-    """The columns of `get bundles`."""
-    return [
-        *common_columns(now, bundle_reason),
-        Column("DEPLOYED", _at("status", "deployed", "version")),
-        Column("AVAILABLE", _at("status", "available", "version"), spare=1),
-        Column(
-            "WANTED", lambda body: str((body.get("spec") or {}).get("version") or "latest"), True
-        ),
-        Column(
-            "FROM",
-            lambda body: f"{_at('spec', 'registry')(body)}/{_at('spec', 'repo')(body)}",
-            wide=True,
-        ),
-        Column(
-            "DIGEST",
-            lambda body: digest(((body.get("status") or {}).get("deployed") or {}).get("digest")),
-            wide=True,
-        ),
-        Column("MESSAGE", bundle_trouble, below=True),
-    ]
 
 
 def annotation(body: Body, name: str) -> str:
@@ -217,9 +129,32 @@ def annotation(body: Body, name: str) -> str:
     return str((body["metadata"].get("annotations") or {}).get(name) or "-")
 
 
-def passed_over(attempt: Mapping[str, Any]) -> str:
-    """The gates that a forced deploy skipped; empty for other attempts."""
-    return ", ".join(str(one.name) for one in HistoryEntry.parse(attempt).passed_over)
+def describe_head(body: Body, now: datetime) -> Iterator[Detail]:
+    """The first parts of a description of a rule or Bundle."""
+    metadata, condition = body["metadata"], ready(body)
+    yield Detail("Name", f"{metadata['namespace']}/{metadata['name']}")
+    yield Detail("Age", age(metadata.get("creationTimestamp"), now))
+    state = f"{condition.get('status', '-')} ({condition.get('reason', '-')})"
+    yield Detail("Ready", state if condition else "not reconciled yet")
+    if "deletionTimestamp" in metadata:
+        yield Detail("Deleted", f"{age(metadata['deletionTimestamp'], now)} ago, not removed yet")
+
+
+def describe_conditions(body: Body, now: datetime) -> Iterator[Detail]:
+    """The conditions, each with its message where that is in no other part."""
+    found = conditions_of(body).values()
+    width = max((len(one["type"]) for one in found), default=0)
+    lines: list[str] = []
+    for one in found:
+        since = age(one.get("lastTransitionTime"), now)
+        status = str(one.get("status"))
+        lines.append(f"{one['type']:<{width}}  {status:<7}  {one.get('reason')} (for {since})")
+        waits = one["type"] == ConditionType.UPDATE_PENDING and status == ConditionStatus.TRUE
+        alone = one["type"] in (ConditionType.READY, ConditionType.SETTINGS_WITHHELD)
+        if one.get("message") and (alone or waits):
+            lines.append(f"  {one['message']}")
+    if lines:
+        yield Detail("Conditions", below=lines)
 
 
 def copy_columns(now: datetime) -> list[Column]:

@@ -1,18 +1,13 @@
-"""Why a Bundle runs its version, and not another: from its status alone.
-
-When a version that waits for its gates is deployed at the earliest, from the status alone.
-"""
+"""Why a Bundle runs its version, and not another: from its status alone. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     BundleReason,
@@ -21,25 +16,42 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
     Trust,
-    parse_status,
 )
-from copyrator.api.conditions import ConditionType, conditions_by_type, ready_reason
-from copyrator.api.counts import times
+from copyrator.api.conditions import ConditionType
+from copyrator.api.counts import count, times
+from copyrator.api.drift import DriftMode
+from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
+from copyrator.api.health import HealthMode
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.gates import signature, windows
+from copyrator.bundles.gates import windows
 from copyrator.bundles.gates.catalog import FREEZE, all_gates
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.bundles.inputs.watches import Ref
 from copyrator.bundles.version.answer import kept_until
 from copyrator.bundles.version.rhythm import interval_of
-from copyrator.cli.bundles import permissions
+from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.installation import Installation
-from copyrator.cli.view import bundle as bundle_view
+from copyrator.cli.core.output import said
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import consent_of, explain_plan, said
+from copyrator.cli.view.bundle import (
+    ASSUMED,
+    MESSAGE,
+    BundleView,
+    changes,
+    consent,
+    contents,
+    deployed_for,
+    hold_text,
+    how_to_decide,
+    is_retried,
+    next_check,
+    next_poll,
+    operation_counts,
+    plan_state,
+)
 
 _GATES = {gate.name: gate for gate in all_gates()}
 
@@ -112,91 +124,127 @@ _REJECTED: dict[str, str] = {
 _OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered", "NotAVersion"}
 """Reasons for which a tag doesn't match."""
 
-ASSUMED = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
-
 
 def explain_bundle(
-    body: Mapping[str, Any],
-    installation: Installation,
-    now: datetime,
-    polled: Collection[Ref] = (),
-    freezes: Collection[Freeze] = (),
+    view: BundleView, polled: Collection[Ref] = (), freezes: Collection[Freeze] = ()
 ) -> Iterator[str]:
     """One sentence a line.
 
     `polled` are the objects of all Bundles that no watch covers, `freezes` those that concern it.
     """
-    settings = installation.settings
-    defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
-    spec, status = parse_bundle(body, defaults), parse_status(body)
-    metadata = body["metadata"]
-    shown = f"Bundle {metadata['namespace']}/{metadata['name']}"
-    deployed = status.deployed
+    spec, status, now = view.spec, view.status, view.now
+    shown, deployed = f"Bundle {view.name}", status.deployed
     if deployed.version:
         since = rows.age(deployed.time, now)
         digest = rows.digest(deployed.digest)
         yield f"{shown}: {deployed.version} ({digest}) is deployed, for {since}."
     else:
         yield f"{shown} hasn't been deployed yet."
-    condition = rows.ready(body)
-    if condition:
+    if condition := status.condition(ConditionType.READY):
         yield f"Its status is {condition.get('reason')}: {condition.get('message')}"
     else:
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
     yield "Checks before the next deploy, in the order in which they are made:"
-    yield from _gates(body, spec, status, now)
+    yield from _gates(view, spec)
     if all(one.name != FREEZE.name for one in status.gates):
         for one in in_force(freezes, now):
             yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
     yield from explain_next(spec, status, now)
     yield from _trust(status)
-    yield from bundle_view.explain_soak(body, now)
-    yield from explain_plan(body, now)
-    yield from permissions.why_lines(body, spec, now)
-    yield from bundle_view.explain_drift(body, spec, now)
-    yield from bundle_view.explain_health(body, spec)
-    if withheld := conditions_by_type(status.conditions).get(ConditionType.SETTINGS_WITHHELD):
+    yield from _soak(view)
+    yield from _plan(view)
+    yield from explain_permissions(view, spec)
+    yield from _drift(view, spec)
+    yield from _health(view, spec)
+    if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
-    yield from _attempt(spec, status, now)
-    yield from _poll(body, spec, status, now, known=installation.is_read)
+    yield from _attempt(view, spec)
+    yield from _poll(view, spec)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
 
 
-def _hint(verb: str, spec: BundleSpec) -> str:
-    return hint(verb, "bundle", f"{spec.namespace}/{spec.name}")
-
-
-def _gates(
-    body: Mapping[str, Any], spec: BundleSpec, status: BundleStatus, now: datetime
-) -> Iterator[str]:
+def _gates(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     """The checks of every Bundle, and the gates that this one requires, in their order."""
-    annotations = body["metadata"].get("annotations") or {}
-    if names.ANN_DISABLE_AUTOUPDATE in annotations:
+    if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         yield (
             f"  {names.ANN_DISABLE_AUTOUPDATE}: refused: the annotation stops polls and deploys "
             "until it is removed."
         )
     if spec.project_namespace != spec.namespace:
-        text, accepted = consent_of(status.consent, spec.project_namespace)
+        text, accepted = consent(view, spec.project_namespace)
         verdict = "waiting" if accepted is None else "passed" if accepted else "refused"
         yield f"  consent: {verdict}: the release in namespace {spec.project_namespace} {text}."
-    yield from _version(spec, status)
-    yield f"  downgrade: {_downgrade(status)}"
-    yield f"  quarantine: {_quarantine(spec, status)}"
+    yield from _version(view, spec)
+    yield f"  downgrade: {_downgrade(view.status)}"
+    yield f"  quarantine: {_quarantine(spec, view.status)}"
     if spec.suspend:
         yield (
             "  suspend: refused: spec.suspend is true: the registry is polled, but nothing is "
-            f"deployed; {_hint('resume', spec)}"
+            f"deployed; {view.hint('resume')}"
         )
-    for gate in status.gates:
+    for gate in view.status.gates:
         if gate.state == GateState.PASSED:
             by = f": {gate.message}" if gate.message else ""
             yield f"  {gate.name}: passed{by}."
             continue
-        yield f"  {gate.name}: {_state(gate)}, {gate.reason}: {gate.message}{_ends(gate, now)}."
+        state = (gate.state or "").lower()
+        yield f"  {gate.name}: {state}, {gate.reason}: {gate.message}{_ends(gate, view.now)}."
+
+
+def _soak(view: BundleView) -> Iterator[str]:
+    """How long what is deployed has been; nothing where that isn't recorded."""
+    digest = view.status.deployed.digest
+    record = next((one for one in view.status.soak if one.digest == digest), None)
+    if record is not None:
+        shown = deployed_for(record, view.now)
+        yield f"For Bundles that are promoted from this one, it {shown}."
+    if names.ANN_HOLD in view.annotations:
+        yield f"It is held: {hold_text(view).rstrip('.')}. To end that: {view.hint('unhold')}"
+
+
+def _plan(view: BundleView) -> Iterator[str]:
+    plan = view.status.plan
+    if plan.outcome is None:
+        return
+    yield f"The plan of {said(plan.version)}: {plan_state(view)}."
+    if plan.outcome == PlanOutcome.PLANNED:
+        if shown := contents(plan):
+            yield f"  Contents: {shown}."
+        yield f"  {said(plan.id)}: {operation_counts(plan)}."
+    if shown := changes(plan):
+        yield f"  Changed besides the chart: {shown}."
+    if plan.newer:
+        yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
+    yield from (f"  {line}" for line in how_to_decide(view))
+
+
+def _drift(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    if not spec.drift.is_enabled:
+        return
+    yield (
+        f"Drift is what a plan of the deployed version has beyond the one made right after the "
+        f"deploy. It is checked every {format_duration(spec.drift.interval)}; next check: "
+        f"{next_check(view, spec)}; to check now: {view.hint('plan', '--refresh')}"
+    )
+    if condition := view.status.condition(ConditionType.DRIFTED):
+        text = said(condition.get("message"), 1000).rstrip(".")
+        yield f"  {said(condition.get('reason'))}: {text}."
+    drift = view.status.drift
+    if drift.verdict == DriftVerdict.DRIFTED and spec.drift.mode is DriftMode.CORRECT:
+        corrections = count(drift.corrections or 0, "correction")
+        yield f"  {corrections} of it since a regular check found none."
+
+
+def _health(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    if spec.health is HealthMode.OFF:
+        return
+    found = view.status.condition(ConditionType.HEALTHY)
+    text = said(found.get("message"), MESSAGE).rstrip(".") if found else "nothing is known yet"
+    state = f"{said(found.get('status'))}, {said(found.get('reason'))}" if found else "unknown"
+    yield f"Whether its release is healthy: {state}: {text}."
 
 
 def _trust(status: BundleStatus) -> Iterator[str]:
@@ -222,15 +270,15 @@ def _is_held_back(status: BundleStatus) -> bool:
     return bool(reasons - _OF_THE_TAG) or any(one.state != GateState.PASSED for one in status.gates)
 
 
-def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
-    available = status.available
+def _version(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    available = view.status.available
     where = f"{spec.registry}/{spec.repo}"
     if available.version:
         yield (
             f"  version: passed: {spec.version} of {where} resolves to {available.version} "
             f"({rows.digest(available.digest)})."
         )
-    elif available.time and _is_held_back(status):
+    elif available.time and _is_held_back(view.status):
         yield f"  version: passed: tags of {where} match {spec.version}, but none may be deployed."
     elif available.time:
         yield f"  version: refused: no tag of {where} matches {spec.version}."
@@ -239,13 +287,13 @@ def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
         shown = text.format(
-            wanted=spec.version, retry=_hint("reconcile", spec), message=said(one.message, 512)
+            wanted=spec.version, retry=view.hint("reconcile"), message=said(one.message, 512)
         )
         yield f"    rejected {one.version}: {shown}"
 
 
 def _downgrade(status: BundleStatus) -> str:
-    if ready_reason(status.conditions) != BundleReason.WOULD_DOWNGRADE:
+    if status.ready_reason != BundleReason.WOULD_DOWNGRADE:
         return "passed."
     return f"refused: what is left is lower than the deployed {status.deployed.version}."
 
@@ -257,10 +305,6 @@ def _quarantine(spec: BundleSpec, status: BundleStatus) -> str:
     return f"refused: {attempt.version} failed {times(failures)}."
 
 
-def _state(gate: GateStatus) -> str:
-    return (gate.state or "").lower()
-
-
 def _ends(gate: GateStatus, now: datetime) -> str:
     if not gate.until:
         return ""
@@ -269,8 +313,8 @@ def _ends(gate: GateStatus, now: datetime) -> str:
     return f"; {ends} {rows.until(gate.until, now)}"
 
 
-def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
-    attempt = status.attempted
+def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    attempt = view.status.attempted
     if attempt.outcome == Outcome.RUNNING:
         yield f"{attempt.version} is being deployed by the Job {attempt.job}."
     if attempt.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
@@ -278,32 +322,31 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
     failures = attempt.failures or 0
     yield f"The last attempt, {attempt.version}, {attempt.outcome}: {attempt.message}"
     if attempt.next_retry_at:
-        yield f"It is retried {rows.until(attempt.next_retry_at, now)}."
+        yield f"It is retried {rows.until(attempt.next_retry_at, view.now)}."
     elif failures > spec.retry.limit:
         yield (
             f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "
-            f"change, or on request: {_hint('reconcile', spec)}"
+            f"change, or on request: {view.hint('reconcile')}"
         )
-    yield f"werf's log: {_hint('logs', spec)}"
+    yield f"werf's log: {view.hint('logs')}"
 
 
-def _poll(
-    body: Mapping[str, Any], spec: BundleSpec, status: BundleStatus, now: datetime, *, known: bool
-) -> Iterator[str]:
-    if names.ANN_DISABLE_AUTOUPDATE in (body["metadata"].get("annotations") or {}):
+def _poll(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         return
+    status, now = view.status, view.now
     yield from _failed_polls(spec, status, now)
-    every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
-    assumed = not known and not body["spec"].get("interval")
-    how = f"every {every}{ASSUMED if assumed else ''}"
-    if said is None:
-        yield f"The registry is polled {how}."
-        return
-    wait = next_poll(said, interval_of(spec), now)
-    if is_retried(status) and said < now:
-        yield f"The registry is polled {how}, and now again sooner."
+    is_known = view.installation is not None and view.installation.is_read
+    assumed = "" if is_known or view.body["spec"].get("interval") else ASSUMED
+    text = f"The registry is polled every {format_duration(spec.interval)}{assumed}"
+    announced = parse_time(status.next_poll_at)
+    if announced is None:
+        yield f"{text}."
+    elif is_retried(status) and announced < now:
+        yield f"{text}, and now again sooner."
     else:
-        yield f"The registry is polled {how}; next poll in {format_duration(wait)}."
+        wait = format_duration(next_poll(announced, interval_of(spec), now))
+        yield f"{text}; next poll in {wait}."
 
 
 def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -311,11 +354,11 @@ def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iter
     failed, until = status.failed_polls, kept_until(status, spec)
     if until is None:
         return
-    error, count = status.last_error, failed.count or 0
-    enough = count >= ENOUGH_FAILED_POLLS
-    number = f"{count} or more" if enough else f"{count}"
+    error, number = status.last_error, failed.count or 0
+    enough = number >= ENOUGH_FAILED_POLLS
+    shown = f"{number} or more" if enough else f"{number}"
     yield (
-        f"Polls have failed for {rows.age(failed.since, now)} ({number} in a row), the last one "
+        f"Polls have failed for {rows.age(failed.since, now)} ({shown} in a row), the last one "
         f"with {error.reason}: {said(error.message, 512)}"
     )
     if spec.suspend:
@@ -324,21 +367,3 @@ def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iter
         f"If none succeeds, Ready becomes False {rows.until(format_time(until), now)}"
         f"{'' if enough else ', or sooner with the third failure'}."
     )
-
-
-def is_retried(status: BundleStatus) -> bool:
-    """Whether polls are made before the interval has passed, at times that no status has."""
-    awaits = any(
-        one.name == signature.GATE.name and one.state != GateState.PASSED for one in status.gates
-    )
-    return awaits or ready_reason(status.conditions) == BundleReason.TAG_NOT_FOUND
-
-
-def next_poll(announced: datetime, interval: float, now: datetime) -> int:
-    """Seconds until the next poll.
-
-    A poll without a change doesn't write the status, so an announced time in the past is
-    whole intervals ago.
-    """
-    wait = (announced - now).total_seconds()
-    return int(wait if wait >= 0 else wait % interval) + 1

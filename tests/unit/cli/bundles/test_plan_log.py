@@ -18,6 +18,7 @@ from copyrator.cli.bundles.plan_log import (
     nonce_of,
     remove_no_errors,
 )
+from copyrator.cli.view.bundle import BundleView
 
 NONCE = "0123456789abcdef" * 2
 BUNDLE: dict[str, Any] = {"metadata": {"namespace": "apps", "name": "shop", "uid": "the-bundle"}}
@@ -121,7 +122,9 @@ def shown(risky, number, **log):
     status = STATUS.to_dict() | {"risky": risky, "riskyOperations": number}
     body = {**BUNDLE, "status": {"plan": status}}
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    return Shown(body, PlanLog(**{"operations": PLAN.operations, "diff": "x", **log}), now)
+    return Shown(
+        BundleView(body, now), PlanLog(**{"operations": PLAN.operations, "diff": "x", **log})
+    )
 
 
 def test_the_operations_that_the_status_names_as_risky_are_marked():

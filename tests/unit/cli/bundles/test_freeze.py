@@ -11,7 +11,7 @@ import pytest
 from copyrator.cli.bundles.freeze import check, freezes_for
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
-from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Forbidden, NotFound
@@ -104,36 +104,7 @@ def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
         ("team", "t"),
         ("release", "r"),
     ]
-    lines = list(explain_bundle(BUNDLE, HERE, NOW, freezes=found))
+    lines = list(explain_bundle(BundleView(BUNDLE, NOW, HERE), freezes=found))
     assert "  freeze: nothing waits, but no deploy would begin: namespace team is frozen: t." in (
         lines
     )
-
-
-def waiting(**gate: str) -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
-    pending = {
-        "type": "UpdatePending",
-        "status": "True",
-        "reason": gate["reason"],
-        "message": "Gate",
-    }
-    status = {"conditions": [ready, pending], "gates": [gate]}
-    return {"metadata": {"namespace": "team", "name": "shop"}, "status": status}
-
-
-def test_a_list_of_bundles_says_which_wait_for_a_freeze() -> None:
-    def columns(body: dict[str, Any]) -> list[str]:
-        found = {one.head: one.value(body) for one in rows.bundle_columns(NOW)}
-        return [found["REASON"], found["MESSAGE"]]
-
-    assert columns(waiting(name="freeze", state="Waiting", reason="Frozen")) == [
-        "Deployed,Frozen",
-        "Gate",
-    ]
-    assert columns(waiting(name="window", state="Waiting", reason="OutsideWindow")) == [
-        "Deployed",
-        "",
-    ]
-    assert not rows.is_frozen({"status": {"gates": "junk"}})
-    assert not rows.is_frozen({"status": {"gates": ["junk", {"name": "window"}]}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +10,10 @@ import pytest
 import yaml
 from hypothesis import given
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import parse_status
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.plan.rights import VERBS
-from copyrator.cli.bundles.permissions import manifest, roles_of, summary, why_lines
+from copyrator.cli.bundles.permissions import explain_permissions, manifest, roles_of
+from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -36,14 +36,18 @@ def bundle(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
     }
 
 
-def spec_of(body: dict[str, Any]) -> BundleSpec:
-    spec = parse_bundle(body, BundleDefaults())
+def view_of(body: Mapping[str, Any]) -> BundleView:
+    return BundleView(body, NOW)
+
+
+def spec_of(body: Mapping[str, Any]) -> BundleSpec:
+    spec = view_of(body).spec
     assert isinstance(spec, BundleSpec)
     return spec
 
 
 def says(body: dict[str, Any]) -> list[str]:
-    return list(why_lines(body, spec_of(body), NOW))
+    return list(explain_permissions(view_of(body), spec_of(body)))
 
 
 def test_why_names_each_permission_and_the_commands() -> None:
@@ -125,14 +129,14 @@ def test_why_says_what_an_uninstall_lacks_and_what_it_needs(reason: str) -> None
         "To grant them: copyrator why apps/shop --kind bundle --roles | kubectl apply -f -",
         "Then the uninstall is retried by itself.",
     ]
-    role, _ = roles_of(body, spec_of(body))
+    role, _ = roles_of(view_of(body), spec_of(body))
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "live")
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "update", "delete"]},
     ]
-    first = manifest(body, spec_of(body), [role]).splitlines()[0]
+    first = manifest(view_of(body), spec_of(body), [role]).splitlines()[0]
     assert first == "# Grants the service account apps/werf what it lacks to uninstall shop."
 
 
@@ -145,44 +149,18 @@ def test_an_uninstall_needs_it_where_the_release_was_deployed() -> None:
 def test_an_uninstall_that_failed_for_another_cause_lacks_nothing() -> None:
     body = uninstalled()
     body["status"]["attempted"]["missing"] = []
-    assert (says(body), roles_of(body, spec_of(body))) == ([], [])
+    assert (says(body), roles_of(view_of(body), spec_of(body))) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("plan", "attempted", "said"),
-    [
-        ({}, {}, ""),
-        ({"job": "p", "outcome": "Planned"}, {}, ""),  # the operator may not ask
-        (PLAN, {}, "missing: create, patch deployments.apps in live"),
-        ({**PLAN, "missing": [], "missingPermissions": 0}, {}, "none is missing"),
-        (
-            {**PLAN, "missing": [], "missingPermissions": 0, "unreviewed": 2},
-            {},
-            "none is missing (2 kinds not reviewed)",
-        ),
-        (
-            {**PLAN, "missing": [{**ONE, "resource": f"r{number}"} for number in range(5)]},
-            {},
-            f"missing: {'; '.join(f'create, patch r{n} in live' for n in range(3))} and 2 more",
-        ),
-        (PLAN, {"planJob": "shop-plan-1", "outcome": "Succeeded"}, ""),  # what it needs is proved
-        (
-            {**PLAN, "missing": [], "missingPermissions": 0},
-            {"planJob": "shop-plan-1", **FAILED},
-            "missing: create, patch deployments.apps in live",
-        ),
-        (PLAN, {"planJob": "an-older-plan", **FAILED, "missing": [SPACE]}, None),
-    ],
-)
-def test_one_line_sums_it_up(plan: Any, attempted: Any, said: str | None) -> None:
-    wanted = "missing: create, patch deployments.apps in live" if said is None else said
-    assert summary(parse_status(bundle(plan, attempted=attempted))) == wanted
+def applied(body: dict[str, Any]) -> str:
+    view, spec = view_of(body), spec_of(body)
+    return manifest(view, spec, roles_of(view, spec))
 
 
 def test_the_manifest_is_what_kubectl_applies() -> None:
     body = bundle()
     spec = spec_of(body)
-    text = manifest(body, spec, roles_of(body, spec))
+    text = applied(body)
     assert (
         text.splitlines()[0]
         == "# Grants the service account apps/werf what it lacks to deploy shop."
@@ -195,18 +173,20 @@ def test_the_manifest_is_what_kubectl_applies() -> None:
     ]
     assert "aren't listed" not in text
     body = bundle({**PLAN, "missingPermissions": 9})
-    assert "# 7 more permissions aren't listed" in manifest(body, spec, roles_of(body, spec))
+    assert "# 7 more permissions aren't listed" in manifest(
+        view_of(body), spec, roles_of(view_of(body), spec)
+    )
 
 
 def test_the_releases_namespace_comes_first_where_it_is_missing() -> None:
     body = bundle({**PLAN, "missing": [SPACE, ONE]})
     spec = spec_of(body)
-    kinds = [one["kind"] for one in roles_of(body, spec, is_namespace_missing=True)]
+    kinds = [one["kind"] for one in roles_of(view_of(body), spec, is_namespace_missing=True)]
     assert kinds == ["Namespace", "Role", "RoleBinding"]
-    kinds = [one["kind"] for one in roles_of(body, spec)]
+    kinds = [one["kind"] for one in roles_of(view_of(body), spec)]
     assert kinds == ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
     nothing = bundle({**PLAN, "missing": []})
-    assert roles_of(nothing, spec, is_namespace_missing=True) == []
+    assert roles_of(view_of(nothing), spec, is_namespace_missing=True) == []
 
 
 @given(JSON, JSON)
@@ -214,8 +194,8 @@ def test_whatever_a_status_has_nothing_else_is_granted(plan: Any, attempted: Any
     forged = {"missing": [ONE, plan, {"verbs": plan, "resource": attempted}]}
     body = bundle(forged, attempted=attempted)
     spec = spec_of(body)
-    list(why_lines(body, spec, NOW))
-    for role in roles_of(body, spec)[::2]:
+    list(explain_permissions(view_of(body), spec))
+    for role in roles_of(view_of(body), spec)[::2]:
         for rule in role["rules"]:
             assert set(rule["verbs"]) <= set(VERBS)
             assert "*" not in "".join((*rule["apiGroups"], *rule["resources"]))

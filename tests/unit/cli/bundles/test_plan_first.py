@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from copyrator.api.plan_status import PlanStatus, PreviewPlan
 from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.cli.bundles.plan import Shown, document, first_lines, show
-from copyrator.cli.bundles.plan import describe_lines as preview_lines
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.view.bundle import describe_plan, explain_plan
+from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -102,22 +101,23 @@ def test_what_is_said_first_of_a_plan(plan, operations, lines):
 def test_of_a_preview_secrets_are_counted_where_it_isnt_judged_whether_it_is_bound():
     lines = ["Hidden from the diff: the contents of 2 Secrets"]
     assert list(first_lines(PreviewPlan.parse(NOTHING), PlanLog(SECRETS))) == lines
-    found = document(Shown(bundle(preview=PLAN), PlanLog(SECRETS), NOW, is_preview=True))
+    found = document(Shown(view(preview=PLAN), PlanLog(SECRETS), is_preview=True))
     assert (found["hiddenSecrets"], found["plan"].get("bound")) == (2, None)
 
 
-def bundle(**status: Any) -> dict[str, Any]:
-    return {
+def view(**status: Any) -> BundleView:
+    body = {
         "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
         "spec": {"registry": "r.example.com", "repo": "shop"},
         "status": status,
     }
+    return BundleView(body, NOW)
 
 
 @pytest.mark.parametrize("is_preview", [False, True])
 def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
-    body = bundle(**{"preview" if is_preview else "plan": PLAN | UNBOUND})
-    show(Shown(body, PlanLog(SECRETS, "what werf printed"), NOW, is_preview))
+    found = view(**{"preview" if is_preview else "plan": PLAN | UNBOUND})
+    show(Shown(found, PlanLog(SECRETS, "what werf printed"), is_preview))
     printed = capsys.readouterr().out
     assert printed.startswith("Contents aren't bound: ")
     parts = (
@@ -135,46 +135,11 @@ def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
 
 
 def test_programs_get_it_too():
-    found = document(Shown(bundle(plan=PLAN | UNBOUND), PlanLog(SECRETS), NOW))
+    found = document(Shown(view(plan=PLAN | UNBOUND), PlanLog(SECRETS)))
     assert (found["plan"]["bound"], found["plan"]["unbound"]) == (False, UNBOUND["unbound"])
     assert (found["plan"]["hidden"], found["hiddenSecrets"]) == (2, 2)
-    assert "hiddenSecrets" not in document(Shown(bundle(plan=PLAN), PlanLog(SECRETS), NOW))
-    assert "hiddenSecrets" not in document(Shown(bundle(plan=PLAN | UNBOUND), PlanLog(), NOW))
-
-
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        ({"bound": True}, "bound: what is deployed is what was planned"),
-        (
-            {"bound": True, "hidden": 1},
-            "bound: what is deployed is what was planned; the chart hides contents of 1 object",
-        ),
-        ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
-        ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
-    ],
-)
-def test_describe_and_why_say_it_before_the_operations(plan, said):
-    body = bundle(plan=PLAN | plan, preview=PLAN | plan)
-    described, why = list(describe_plan(body, NOW)), list(explain_plan(body, NOW))
-    assert described[1] == f"  Contents:      {said}"
-    assert why[1] == f"  Contents: {said}."
-    assert list(preview_lines(body, NOW))[1] == f"  Contents:      {said}"
-
-
-def test_describe_and_why_name_what_changed():
-    body = bundle(plan=PLAN | {"changed": [*CHANGED, "spec.env.BAR", "spec.env.BAZ"]})
-    said = f"{'; '.join(CHANGED)}; spec.env.BAR; and 1 more"
-    assert f"  Changed:       {said}" in list(describe_plan(body, NOW))
-    assert f"  Changed besides the chart: {said}." in list(explain_plan(body, NOW))
-    body = bundle(plan=PLAN | {"changeUnknown": "what changed isn't known: x"})
-    assert "  Changed:       what changed isn't known: x" in list(describe_plan(body, NOW))
-
-
-def test_a_plan_from_before_says_nothing_of_contents():
-    body = bundle(plan=PLAN, preview=PLAN)
-    lines = [*describe_plan(body, NOW), *explain_plan(body, NOW), *preview_lines(body, NOW)]
-    assert "ontents" not in "".join(lines)
+    assert "hiddenSecrets" not in document(Shown(view(plan=PLAN), PlanLog(SECRETS)))
+    assert "hiddenSecrets" not in document(Shown(view(plan=PLAN | UNBOUND), PlanLog()))
 
 
 FORGED = st.fixed_dictionaries(
@@ -197,6 +162,4 @@ FORGED = st.fixed_dictionaries(
 @given(FORGED)
 def test_a_forged_status_moves_no_cursor(plan):
     lines = list(first_lines(PlanStatus.parse(plan), PlanLog(SECRETS)))
-    body = bundle(plan=PLAN | plan, preview=PLAN | plan)
-    lines += [*describe_plan(body, NOW), *explain_plan(body, NOW), *preview_lines(body, NOW)]
     assert all(line.isprintable() for line in lines)

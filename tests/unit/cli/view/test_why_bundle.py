@@ -1,18 +1,33 @@
 """What `why` says of a Bundle: when its registry is polled next, and its gates."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from typing import Any
 
 import pytest
 
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import Available, BundleStatus, Rejected, parse_status
 from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.output import detail_lines
 from copyrator.cli.core.reconcile import _is_ready
-from copyrator.cli.get.describe import bundle_lines, condition_lines
 from copyrator.cli.view import rows
-from copyrator.cli.view.why_bundle import ASSUMED, explain_bundle, next_poll
+from copyrator.cli.view.bundle import ASSUMED, BundleView, describe_bundle, next_poll
+from copyrator.cli.view.why_bundle import explain_bundle, explain_next, next_chance
 from copyrator.settings.config import Settings
 
-NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)  # a Friday
+UNREAD = Installation(settings=Settings(), namespace="copyrator")
+
+
+def why(body: dict[str, Any], installation: Installation = UNREAD) -> list[str]:
+    return list(explain_bundle(BundleView(body, NOW, installation)))
+
+
+def described(body: dict[str, Any], installation: Installation = UNREAD) -> list[str]:
+    return detail_lines(describe_bundle(BundleView(body, NOW, installation)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +53,7 @@ def polls(status=None, **installed):
         "status": {"nextPollAt": "2026-01-02T11:58:00Z", **(status or {})},
     }
     installation = Installation(settings=Settings(), namespace="copyrator", **installed)
-    return [line for line in explain_bundle(body, installation, NOW) if "polled" in line]
+    return [line for line in why(body, installation) if "polled" in line]
 
 
 def test_without_an_interval_and_without_the_operators_settings_the_time_is_said_all_the_same():
@@ -82,7 +97,7 @@ def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
     }
     settings = Settings(timer_interval=180.0)
     installation = Installation(settings=settings, namespace="copyrator", image=image)
-    assert f"Next poll:     {said}" in list(bundle_lines(body, NOW, installation))
+    assert f"Next poll:     {said}" in described(body, installation)
 
 
 WINDOW = {
@@ -132,8 +147,7 @@ def gates(annotations=None, suspend=False, **status):
         },
         "status": {"available": AVAILABLE, **status},
     }
-    installation = Installation(settings=Settings(), namespace="copyrator", image=None)
-    lines = list(explain_bundle(body, installation, NOW))
+    lines = why(body)
     begin = next(i for i, line in enumerate(lines) if line.startswith("Checks before the next"))
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
 
@@ -273,7 +287,7 @@ UNKNOWN = {"verdict": "Unknown", "reason": "VerificationUnavailable", "message":
 
 
 @pytest.mark.parametrize(
-    ("verification", "said", "described"),
+    ("verification", "said", "shown"),
     [
         (
             TRUSTED,
@@ -292,18 +306,17 @@ UNKNOWN = {"verdict": "Unknown", "reason": "VerificationUnavailable", "message":
         ),
     ],
 )
-def test_the_verdict_on_what_is_deployed_is_said(verification, said, described):
+def test_the_verdict_on_what_is_deployed_is_said(verification, said, shown):
     body = {
         "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
         "spec": {"registry": "r.example.com", "repo": "shop"},
         "status": {"verification": verification},
     }
-    installation = Installation(settings=Settings(), namespace="copyrator")
-    assert said in list(explain_bundle(body, installation, NOW))
-    assert described in list(bundle_lines(body, NOW, installation))
+    assert said in why(body)
+    assert shown in described(body)
     body["status"] = {}
-    assert "trusted" not in " ".join(explain_bundle(body, installation, NOW))
-    assert "Signatures" not in " ".join(bundle_lines(body, NOW, installation))
+    assert "trusted" not in " ".join(why(body))
+    assert "Signatures" not in " ".join(described(body))
 
 
 @pytest.mark.parametrize(
@@ -327,9 +340,8 @@ def test_settings_that_are_withheld_are_said_with_the_remedy():
         "spec": {"registry": "r.example.com", "repo": "shop"},
         "status": {"conditions": [one | {"message": said}]},
     }
-    installation = Installation(settings=Settings(), namespace="copyrator")
-    assert f"Settings are withheld: {said}" in list(explain_bundle(body, installation, NOW))
-    assert f"    {said}" in list(condition_lines(body, NOW))
+    assert f"Settings are withheld: {said}" in why(body)
+    assert f"    {said}" in list(detail_lines(rows.describe_conditions(body, NOW)))
 
 
 UNREACHABLE = {"reason": "RegistryUnreachable", "message": "r.example.com responds with 502"}
@@ -376,32 +388,28 @@ def polled(count, ready="True"):
     ],
 )
 def test_failed_polls_are_said_while_ready_is_kept(count, said):
-    installation = Installation(settings=Settings(), namespace="copyrator")
-    lines = list(explain_bundle(polled(count), installation, NOW))
+    lines = why(polled(count))
     at = lines.index(said[0])
     assert lines[at : at + 2] == said
-    assert rows.bundle_trouble(polled(count)) == (
+    assert BundleView(polled(count), NOW).trouble == (
         "The last poll failed (RegistryUnreachable): r.example.com responds with 502"
     )
     error = "Last error:    RegistryUnreachable: r.example.com responds with 502"
-    assert error in list(bundle_lines(polled(count), NOW, installation))
+    assert error in described(polled(count))
 
 
 def test_of_a_suspended_bundle_that_stays_ready_no_time_is_said():
     body = polled(3)
     body["spec"]["suspend"] = True
-    lines = list(
-        explain_bundle(body, Installation(settings=Settings(), namespace="copyrator"), NOW)
-    )
+    lines = list(explain_bundle(BundleView(body, NOW)))
     assert [one[:26] for one in lines if "have failed" in one] == ["Polls have failed for 60s "]
     assert not [one for one in lines if "Ready becomes False" in one]
 
 
 def test_where_ready_is_false_the_condition_says_it():
-    installation = Installation(settings=Settings(), namespace="copyrator")
     body = polled(3, ready="False")
-    assert not [line for line in explain_bundle(body, installation, NOW) if "have failed" in line]
-    assert rows.bundle_trouble(body) == "fine"
+    assert not [line for line in why(body) if "have failed" in line]
+    assert BundleView(body, NOW).trouble == "fine"
 
 
 @pytest.mark.parametrize(
@@ -410,3 +418,160 @@ def test_where_ready_is_false_the_condition_says_it():
 )
 def test_a_reconcile_whose_poll_failed_is_not_ready(body, ready):
     assert _is_ready(body) is ready
+
+
+NOON_OF_SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)
+AGE = {
+    "name": "age",
+    "state": "Waiting",
+    "reason": "TooYoung",
+    "message": "",
+    "until": "2026-01-02T14:00:00Z",
+}
+CLOSED = {
+    "name": "window",
+    "state": "Waiting",
+    "reason": "OutsideWindow",
+    "message": "",
+    "until": "2026-01-05T08:00:00Z",
+}
+PLAN = {
+    "name": "approval",
+    "state": "Waiting",
+    "reason": "AwaitingApproval",
+    "message": "",
+    "until": "2026-01-03T12:00:00Z",
+}
+UNREADY = {"name": "dependsOn", "state": "Waiting", "reason": "DependencyNotReady", "message": ""}
+UNSIGNED = {"name": "signature", "state": "Refused", "reason": "Unsigned", "message": ""}
+PASSED = {"name": "signature", "state": "Passed"}
+MONDAYS = [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "Europe/Berlin"}]
+ALWAYS = [{"from": "00:00", "to": "24:00", "timeZone": "Etc/UTC"}]
+
+
+def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatus]:
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {
+            "registry": "r.example.com",
+            "repo": "shop",
+            "version": "1.*",
+            "minAge": "2h",
+            **fields,
+        },
+        "status": {"gates": list(gates)},
+    }
+    spec = parse_bundle(body, BundleDefaults())
+    assert isinstance(spec, BundleSpec), spec
+    return spec, parse_status(body)
+
+
+@pytest.mark.parametrize(
+    ("gates", "fields"),
+    [
+        ([], {}),
+        ([PASSED], {}),
+        ([AGE, UNREADY], {}),
+        ([AGE, UNSIGNED], {}),
+        ([PLAN], {}),
+        ([{**PLAN, "reason": "PlanFailed"}], {}),
+        ([AGE, PLAN], {}),
+        ([AGE], {"suspend": True}),
+    ],
+    ids=[
+        "no gate",
+        "none objects",
+        "another Bundle",
+        "refused",
+        "a person",
+        "a plan",
+        "both",
+        "suspended",
+    ],
+)
+def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
+    assert next_chance(*read(*gates, **fields)) is None
+    assert list(explain_next(*read(*gates, **fields), NOW)) == []
+
+
+@pytest.mark.parametrize(
+    ("gates", "fields", "said"),
+    [
+        (
+            [PASSED, AGE],
+            {},
+            "2026-01-02T14:00:00Z (Friday), in 2h, when it has been known for 2h.",
+        ),
+        (
+            [AGE],
+            {"windows": ALWAYS},
+            "2026-01-02T14:00:00Z (Friday), in 2h, when it has been known for 2h.",
+        ),
+        (
+            [AGE],
+            {"windows": MONDAYS},
+            (
+                "2026-01-05T08:00:00Z (Monday 09:00 Europe/Berlin), in 68h, when it has been known "
+                "for 2h and a window opens."
+            ),
+        ),
+        (
+            [CLOSED],
+            {"windows": MONDAYS},
+            "2026-01-05T08:00:00Z (Monday), in 68h, when a window opens.",
+        ),
+        (
+            [{**AGE, "until": "2026-01-05T16:00:00Z"}, CLOSED],
+            {"windows": MONDAYS},
+            (
+                "2026-01-12T08:00:00Z (Monday 09:00 Europe/Berlin), in 236h, when it has been "
+                "known for 2h and a window opens."
+            ),
+        ),
+    ],
+    ids=["age", "inside", "the window opens later", "the window", "it has closed by then"],
+)
+def test_the_earliest_deploy_is_when_all_gates_have_passed_and_a_window_is_open(
+    gates, fields, said
+):
+    assert list(explain_next(*read(*gates, **fields), NOW)) == [f"The earliest deploy is at {said}"]
+
+
+PROMOTION = {
+    "name": "promotion",
+    "state": "Waiting",
+    "reason": "NotPromoted",
+    "message": "",
+    "until": "2026-01-05T13:05:00Z",
+}
+FROM = {"bundles": [{"namespace": "staging", "name": "shop"}], "soak": "24h"}
+
+
+def test_a_soak_and_a_window_are_said_together_with_the_version():
+    spec, status = read(PROMOTION, windows=MONDAYS, promoteFrom=FROM)
+    rejected = (
+        Rejected(version="1.5.0", reason="Unsigned"),
+        Rejected(version="1.4.2", reason="NotPromoted"),
+    )
+    status = replace(status, available=Available(version="1.4.1", rejected=rejected))
+    assert list(explain_next(spec, status, NOON_OF_SUNDAY)) == [
+        (
+            "The earliest deploy of 1.4.2 is at 2026-01-05T13:05:00Z (Monday), in 25h, when its "
+            "soak of 24h in staging/shop ends."
+        )
+    ]
+    late = {**PROMOTION, "until": "2026-01-02T13:05:00Z"}
+    spec, _ = read(windows=MONDAYS, promoteFrom=FROM)
+    _, status = read(late, CLOSED, windows=MONDAYS, promoteFrom=FROM)
+    assert list(explain_next(spec, status, NOW)) == [
+        (
+            "The earliest deploy is at 2026-01-05T08:00:00Z (Monday), in 68h, when its soak of 24h "
+            "in staging/shop ends and a window opens."
+        )
+    ]
+
+
+def test_many_sources_are_not_all_named():
+    many = {"bundles": [{"name": f"b{n}"} for n in range(5)], "soak": "1h"}
+    (line,) = explain_next(*read(PROMOTION, promoteFrom=many), NOW)
+    assert "its soak of 1h in apps/b0, apps/b1, apps/b2 and 2 more ends" in line

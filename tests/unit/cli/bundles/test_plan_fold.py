@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from copyrator.cli.bundles.plan import fold
 
-FACTS = Path(__file__).parents[3] / "docs" / "facts" / "werf-output"
+FACTS = Path(__file__).parents[4] / "docs" / "facts" / "werf-output"
 ALWAYS = re.compile(
     r"werf\.io/version: v.*|project\.werf\.io/(env|name): .*|managedFields:|f:.*|manager: helm"
     r"|operation: Apply|apiVersion: v1|fieldsType: FieldsV1|fieldsV1:"

@@ -9,8 +9,10 @@ from rich.text import Text
 from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.cli.bundles.plan import Shown, document, show
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.view.bundle import BundleView
 
 LONG = "x" * 150
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OPERATIONS = (
     Operation(OperationType.CREATE, "", "rbac.authorization.k8s.io", "ClusterRole", "a [red]b !"),
     Operation(OperationType.DELETE, "elsewhere", "", "ConfigMap", LONG),
@@ -26,7 +28,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, log: PlanLog, **change
         "spec": {},
         "status": {"plan": plan | {"risky": [str(OPERATIONS[1])]} | changes},
     }
-    show(Shown(body, log, datetime(2026, 1, 2, tzinfo=UTC)))
+    show(Shown(BundleView(body, NOW), log))
     return Text.from_ansi(capsys.readouterr().out).plain
 
 
@@ -64,7 +66,7 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
     hint = "Not shown: 1 line of werf's version and managedFields; with them: copyrator plan bundle"
     assert f"{hint} apps/shop --whole" in " ".join(said.split())
     body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "u"}, "status": {}}
-    found = Shown(body, PlanLog(OPERATIONS, diff), datetime(2026, 1, 2, tzinfo=UTC))
+    found = Shown(BundleView(body, NOW), PlanLog(OPERATIONS, diff))
     show(found, whole=True)
     said = capsys.readouterr().out
     assert "werf.io/version: v2.67.0" in said
@@ -112,5 +114,5 @@ def test_what_a_plan_leaves_out_and_the_deploy_gets_is_named(
         "spec": spec,
         "status": {"plan": plan, "preview": plan | {"message": message}, "conditions": conditions},
     }
-    show(Shown(body, PlanLog(OPERATIONS, ""), datetime(2026, 1, 2, tzinfo=UTC), is_preview))
+    show(Shown(BundleView(body, NOW), PlanLog(OPERATIONS, ""), is_preview))
     assert (NOTE in capsys.readouterr().out) is expected

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_bundle_permissions import NOW, spec_of
+from tests.unit.cli.bundles.test_permissions import spec_of, view_of
 
-from copyrator.api.bundle_status import parse_status
-from copyrator.cli.bundles.permissions import manifest, roles_of, summary, why_lines
+from copyrator.cli.bundles.permissions import explain_permissions, manifest, roles_of
 from copyrator.cli.bundles.plan_log import with_refusals_of
+from copyrator.cli.view.bundle import permission_summary
 
 Body = dict[str, Any]
 
@@ -55,21 +55,23 @@ def test_refusals_of_the_account_are_used_and_no_content() -> None:
         {"verbs": ["patch"], "resource": "configmaps", "namespace": "live"},
         {"verbs": ["patch"], "resource": "services", "namespace": "live"},
     ]
-    assert summary(parse_status(found)) == (
+    assert permission_summary(view_of(found).status) == (
         "missing: patch configmaps in live; patch services in live"
     )
-    said = list(why_lines(found, spec_of(dict(found)), NOW))
+    said = list(explain_permissions(view_of(found), spec_of(found)))
     assert said[:3] == [
         "The service account apps/werf lacked permissions 5m ago; it cannot",
         "  patch configmaps in live",
         "  patch services in live",
     ]
     assert said[3].startswith("Named by the plan's blind applies, one permission each. ")
-    (role, binding) = roles_of(found, spec_of(dict(found)))
+    (role, binding) = roles_of(view_of(found), spec_of(found))
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["patch"]}
     ]
-    assert "# By the plan's blind applies" in manifest(found, spec_of(dict(found)), [role, binding])
+    assert "# By the plan's blind applies" in manifest(
+        view_of(found), spec_of(found), [role, binding]
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_where_it_is_known_or_there_is_none_the_words_arent_used(body: Body) -> 
 def test_without_a_log_nothing_is_claimed(diff: str | None) -> None:
     body = bundle()
     assert with_refusals_of(body, diff) is body
-    assert not any("blind" in line for line in why_lines(body, spec_of(body), NOW))
+    assert not any("blind" in line for line in explain_permissions(view_of(body), spec_of(body)))
 
 
 def test_many_objects_of_a_kind_dont_hide_another() -> None:

@@ -1,0 +1,547 @@
+"""What lists, `describe` and `why` say of a Bundle, however its status was forged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.output import detail_lines, printable
+from copyrator.cli.view.bundle import (
+    BundleView,
+    bundle_columns,
+    describe_bundle,
+    describe_plan,
+    operation_counts,
+    passed_over,
+    permission_summary,
+    plan_state,
+)
+from copyrator.cli.view.why_bundle import explain_bundle
+from copyrator.settings.config import Settings
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+INSTALLATION = Installation(settings=Settings(), namespace="copyrator")
+READY = {"type": "Ready", "status": "True", "reason": "Deployed", "message": "fine"}
+NOTHING: dict[str, Any] = {}
+
+
+def bundle(
+    spec: dict[str, Any] = NOTHING, annotations: dict[str, str] = NOTHING, **status: Any
+) -> dict[str, Any]:
+    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    return {
+        "metadata": {"namespace": "apps", "name": "shop", "uid": "u", "annotations": named},
+        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
+        "status": status,
+    }
+
+
+def view_of(body: dict[str, Any]) -> BundleView:
+    return BundleView(body, NOW, INSTALLATION)
+
+
+def described(body: dict[str, Any], *labels: str) -> list[str]:
+    """The lines of `describe` of the parts with these labels."""
+    return detail_lines(part for part in describe_bundle(view_of(body)) if part.label in labels)
+
+
+def why(body: dict[str, Any], begin: str) -> list[str]:
+    """The line of `why` that begins so, and those that belong to it."""
+    lines = list(explain_bundle(view_of(body)))
+    first = next((at for at, line in enumerate(lines) if line.startswith(begin)), len(lines))
+    end = next(
+        (at for at in range(first + 1, len(lines)) if not lines[at].startswith("  ")), len(lines)
+    )
+    return lines[first:end]
+
+
+def cells(body: dict[str, Any]) -> dict[str, str]:
+    view = BundleView(body, NOW)
+    return {column.head: column.value(view) for column in bundle_columns(NOW)}
+
+
+def glance(*conditions: Any, **status: Any) -> tuple[str, str]:
+    """What a list shows: reason and message."""
+    found = cells(bundle(conditions=list(conditions), **status))
+    return found["REASON"], found["MESSAGE"]
+
+
+def condition(kind: str, status: str, reason: str = "R", message: str = "m") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def pending(reason: str, message: str = "it waits", status: str = "True") -> dict[str, str]:
+    return condition("UpdatePending", status, reason, message)
+
+
+def test_a_list_shows_what_runs_and_what_there_is() -> None:
+    found = cells(
+        bundle(
+            deployed={"version": "1.0.0", "digest": "sha256:" + "a" * 64},
+            available={"version": "1.1.0"},
+        )
+    )
+    assert (found["DEPLOYED"], found["AVAILABLE"]) == ("1.0.0", "1.1.0")
+    assert (found["WANTED"], found["FROM"]) == ("latest", "r.example.com/shop")
+    assert found["DIGEST"] == "a" * 12
+
+
+@pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_what_is_suspended_says_so_whatever_ready_is(status: str, reason: str) -> None:
+    message = "suspended; before: Deployed: 1.0.0 is deployed"
+    assert glance(condition("Ready", status, reason, message)) == (reason, message)
+
+
+SICK = {
+    "type": "Healthy",
+    "status": "False",
+    "reason": "Unhealthy",
+    "message": "not healthy: Deployment/web (Ready: 0/1)",
+    "lastTransitionTime": "2026-01-02T09:00:00Z",
+}
+DRIFTED = condition("Drifted", "True", "Drifted", "update ::ConfigMap:app has drifted")
+UNTRUSTED = "1.0.1 stays deployed, but isn't trusted: no key"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "seen"),
+    [
+        ([condition("Verified", "False", message=UNTRUSTED)], ("Deployed,Untrusted", UNTRUSTED)),
+        ([condition("Verified", "Unknown", message="no keys")], ("Deployed", "no keys")),
+        ([condition("Verified", "True")], ("Deployed", "")),
+        ([SICK], ("Deployed,Unhealthy", SICK["message"])),
+        ([condition("Healthy", "Unknown", "Forbidden", "grant it")], ("Deployed", "grant it")),
+        ([condition("Healthy", "Unknown", "Progressing")], ("Deployed", "")),
+        ([condition("Healthy", "True", "Healthy")], ("Deployed", "")),
+        ([DRIFTED], ("Deployed,Drifted", DRIFTED["message"])),
+        ([condition("Drifted", "False", "InSync")], ("Deployed", "")),
+    ],
+)
+def test_what_isnt_well_is_seen_at_a_glance_although_it_is_deployed(
+    conditions: list[Any], seen: tuple[str, str]
+) -> None:
+    assert glance(READY, *conditions) == seen
+
+
+def test_where_ready_is_false_its_message_is_shown() -> None:
+    failed = condition("Ready", "False", "DeployFailed", "bad")
+    assert glance(failed, condition("Verified", "False"))[1] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("AwaitingApproval", True),
+        ("PlanFailed", True),
+        ("PlanUnstable", True),
+        ("PlanRejected", False),
+        ("PromotionHeld", True),
+        ("PromotionNotAllowed", True),
+        ("NotPromoted", False),
+        ("TooYoung", False),
+        ("OutsideWindow", False),
+    ],
+)
+def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(
+    reason: str, shown: bool
+) -> None:
+    assert glance(READY, pending(reason))[1] == ("it waits" if shown else "")
+    assert glance(READY, pending(reason, status="False"))[1] == ""
+
+
+def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
+    ready = condition("Ready", "Unknown", "OutsideWindow", "closed")
+    waits = pending("AwaitingApproval", "plan 1 waits")
+    assert glance(ready, waits)[1] == "closed. plan 1 waits"
+    assert glance({**ready, "reason": "AwaitingApproval"}, waits)[1] == "closed"
+    assert glance(ready, {**waits, "reason": "OutsideWindow"})[1] == "closed"
+
+
+def test_a_list_says_which_wait_for_a_freeze() -> None:
+    frozen = {"name": "freeze", "state": "Waiting", "reason": "Frozen"}
+    assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Deployed,Frozen", "it waits")
+    assert glance(condition("Ready", "Unknown", "Frozen"), gates=[frozen])[0] == "Frozen"
+    window = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
+    assert glance(READY, pending("OutsideWindow"), gates=[window]) == ("Deployed", "")
+    for gates in ("junk", ["junk", {"name": "window"}], [{**frozen, "state": "Passed"}]):
+        assert glance(READY, gates=gates)[0] == "Deployed"
+
+
+def test_the_gates_that_a_forced_deploy_passed_over() -> None:
+    over = [{"name": "age", "reason": "TooYoung"}, {"name": "window"}]
+    for found, text in ((over, "age, window"), ([], ""), ("junk", "")):
+        attempt = {"attempt": 2, "version": "1.0", "outcome": "Succeeded", "passedOver": found}
+        view = view_of(bundle(attempted=attempt))
+        assert passed_over(view.status.attempted.passed_over) == text
+        (line,) = described(view.body | {}, "Last attempt")
+        assert ("forced past age, window" in line) is bool(text)
+
+
+@pytest.mark.parametrize(
+    ("consent", "verdict", "text"),
+    [
+        (
+            {"namespace": "prod", "state": "Accepted", "by": "Annotation"},
+            "passed",
+            "is accepted by its annotation operator.werf.dev/accept-from",
+        ),
+        (
+            {"namespace": "prod", "state": "Accepted", "by": "Permission"},
+            "passed",
+            "is accepted as the Job's service account may create Secrets there",
+        ),
+        ({"namespace": "prod", "state": "Accepted", "by": "\x1b[2J"}, "passed", "is accepted"),
+        (
+            {"namespace": "prod", "state": "Assumed"},
+            "passed",
+            "counts as accepted, as it was deployed before that was asked",
+        ),
+        ({"namespace": "prod", "state": "NotAccepted"}, "refused", "isn't accepted"),
+        ({"namespace": "old", "state": "Accepted"}, "waiting", "hasn't been asked yet"),
+        ({"namespace": "prod", "state": "\x1b[2J"}, "waiting", "hasn't been asked yet"),
+        (None, "waiting", "hasn't been asked yet"),
+    ],
+)
+def test_whether_another_namespace_accepts_the_release(
+    consent: Any, verdict: str, text: str
+) -> None:
+    body = bundle({"project_namespace": "prod"}, consent=consent)
+    assert f"  consent: {verdict}: the release in namespace prod {text}." in list(
+        explain_bundle(view_of(body))
+    )
+    assert described(body, "Consent") == [f"Consent:       {text}"]
+
+
+def test_nothing_is_said_of_consent_in_the_bundles_own_namespace() -> None:
+    for where in (None, "apps"):
+        body = bundle({"project_namespace": where}, consent={"namespace": "prod"})
+        assert described(body, "Consent") == []
+        assert "onsent" not in "".join(explain_bundle(view_of(body)))
+
+
+PLAN: dict[str, Any] = {
+    "outcome": "Planned",
+    "id": "a" * 32,
+    "job": "shop-plan-1",
+    "version": "1.2.0",
+    "operations": 4,
+    "counts": {"create": 3, "delete": 1},
+    "risky": ["delete :apps:StatefulSet:db"],
+    "riskyOperations": 1,
+    "expiresAt": "2026-01-03T12:00:00Z",
+}
+
+
+def planned(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
+    found = {"conditions": [pending("AwaitingApproval")], "plan": plan, **status}
+    return bundle({"approval": {"mode": "Always"}}, **found)
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "waits"),
+    [
+        ({}, "waits for a decision; expires in 24h", True),
+        ({"expiresAt": None}, "waits for a decision", True),
+        (
+            {"expiresAt": "2026-01-02T11:00:00Z"},
+            "expired 60m ago; the operator makes it again",
+            False,
+        ),
+        ({"id": None}, "waits for a decision; expires in 24h", False),
+        (
+            {"decision": "Approved", "by": "ann", "at": "2026-01-02T11:00:00Z"},
+            "approved by ann, 60m ago",
+            False,
+        ),
+        ({"decision": "Rejected"}, "rejected, - ago", False),
+        ({"outcome": "Running"}, "being made by the Job shop-plan-1", False),
+        (
+            {"outcome": "Failed", "reason": "PlanFailed", "message": "no.", "nextRetryAt": "2026"},
+            "failed: PlanFailed: no; made again -",
+            False,
+        ),
+    ],
+)
+def test_the_state_of_a_plan_in_words(change: dict[str, Any], state: str, waits: bool) -> None:
+    view = view_of(planned(PLAN | change))
+    assert plan_state(view) == state
+    assert view.awaits_decision is waits
+
+
+def test_a_decision_is_due_by_a_condition_or_by_the_gate() -> None:
+    gate = {"name": "approval", "state": "Waiting", "reason": "AwaitingApproval"}
+    assert view_of(planned()).is_decision_due
+    assert view_of(planned(conditions=[], gates=[gate])).is_decision_due
+    for other in ({"state": "Passed"}, {"name": "window"}, {"reason": "Planning"}):
+        view = view_of(planned(conditions=[], gates=[gate | other]))
+        assert not view.is_decision_due
+        assert plan_state(view) == "made; no decision is required"
+
+
+def test_operations_are_counted_by_type() -> None:
+    def counted(plan: dict[str, Any]) -> str:
+        return operation_counts(view_of(planned(plan)).status.plan)
+
+    assert counted(PLAN) == "4 operations: 3 create, 1 delete; 1 risky"
+    assert counted({"operations": 1, "counts": {"apply": 1}}) == "1 operation: 1 blind apply"
+    assert counted({"operations": 0}) == "no operations"
+
+
+def test_describe_and_why_say_how_to_decide() -> None:
+    body = planned(PLAN | {"newer": "1.3.0"}, attempted={"plan": "b" * 32, "approvedBy": "ann"})
+    newer = "1.3.0 waits for the decision; copyrator plan bundle apps/shop --refresh plans it now"
+    decide = [
+        "  To see it: copyrator plan bundle apps/shop",
+        "  To decide: copyrator approve bundle apps/shop or copyrator reject bundle apps/shop",
+    ]
+    assert described(body, "Last approval", "Plan") == [
+        f"Last approval: approved by ann, plan {'b' * 32}",
+        f"Plan:          {'a' * 32}",
+        "  State:         waits for a decision; expires in 24h",
+        "  Version:       1.2.0  -",
+        f"  Newer:         {newer}",
+        "  Changes:       4 operations: 3 create, 1 delete; 1 risky",
+        "  Risky:         delete :apps:StatefulSet:db",
+        *decide,
+    ]
+    assert why(body, "The plan") == [
+        "The plan of 1.2.0: waits for a decision; expires in 24h.",
+        f"  {'a' * 32}: 4 operations: 3 create, 1 delete; 1 risky.",
+        "  1.3.0 is newer and waits for the decision about this plan.",
+        *decide,
+    ]
+    assert described(planned(None), "Plan") == why(planned(None), "The plan") == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        ({"bound": True}, "bound: what is deployed is what was planned"),
+        (
+            {"bound": True, "hidden": 1},
+            "bound: what is deployed is what was planned; the chart hides contents of 1 object",
+        ),
+        ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
+        ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
+        ({}, ""),  # a plan from before that was judged
+    ],
+)
+def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str) -> None:
+    body = planned(PLAN | plan, preview=PLAN | plan)
+    line = f"  Contents:      {text}"
+    assert (described(body, "Plan")[1] == line) is bool(text)
+    assert (why(body, "The plan")[1] == f"  Contents: {text}.") is bool(text)
+    assert described(body, "Preview")[1:] == ([line] if text else [])
+
+
+def test_what_changed_besides_the_chart_is_named() -> None:
+    changed = [
+        "ConfigMap shop-values values.yaml: image, replicas",
+        *(f"spec.env.{x}" for x in "abc"),
+    ]
+    said = f"{'; '.join(changed[:3])}; and 1 more"
+    body = planned(PLAN | {"changed": changed})
+    assert f"  Changed:       {said}" in described(body, "Plan")
+    assert f"  Changed besides the chart: {said}." in why(body, "The plan")
+    body = planned(PLAN | {"changeUnknown": "what changed isn't known: x"})
+    assert "  Changed:       what changed isn't known: x" in described(body, "Plan")
+
+
+ONE = {"verbs": ["create", "patch"], "resource": "deployments.apps", "namespace": "live"}
+LACKS = {"job": "p", "outcome": "Planned", "missingPermissions": 2, "missing": [ONE]}
+NAMED = "missing: create, patch deployments.apps in live"
+FAILED = {"outcome": "Failed", "missing": [ONE]}
+NONE_IS = LACKS | {"missing": [], "missingPermissions": 0}
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempted", "text"),
+    [
+        ({}, {}, ""),
+        ({"job": "p", "outcome": "Planned"}, {}, ""),  # the operator may not ask
+        (LACKS, {}, NAMED),
+        (NONE_IS, {}, "none is missing"),
+        (NONE_IS | {"unreviewed": 2}, {}, "none is missing (2 kinds not reviewed)"),
+        (
+            LACKS | {"missing": [{**ONE, "resource": f"r{number}"} for number in range(5)]},
+            {},
+            f"missing: {'; '.join(f'create, patch r{n} in live' for n in range(3))} and 2 more",
+        ),
+        (LACKS, {"planJob": "p", "outcome": "Succeeded"}, ""),  # what it needs is proved
+        (NONE_IS, {"planJob": "p", **FAILED}, NAMED),
+        (LACKS, {"planJob": "an-older-plan", **FAILED, "missing": [{"resource": "x"}]}, NAMED),
+    ],
+)
+def test_missing_permissions_are_summed_up(plan: Any, attempted: Any, text: str) -> None:
+    view = view_of(bundle(plan=plan, attempted=attempted))
+    assert permission_summary(view.status) == text
+
+
+EARLIER = "2026-01-02T11:50:00Z"
+FOUND: dict[str, Any] = {
+    "check": {"job": "shop-drift-2", "number": 2, "outcome": "Planned", "startedAt": EARLIER},
+    "checkedAt": EARLIER,
+    "verdict": "Drifted",
+    "attempt": 1,
+    "objects": ["update ::ConfigMap:app"],
+    "count": 21,
+    "since": "2026-01-02T09:00:00Z",
+    "foundJob": "shop-drift-2",
+    "corrections": 1,
+}
+
+
+def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str, Any]:
+    body = bundle({"drift": {"mode": mode}})
+    made_of = {"digest": "sha256:a", "specHash": spec_hash(body["spec"], {}, {})}
+    body["status"] = {
+        "conditions": [DRIFTED],
+        "deployed": {"version": "1.0.0", "reference": "r.example.com/shop", **made_of},
+        "attempted": {"attempt": 1, "outcome": "Succeeded"},
+        "baseline": {**made_of, "madeAt": EARLIER},
+        "drift": drift,
+        **status,
+    }
+    return body
+
+
+def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() -> None:
+    lines = described(drifting(), "Drift")
+    text = "\n".join(lines)
+    assert "Drifted, since 3h; Correct, every 1h" in lines[0]
+    assert "  update ::ConfigMap:app\n  and 20 more\n" in text
+    assert "in the log of the Job shop-drift-2" in text
+    assert lines[-2].split() == ["Corrections:", "1"]
+    assert lines[-1].split()[:3] == ["Next", "check:", "in"]
+
+
+def test_why_says_what_drift_is_and_when_it_is_looked_at_next() -> None:
+    lines = why(drifting(), "Drift is")
+    assert "It is checked every 1h; next check: in " in lines[0]
+    assert lines[0].endswith("copyrator plan bundle apps/shop --refresh")
+    assert lines[1] == "  Drifted: update ::ConfigMap:app has drifted."
+    assert lines[2] == "  1 correction of it since a regular check found none."
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"baseline": {}}, "now"),
+        ({"deployed": {}}, "none now"),
+        ({"drift": {"check": {"outcome": "Running", "job": "j"}}}, "running as the Job j"),
+    ],
+)
+def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
+    assert described(drifting(**status), "Drift")[-1].endswith(said)
+    assert f"next check: {said};" in why(drifting(**status), "Drift is")[0]
+
+
+def test_nothing_is_said_where_nobody_asks() -> None:
+    off = drifting(mode="Off", conditions=[SICK])
+    assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
+    for begin in ("Drift is", "Whether its release", "For Bundles", "It is held", "The plan"):
+        assert why(off, begin) == []
+
+
+def test_describe_and_why_say_what_isnt_healthy() -> None:
+    body = bundle({"health": "Watch"}, conditions=[READY, SICK])
+    head, text = described(body, "Health")
+    assert head.split() == ["Health:", "Unhealthy,", "for", "3h"]
+    assert text == "  not healthy: Deployment/web (Ready: 0/1)"
+    (line,) = why(body, "Whether its release is healthy: False, Unhealthy: ")
+    assert line.endswith("False, Unhealthy: not healthy: Deployment/web (Ready: 0/1).")
+    body = bundle({"health": "Watch"})
+    assert described(body, "Health") == ["Health:        not known yet"]
+    assert why(body, "Whether its")[0].endswith("healthy: unknown: nothing is known yet.")
+
+
+DIGEST = "sha256:" + "a" * 64
+OPEN = {"version": "1.4.2", "digest": DIGEST, "since": "2026-01-02T09:00:00Z"}
+ENDED = {
+    "version": "1.4.1",
+    "digest": "sha256:" + "b" * 64,
+    "since": "2026-01-01T09:00:00Z",
+    "until": "2026-01-02T08:00:00Z",
+    "longest": "23h",
+    "brokenBy": "a deploy of 1.4.2 began",
+}
+
+
+def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
+
+
+def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
+    body = soaking(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"})
+    assert described(body, "Promoted to", "Held", "Soak") == [
+        "Promoted to:   prod*",
+        "Held:          x; copyrator unhold bundle apps/shop",
+        "Soak:",
+        "  1.4.2        aaaaaaaaaaaa  has been deployed since 2026-01-02T09:00:00Z, for 3h",
+        (
+            "  1.4.1        bbbbbbbbbbbb  was deployed for 23h at most, until 2026-01-02T08:00:00Z "
+            "(a deploy of 1.4.2 began)"
+        ),
+    ]
+
+
+def test_why_says_the_soak_of_what_is_deployed() -> None:
+    assert why(soaking(ENDED, {**OPEN, "longest": "5h"}), "For Bundles") == [
+        (
+            "For Bundles that are promoted from this one, it has been deployed since "
+            "2026-01-02T09:00:00Z, for 3h; 5h before."
+        )
+    ]
+    broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}
+    body = soaking(broken, hold="x")
+    (line,) = why(body, "For Bundles")
+    assert line.endswith("it doesn't count since 2026-01-02T10:00:00Z (it was held: \\x1b[31mx).")
+    assert why(body, "It is held") == [
+        "It is held: x. To end that: copyrator unhold bundle apps/shop"
+    ]
+
+
+FORGED = st.dictionaries(
+    st.sampled_from(
+        [
+            *(*PLAN, "newer", "decision", "by", "at", "reason", "message", "nextRetryAt"),
+            *("bound", "unbound", "hidden", "changed", "changeUnknown"),
+        ]
+    ),
+    JSON | st.sampled_from(["Planned", "Running", "Failed", "\x1b[2J" * 9, ["x"] * 9999, 2**62]),
+)
+
+
+@given(FORGED, JSON, JSON, JSON)
+def test_a_forged_status_ends_no_command_and_moves_no_cursor(
+    plan: Any, conditions: Any, attempted: Any, drift: Any
+) -> None:
+    body = planned(plan, conditions=conditions, attempted=attempted, preview=plan)
+    lines = [*detail_lines(describe_plan(view_of(body))), *described(body, "Plan", "Preview")]
+    lines += why(body, "The plan")
+    assert all(line.isprintable() for line in lines)
+    assert sum(map(len, lines)) < 20_000
+    body = drifting(drift, conditions=[conditions])
+    body["spec"]["health"] = "Watch"
+    lines = described(body, "Drift", "Health")
+    lines += [*why(body, "Drift is"), *why(body, "Whether its")]
+    assert all(line == printable(line) and "\n" not in line for line in lines)
+    cells(body)
+    list(describe_bundle(view_of(planned(plan, soak=drift, lastError=attempted, gates=drift))))
+
+
+@given(JSON)
+def test_any_status_can_be_shown(status: Any) -> None:
+    body = bundle() | {"status": status}
+    for line in detail_lines(describe_bundle(view_of(body))):
+        assert line == printable(line)
+    list(explain_bundle(view_of(body)))
+    cells(body)
