@@ -386,7 +386,7 @@ class CopyContext:
         state = self.rule_states.get(owner.key)
         if state is None or state.phase in (RulePhase.INCOMPLETE, RulePhase.FROZEN):
             return OwnerState.KEEPS
-        if state.phase is RulePhase.DELETING or key in state.condemned:
+        if state.phase is RulePhase.DELETING or key in state.deletions.condemned:
             return OwnerState.CONDEMNED
         return OwnerState.RELEASED
 

@@ -43,10 +43,3 @@ class Failed:
 
 
 Outcome = Done | RequeueAfter | Failed
-
-
-def sooner(outcome: Outcome, wait: float | None) -> Outcome:
-    """The same, but reconcile again in `wait` seconds at the latest; a failure has its back-off."""
-    if wait is None or isinstance(outcome, Failed):
-        return outcome
-    return RequeueAfter(min(wait, outcome.after) if isinstance(outcome, RequeueAfter) else wait)

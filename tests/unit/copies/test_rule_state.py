@@ -36,42 +36,46 @@ class Watch:
 
 
 def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: RuleState) -> None:
-    state.serve()
-    state.condemn([A, B])
+    state.phase = RulePhase.SERVING
+    state.deletions.condemned = {A, B}
     assert state.phase is RulePhase.SERVING
     state.begin(compiled(), 2)
-    assert (state.phase, state.generation, state.condemned) == (RulePhase.INCOMPLETE, 2, set())
+    assert (state.phase, state.generation, state.deletions.condemned) == (
+        RulePhase.INCOMPLETE,
+        2,
+        set(),
+    )
 
 
 def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
     one = watch()
     state.begin(compiled(), 2)
-    state.watch([one])
-    state.condemn([A])
+    state.sources = [one]
+    state.deletions.condemned = {A}
     assert state.end() == [one]
-    assert (state.compiled, state.generation, state.condemned) == (None, 0, set())
+    assert (state.compiled, state.generation, state.deletions.condemned) == (None, 0, set())
     assert state.end() == []
 
 
 def test_a_second_list_confirms_only_when_every_watch_has_made_it(state: RuleState) -> None:
     one, two = watch(), watch()
-    assert not state.listed_again([one, two])
-    assert not state.listed_again([one, two])
+    assert not state.deletions.listed_again([one, two])
+    assert not state.deletions.listed_again([one, two])
     assert (one.reflector.asked, two.reflector.asked) == (1, 1)
     one.reflector.lists = 4
-    assert not state.listed_again([one, two])
+    assert not state.deletions.listed_again([one, two])
     two.reflector.lists, two.synced = 4, False
-    assert not state.listed_again([one, two])
+    assert not state.deletions.listed_again([one, two])
     two.synced = True
-    assert state.listed_again([one, two])
+    assert state.deletions.listed_again([one, two])
 
 
 def test_what_is_spared_has_to_be_listed_twice_again(state: RuleState) -> None:
     one = watch()
-    state.listed_again([one])
+    state.deletions.listed_again([one])
     one.reflector.lists = 4
-    state.spare()
-    assert not state.listed_again([one])
+    state.deletions.spare()
+    assert not state.deletions.listed_again([one])
 
 
 def test_a_request_is_taken_once(state: RuleState) -> None:
@@ -92,49 +96,51 @@ def test_a_request_to_seal_anew_is_taken_once(state: RuleState) -> None:
 
 
 def test_the_lag_is_from_the_first_change_to_the_last_write(state: RuleState) -> None:
-    assert state.take_lag() is None
-    state.source_has_changed(10.0)
-    state.source_has_changed(12.0)
-    with state.writing():
+    assert state.lag.take() is None
+    state.lag.change(10.0)
+    state.lag.change(12.0)
+    with state.lag.writing():
         state.wrote(15.0)
-        assert state.take_lag() is None, "a write is under way"
-    assert state.take_lag() == 5.0
-    assert state.take_lag() is None
-    state.source_has_changed(20.0)
-    assert state.take_lag() is None, "nothing had to be written"
-    assert state.source_changed is None
+        assert state.lag.take() is None, "a write is under way"
+    assert state.lag.take() == 5.0
+    assert state.lag.take() is None
+    state.lag.change(20.0)
+    assert state.lag.take() is None, "nothing had to be written"
+    assert state.lag.changed_at is None
 
 
 def test_what_an_earlier_process_decided_is_no_edit(state: RuleState) -> None:
     edit = Unconfirmed(3, None, 9)
-    state.recall(2, edit)
-    assert (state.confirmed, state.unconfirmed, state.recalled) == (2, edit, True)
-    assert state.is_unconfirmed(3)
-    assert not state.take_edit()
-    state.confirm(3)
-    assert (state.confirmed, state.unconfirmed) == (3, None)
-    assert (state.take_edit(), state.take_edit()) == (True, False)
+    state.deletions.recall(2, edit)
+    assert (state.deletions.confirmed, state.deletions.unconfirmed, state.deletions.recalled) == (
+        2,
+        edit,
+        True,
+    )
+    assert state.deletions.is_unconfirmed(3)
+    assert not state.deletions.take_edit()
+    state.deletions.confirm(3)
+    assert (state.deletions.confirmed, state.deletions.unconfirmed) == (3, None)
+    assert (state.deletions.take_edit(), state.deletions.take_edit()) == (True, False)
 
 
 def test_the_copies_before_a_generation_are_counted_once(state: RuleState) -> None:
-    assert (state.count_before(7), state.count_before(3)) == (7, 7)
+    assert (state.deletions.count_before(7), state.deletions.count_before(3)) == (7, 7)
     state.begin(compiled(), 2)
-    assert state.count_before(3) == 3
+    assert state.deletions.count_before(3) == 3
 
 
-def test_a_status_is_never_due_earlier_but_at_once(state: RuleState) -> None:
+def test_a_status_is_never_due_earlier(state: RuleState) -> None:
     state.delay_status(5.0)
     state.delay_status(4.0)
     assert state.next_status == 5.0
-    state.report_at_once()
-    assert state.next_status == 0.0
 
 
 def test_a_paused_rule_keeps_its_phase(state: RuleState) -> None:
     paused = compiled(active=False)
     state.resume()  # nothing is served yet
     state.begin(paused, 2)
-    state.serve()
+    state.phase = RulePhase.SERVING
     state.resume()
     assert paused.active
     state.pause()

@@ -3,7 +3,7 @@
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.copies.rules.trust import (
+from copyrator.copies.template.compiling import (
     TENANT_FILTERS,
     TENANT_NAME_TEXT,
     TENANT_VARIABLES,

@@ -2,7 +2,7 @@ import pytest
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.copies.rules.trust import tenant_refusal
+from copyrator.copies.rules.rules import tenant_refusal
 
 OWN = {"kind": "Secret", "name": "app"}
 

@@ -177,7 +177,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     await summarize_rule(context, rule, found)
     rows = []
     state = context.rule_states[rule.key]
-    state.condemn({*state.condemned, *found.unwanted})
+    state.deletions.condemned.update(found.unwanted)
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def try_(key: CopyKey) -> PlanRow | None:

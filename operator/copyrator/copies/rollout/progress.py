@@ -407,7 +407,7 @@ class _Decision:
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
             self.state.rollout = state = steps.paused(state, self.context.clock(), self._pause)
-            self.state.report_at_once()
+            self.state.next_status = 0.0
         assert state.next_at is not None
         left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
         if left > 0:
@@ -454,7 +454,7 @@ class _Decision:
         """Stop the rollout: from now on only missing copies are written."""
         self.barrier.stop()
         self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
-        self.state.report_at_once()
+        self.state.next_status = 0.0
         wait = self.context.timing.consumer_read
         self.state.next_consumer_read = self.context.monotonic() + wait
         self._count("stopped")

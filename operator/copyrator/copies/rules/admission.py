@@ -1,10 +1,8 @@
-"""Compiles the Jinja2 of a rule when the operator begins to serve it.
+"""Which rules this operator serves, why it refuses others, and their compiled Jinja2.
 
 Short texts are compiled in this process, one by one with pauses; all others in a child process,
 since neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not
 retried until it is changed.
-
-Which rules this operator serves, and the conditions of those that it refuses.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import path_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
-from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.trust import name_refusal, tenant_refusal
+from copyrator.copies.rules.rules import Rule, tenant_refusal
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.compiling import (
     CompiledText,
     compile_text,
     compile_texts,
+    name_refusal,
     rule_texts,
 )
 from copyrator.copies.template.meter import TemplateError
@@ -143,6 +141,8 @@ class RuleCompiler:
         ):
             return fault.condition
         self._faults.pop(rule.key, None)
+        if not (spec.template or spec.transform.name):
+            return {}
         until = math.inf
         try:
             found = await self._texts(rule, spec)

@@ -45,39 +45,41 @@ class DeletionGuard:
 
     async def judge(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Decide on the deletions of the rule's generation; before it writes anything."""
-        if state.confirmed == rule.generation:
+        if state.deletions.confirmed == rule.generation:
             return
         if rule.confirmed == str(rule.generation):
-            state.confirm(rule.generation)
+            state.deletions.confirm(rule.generation)
             return
         self._recall(state, rule)
-        if state.confirmed == rule.generation or state.is_unconfirmed(rule.generation):
+        if state.deletions.confirmed == rule.generation or state.deletions.is_unconfirmed(
+            rule.generation
+        ):
             return
         deleted, had = await self._find_deletions(rule)
-        had = state.count_before(had)
+        had = state.deletions.count_before(had)
         if state.phase is not RulePhase.SERVING:
             return
         found = None
         if spec.deletion_policy is DeletionPolicy.DELETE:
-            args = (set(deleted), had, spec.max_delete, state.unconfirmed)
+            args = (set(deleted), had, spec.max_delete, state.deletions.unconfirmed)
             found = judge_edit(rule.generation, *args)
         if found is None:
-            state.confirm(rule.generation)
+            state.deletions.confirm(rule.generation)
         else:
-            state.leave_unconfirmed(found)
+            state.deletions.unconfirmed = found
 
     def _recall(self, state: RuleState, rule: Rule) -> None:
         """After a restart, restore earlier decisions about deletions from the status."""
-        if state.recalled:
+        if state.deletions.recalled:
             return
         edit = read_unconfirmed(rule.status)
         observed = rule.status.get("observedGeneration")
-        confirmed, unconfirmed = state.confirmed, state.unconfirmed
+        confirmed, unconfirmed = state.deletions.confirmed, state.deletions.unconfirmed
         if edit and edit.copies and isinstance(observed, int):
             unconfirmed = Unconfirmed(observed, None, edit.had)
         elif confirmed_generation(rule.status) == rule.generation:
             confirmed = rule.generation
-        state.recall(confirmed, unconfirmed)
+        state.deletions.recall(confirmed, unconfirmed)
 
     async def _find_deletions(self, rule: Rule) -> tuple[list[CopyKey], int]:
         """The copies that no rule requires, and how many the rule has."""
@@ -96,13 +98,15 @@ class DeletionGuard:
 
     async def decide(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
         """Decide which copies are deleted, on a complete view."""
-        if state.is_unconfirmed(rule.generation) and not await self._ends(state, rule, summary):
+        if state.deletions.is_unconfirmed(rule.generation) and not await self._ends(
+            state, rule, summary
+        ):
             return
-        edited = state.take_edit() and state.summarized != 0
+        edited = state.deletions.take_edit() and state.summarized != 0
         if not summary.unwanted:
-            state.spare()
+            state.deletions.spare()
             return
-        known = state.condemned.issuperset(summary.unwanted)
+        known = state.deletions.condemned.issuperset(summary.unwanted)
         if summary.is_mass_deletion and not (edited or known or self._is_listed_again(state)):
             log.warning(
                 "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
@@ -114,7 +118,7 @@ class DeletionGuard:
             return
         if not known:
             state.trace.deletes_by_edit = edited
-        state.condemn(summary.unwanted)
+        state.deletions.condemned = set(summary.unwanted)
         for key in summary.unwanted:
             self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
 
@@ -126,16 +130,16 @@ class DeletionGuard:
             if self._would_delete(key):
                 copies.add(key)
             await turn.pause()
-        if copies and state.unconfirmed is not None:
-            edit = dataclasses.replace(state.unconfirmed, copies=frozenset(copies))
-            state.leave_unconfirmed(edit)
+        if copies and state.deletions.unconfirmed is not None:
+            edit = dataclasses.replace(state.deletions.unconfirmed, copies=frozenset(copies))
+            state.deletions.unconfirmed = edit
             return False
-        state.confirm(rule.generation)
+        state.deletions.confirm(rule.generation)
         return True
 
     def _is_listed_again(self, state: RuleState) -> bool:
         assert self._context.namespace_watch is not None
-        return state.listed_again([*state.sources, self._context.namespace_watch])
+        return state.deletions.listed_again([*state.sources, self._context.namespace_watch])
 
 
 KIND_GONE = 10.0
@@ -166,7 +170,7 @@ class RuleRemover:
         """The rule isn't valid or not trusted (any more): its copies aren't changed."""
         state = self._context.rule_states.get(rule.key)
         if state is not None:
-            state.freeze()
+            state.phase = RulePhase.FROZEN
             self._context.shares.forget(rule.key, rule.key.namespace)
             self._end(state, rule.owner)
 
@@ -201,7 +205,7 @@ class RuleRemover:
         state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
         if state.phase is not RulePhase.DELETING:
             self._end(state, rule.owner)
-            state.delete()
+            state.phase = RulePhase.DELETING
             delay_first_status(context, state)
         if not self._sees_all_copies(rule):
             await write_status(context, state, rule, ready_conditions.reading(), RuleFacts())

@@ -51,7 +51,7 @@ from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter, sooner
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
 
 def queue_unsealed(
@@ -149,9 +149,9 @@ class RulePreparation:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
-            sources = await resolve_sources(self._context, spec)
+            sources = await resolve_sources(self._context, spec) if spec.sources else []
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
-            state.wait()
+            state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
         for wide in (one for one in (resource, *sources) if not one.namespaced):
             path = "spec.template.kind" if spec.template else "spec.source.kind"
@@ -214,11 +214,11 @@ class RulePreparation:
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
-            state.watch(watch_sources(context, state, spec.source, resource, tenant))
+            state.sources = watch_sources(context, state, spec.source, resource, tenant)
         elif spec.sources:
-            state.watch(begin_composed(context, state, compiled, sources))
+            state.sources = begin_composed(context, state, compiled, sources)
         else:
-            state.watch([])
+            state.sources = []
             context.index.add(SourceBinding(compiled, None))
         for registration in earlier:
             registration.release()
@@ -250,7 +250,7 @@ class RulePreparation:
         assert context.namespace_watch is not None
         watches = [*state.sources, view.registration, context.namespace_watch]
         if not all(watch.seen for watch in watches):
-            state.wait()
+            state.phase = RulePhase.INCOMPLETE
             condition = ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
@@ -258,23 +258,23 @@ class RulePreparation:
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
             state.pause()
-            state.freeze()
+            state.phase = RulePhase.FROZEN
             raise StoppedError(ready_conditions.waits(why), context.timing.room_again)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
             state.pause()
-            state.freeze()
+            state.phase = RulePhase.FROZEN
             text = (
                 f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
                 "reduce its targets or sources, or raise spec.limit"
             )
             raise StoppedError(ready_conditions.invalid(InvalidSpec("spec.limit", text)))
         if spec.suspend or spec.mode is Mode.PLAN:
-            state.freeze()
+            state.phase = RulePhase.FROZEN
         elif all(watch.synced for watch in watches):
-            state.serve()
+            state.phase = RulePhase.SERVING
         else:
-            state.wait()
+            state.phase = RulePhase.INCOMPLETE
 
     async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
         """Render the copies from the sources; without one of those, they stay as they are."""
@@ -285,7 +285,7 @@ class RulePreparation:
         except ComposeError as error:
             assert state.compiled is not None
             state.pause()
-            state.freeze()
+            state.phase = RulePhase.FROZEN
             again = self._context.timing.room_again if error.waits else None
             raise StoppedError(
                 error.condition, again, facts_before(self._context, state)
@@ -360,8 +360,8 @@ class RuleReconciler:
         assert compiled is not None
         if state.phase is not RulePhase.FROZEN:
             await self._deletions.judge(state, rule, spec)
-        if not compiled.active and state.is_unconfirmed(rule.generation):
-            state.report_at_once()
+        if not compiled.active and state.deletions.is_unconfirmed(rule.generation):
+            state.next_status = 0.0
             await report(self._context, state, rule, await summarize_rule(self._context, rule))
         state.resume()
 
@@ -371,14 +371,14 @@ class RuleReconciler:
             return None
 
         async def persist() -> bool:
-            state.report_at_once()
+            state.next_status = 0.0
             await report(self._context, state, rule, await summarize_rule(self._context, rule))
             stored = read_rollout_state(rule.status)
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
         wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
         if state.rollout is not None and state.rollout.running:
-            state.forget_lag()  # its copies are delayed by the rollout
+            state.lag.changed_at = None  # its copies are delayed by the rollout
         return wait
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
@@ -386,7 +386,7 @@ class RuleReconciler:
         began = context.monotonic()
         summary = await summarize_rule(context, rule)
         ended = context.monotonic()
-        state.delay_summary(ended + SUMMARY_REST * (ended - began))
+        state.next_summary = ended + SUMMARY_REST * (ended - began)
         if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
             for key in (*summary.retrying, *summary.contested):
                 context.problems.pop(key, None)
@@ -405,17 +405,25 @@ class RuleReconciler:
                 context.queue.add(key, priority)
         if state.phase is RulePhase.SERVING:
             await self._deletions.decide(state, rule, summary)
-            state.complete(rule.generation)
+            state.summarized = rule.generation
         self._measure_lag(state, summary)
-        if fresh and (summary.due or state.condemned):
+        if fresh and (summary.due or state.deletions.condemned):
             delay_first_status(context, state)
         await report(context, state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
             return RequeueAfter(RECHECK_SECONDS)
-        wait = seconds_until_change(context, state)
+        assert state.compiled is not None
+        wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
         return Done() if wait is None else RequeueAfter(wait)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""
-        if summary.pending == 0 and (lag := state.take_lag()) is not None:
+        if summary.pending == 0 and (lag := state.lag.take()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
+
+
+def sooner(outcome: Outcome, wait: float | None) -> Outcome:
+    """The same, but reconcile again in `wait` seconds at the latest; a failure has its back-off."""
+    if wait is None or isinstance(outcome, Failed):
+        return outcome
+    return RequeueAfter(min(wait, outcome.after) if isinstance(outcome, RequeueAfter) else wait)

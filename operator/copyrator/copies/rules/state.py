@@ -5,7 +5,7 @@ The transitions of the state are methods here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -105,133 +105,26 @@ class RulePhase(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class RuleState:
-    """One rule that is served. Its fields are changed by methods here, called by its reconciler.
-
-    Watches and writes report changes of sources and the times of writes, too.
+class DeletionState:
+    """Which of a rule's copies are deleted, and which deletions wait (deletions.py decides).
 
     Attributes:
-        phase: what it may do now.
-        compiled: what makes its copies; None while no version of its spec is served.
-        generation: of the spec that `compiled` was made from.
-        summarized: the last generation of which a summary completed while SERVING; 0: none.
-        sources: the watches of its source, one for each namespace.
-        condemned: copies whose deletion was decided on a complete view.
+        condemned: copies whose deletion was decided on a complete view; no others are deleted.
         confirmed: the last generation whose deletions are allowed; 0: none is known.
         unconfirmed: the last edit whose deletions wait for a confirmation.
         had: copies that the rule had before this generation wrote anything.
-        rollout: the state of the rollout for the status; None while it isn't known.
-        rollout_fault: why a rollout can't continue now: a message.
-        next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
-        trace: what caused the latest writes, for the log and the Events.
         recalled: whether the decisions of an earlier process were read from the status.
-        source_changed: loop time of the first change of a source that not all copies have yet.
-        found: the last condition, as of a rule that isn't suspended.
-        next_status: loop time before which no status is written.
-        next_summary: loop time before which changes of copies cause no summary.
     """
 
-    key: RuleKey
-    phase: RulePhase = RulePhase.INCOMPLETE
-    compiled: CompiledRule | None = None
-    generation: int = 0
-    summarized: int = 0
-    sources: list[Registration] = field(default_factory=list)
     condemned: set[CopyKey] = field(default_factory=set)
     confirmed: int = 0
     unconfirmed: Unconfirmed | None = None
     had: int | None = None
     recalled: bool = False
-    rollout: RolloutState | None = None
-    rollout_fault: str | None = None
-    next_consumer_read: float = 0.0
-    trace: RuleTrace = field(default_factory=RuleTrace)
-    source_changed: float | None = None
-    found: ReadyCondition | None = None
-    next_status: float = 0.0
-    next_summary: float = 0.0
     _lists_before: dict[Registration, int] | None = None
     """Watches that list again before a mass deletion, with their count of lists before that."""
     _edited: bool = False
     """The deletions of an edit have just been allowed."""
-    _request: str | None = None
-    """The last value of the requestedAt annotation that was handled."""
-    _reseal: str | None = None
-    """The last value of the resealAt annotation that was handled."""
-    dropped: set[str] | None = None
-    """Fields of copies that the API server has dropped; None: this version of the spec has written
-    nothing yet.
-    """
-    _last_write: float = 0.0
-    """Loop time of the last write of a copy."""
-    _open_writes: int = 0
-
-    # --- phases ----------------------------------------------------------------------------------
-
-    def begin(self, compiled: CompiledRule, generation: int) -> None:
-        """Serve a new version of the spec. Nothing is deleted until a summary was complete."""
-        self.phase = RulePhase.INCOMPLETE
-        self.compiled = compiled
-        self.generation = generation
-        known = compiled.rule.status
-        same = known.get("observedGeneration") == generation
-        self.dropped = set(read_dropped(known)) if same else None
-        self.had = None
-        self.spare()
-
-    def wait(self) -> None:
-        """Not everything is known: nothing is deleted."""
-        self.phase = RulePhase.INCOMPLETE
-
-    def freeze(self) -> None:
-        """Don't change the copies."""
-        self.phase = RulePhase.FROZEN
-
-    def pause(self) -> None:
-        """Write nothing more until `resume`, whatever the phase."""
-        if self.compiled is not None:
-            self.compiled.active = False
-
-    def resume(self) -> None:
-        """Write what the phase allows."""
-        if self.compiled is not None:
-            self.compiled.active = True
-
-    def serve(self) -> None:
-        """Everything is known."""
-        self.phase = RulePhase.SERVING
-
-    def delete(self) -> None:
-        """The rule is being deleted."""
-        self.phase = RulePhase.DELETING
-
-    def replaced(self) -> None:
-        """Another rule has the name now: compile its spec, whatever its generation."""
-        self.generation = 0
-        self.confirmed, self.unconfirmed, self.recalled = 0, None, False
-        self.rollout = self.rollout_fault = None
-
-    def watch(self, sources: list[Registration]) -> None:
-        """These watches deliver the sources of the version that is served."""
-        self.sources = sources
-
-    def complete(self, generation: int) -> None:
-        """A summary of this generation completed while SERVING."""
-        self.summarized = generation
-
-    def end(self) -> list[Registration]:
-        """Serve no version of the spec any more; returns the watches to be released."""
-        self.compiled = None
-        self.generation = 0
-        self.spare()
-        released, self.sources = self.sources, []
-        return released
-
-    # --- deletions -------------------------------------------------------------------------------
-
-    def condemn(self, keys: Iterable[CopyKey]) -> None:
-        """Decide that these copies, and no others, are deleted."""
-        self.condemned = set(keys)
 
     def spare(self) -> None:
         """Decide that no copy is deleted."""
@@ -251,10 +144,6 @@ class RuleState:
         if self.had is None:
             self.had = had
         return self.had
-
-    def leave_unconfirmed(self, edit: Unconfirmed) -> None:
-        """The deletions of an edit wait for a confirmation."""
-        self.unconfirmed = edit
 
     def is_unconfirmed(self, generation: int) -> bool:
         """Whether the deletions of this generation wait for a confirmation."""
@@ -277,7 +166,120 @@ class RuleState:
             for watch, before in self._lists_before.items()
         )
 
-    # --- requests --------------------------------------------------------------------------------
+
+@dataclass(slots=True, eq=False)
+class SyncLag:
+    """How long the copies took to follow their source, in loop time."""
+
+    changed_at: float | None = None
+    """The first change of a source that not all copies have yet."""
+    wrote_at: float = 0.0
+    """The last write of a copy."""
+    _open_writes: int = 0
+
+    def change(self, now: float) -> None:
+        """Record the first change of a source since all copies were right."""
+        if self.changed_at is None:
+            self.changed_at = now
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A copy is being written: its watch may deliver it before the response arrives."""
+        self._open_writes += 1
+        try:
+            yield
+        finally:
+            self._open_writes -= 1
+
+    def take(self) -> float | None:
+        """Seconds from a source's change to the last write; None without such a write.
+
+        To be called when no copy is due.
+        """
+        changed = self.changed_at
+        if changed is None or self._open_writes:
+            return None
+        self.changed_at = None
+        return self.wrote_at - changed if self.wrote_at >= changed else None
+
+
+@dataclass(slots=True, eq=False)
+class RuleState:
+    """One rule that is served. Watches and writes report changes here, too.
+
+    Attributes:
+        phase: what it may do now.
+        compiled: what makes its copies; None while no version of its spec is served.
+        generation: of the spec that `compiled` was made from.
+        summarized: the last generation of which a summary completed while SERVING; 0: none.
+        sources: the watches of its source, one for each namespace.
+        rollout: the state of the rollout for the status; None while it isn't known.
+        rollout_fault: why a rollout can't continue now: a message.
+        next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
+        trace: what caused the latest writes, for the log and the Events.
+        found: the last condition, as of a rule that isn't suspended.
+        dropped: fields of copies that the API server has dropped; None: this version of the spec
+            has written nothing yet.
+        next_status: loop time before which no status is written.
+        next_summary: loop time before which changes of copies cause no summary.
+    """
+
+    key: RuleKey
+    phase: RulePhase = RulePhase.INCOMPLETE
+    compiled: CompiledRule | None = None
+    generation: int = 0
+    summarized: int = 0
+    sources: list[Registration] = field(default_factory=list)
+    deletions: DeletionState = field(default_factory=DeletionState)
+    lag: SyncLag = field(default_factory=SyncLag)
+    rollout: RolloutState | None = None
+    rollout_fault: str | None = None
+    next_consumer_read: float = 0.0
+    trace: RuleTrace = field(default_factory=RuleTrace)
+    found: ReadyCondition | None = None
+    dropped: set[str] | None = None
+    next_status: float = 0.0
+    next_summary: float = 0.0
+    _request: str | None = None
+    """The last value of the requestedAt annotation that was handled."""
+    _reseal: str | None = None
+    """The last value of the resealAt annotation that was handled."""
+
+    def begin(self, compiled: CompiledRule, generation: int) -> None:
+        """Serve a new version of the spec. Nothing is deleted until a summary was complete."""
+        self.phase = RulePhase.INCOMPLETE
+        self.compiled = compiled
+        self.generation = generation
+        known = compiled.rule.status
+        same = known.get("observedGeneration") == generation
+        self.dropped = set(read_dropped(known)) if same else None
+        self.deletions.had = None
+        self.deletions.spare()
+
+    def pause(self) -> None:
+        """Write nothing more until `resume`, whatever the phase."""
+        if self.compiled is not None:
+            self.compiled.active = False
+
+    def resume(self) -> None:
+        """Write what the phase allows."""
+        if self.compiled is not None:
+            self.compiled.active = True
+
+    def replaced(self) -> None:
+        """Another rule has the name now: compile its spec, whatever its generation."""
+        self.generation = 0
+        decided = self.deletions
+        decided.confirmed, decided.unconfirmed, decided.recalled = 0, None, False
+        self.rollout = self.rollout_fault = None
+
+    def end(self) -> list[Registration]:
+        """Serve no version of the spec any more; returns the watches to be released."""
+        self.compiled = None
+        self.generation = 0
+        self.deletions.spare()
+        released, self.sources = self.sources, []
+        return released
 
     def take_request(self, requested: str | None, handled: object) -> bool:
         """Whether a request is new; `handled` is the one that the status echoes."""
@@ -297,51 +299,12 @@ class RuleState:
         """Whether this reseal request was begun."""
         return requested is not None and requested == self._reseal
 
-    # --- times -----------------------------------------------------------------------------------
-
     def delay_status(self, until: float) -> None:
         """Write no status before this loop time."""
         self.next_status = max(self.next_status, until)
 
-    def report_at_once(self) -> None:
-        """The next status isn't delayed."""
-        self.next_status = 0.0
-
-    def delay_summary(self, until: float) -> None:
-        """Changes of copies cause no summary before this loop time."""
-        self.next_summary = until
-
-    def source_has_changed(self, now: float) -> None:
-        """Record the first change of a source since all copies were right."""
-        if self.source_changed is None:
-            self.source_changed = now
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """A copy is being written: its watch may deliver it before the response arrives."""
-        self._open_writes += 1
-        try:
-            yield
-        finally:
-            self._open_writes -= 1
-
     def wrote(self, now: float, dropped: set[str] | None = None) -> None:
         """A copy was written, or deleted; `dropped` is what the server has dropped of it."""
-        self._last_write = now
+        self.lag.wrote_at = now
         if dropped is not None:
             self.dropped = (self.dropped or set()) | dropped
-
-    def forget_lag(self) -> None:
-        """The copies needn't follow the source at once."""
-        self.source_changed = None
-
-    def take_lag(self) -> float | None:
-        """Seconds from a source's change to the last write; None without such a write.
-
-        To be called when no copy is due.
-        """
-        changed = self.source_changed
-        if changed is None or self._open_writes:
-            return None
-        self.source_changed = None
-        return self._last_write - changed if self._last_write >= changed else None

@@ -163,9 +163,9 @@ def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> Unc
     """
     last = confirmed_generation(rule.status)
     paused = condition.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
-    if paused or rule.generation in (state.confirmed, last):
+    if paused or rule.generation in (state.deletions.confirmed, last):
         return None
-    edit = state.unconfirmed
+    edit = state.deletions.unconfirmed
     if edit is not None and edit.copies is not None and edit.generation == rule.generation:
         return UnconfirmedEdit(last, len(edit.copies), edit.had)
     known = read_unconfirmed(rule.status)
@@ -202,7 +202,8 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     """
     compiled = state.compiled
     assert compiled is not None
-    spec, composed = compiled.spec, binding_of(context, rule.owner)
+    spec = compiled.spec
+    composed = binding_of(context, rule.owner) if spec.sources else None
     unused = ""
     if composed is not None:
         sources = composed.composition.count()
@@ -221,7 +222,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         summary,
         sources,
         unused,
-        ready_conditions.Waits(state.unconfirmed, state.rollout, state.rollout_fault),
+        ready_conditions.Waits(state.deletions.unconfirmed, state.rollout, state.rollout_fault),
     )
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
     found = dataclasses.replace(

@@ -163,7 +163,7 @@ def _source_changed(
     if not context.keeps_limit(state):
         return
     state.trace.source_changed(origin)
-    state.source_has_changed(context.monotonic())
+    state.lag.change(context.monotonic())
     context.changes.add_binding(binding)
     moved = earlier is None or earlier.static_name != binding.static_name
     if moved or compiled.barrier is not None:

@@ -267,7 +267,7 @@ class _Attempt:
         """Write; where another object than planned exists, read it and return False."""
         record = self._record()
         state = self._context.rule_states.get(plan.winner.rule.key) if plan.winner else None
-        with state.writing() if state else nullcontext():
+        with state.lag.writing() if state else nullcontext():
             if not await self._tried_to_write(plan):
                 return False
         if record is not None:

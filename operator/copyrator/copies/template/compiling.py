@@ -2,6 +2,10 @@
 
 A text is parsed, its tree is changed so that loops, macros and operations that make long values
 call the meter, and Python code is generated. None of this executes anything in the text.
+
+A tenant's text, for names of copies, is processed in a process that serves all tenants. So that
+nothing in it can take long or make long texts, its allowed parts are listed here: known variables
+and a few filters. All else is refused before it is compiled.
 """
 
 from __future__ import annotations
@@ -245,3 +249,99 @@ def _through(node: nodes.Node, name: str, *args: Any, line: int | None = None) -
     given = [one if isinstance(one, nodes.Expr) else nodes.Const(one) for one in args]
     made = nodes.Filter(node, name, given, [], None, None, lineno=line or node.lineno or 1)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value] # itself
+
+
+TENANT_NAME_TEXT: Final = 1_024  # limit: rules
+"""Characters of spec.transform.name of a tenant's rule, as in the CRD: parsing that many takes 10
+ms at most."""
+
+TENANT_FILTERS: Final = ("d", "default", "lower", "replace", "trim", "truncate", "upper")
+"""Filters that a tenant's name may use, with constants as arguments."""
+
+TENANT_VARIABLES: Final = ("namespace", "rule", "source")
+"""Variables that a tenant's name may use."""
+
+_HINT: Final = (
+    f"outside the operator's namespace it may contain {', '.join(TENANT_VARIABLES)} with their "
+    "fields "
+    f"and the filters {', '.join(TENANT_FILTERS)}"
+)
+
+_ALLOWED: Final = (
+    nodes.Const,
+    nodes.Filter,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Keyword,
+    nodes.Name,
+    nodes.Output,
+    nodes.TemplateData,
+)
+
+_WORDS: Final[dict[type[nodes.Node], str]] = {
+    nodes.Call: "a call",
+    nodes.CondExpr: "a condition",
+    nodes.Compare: "a comparison",
+    nodes.Concat: "the operator ~",
+    nodes.For: "a loop",
+    nodes.If: "a condition",
+    nodes.Macro: "a macro",
+    nodes.Test: "a test",
+    nodes.Assign: "set",
+    nodes.AssignBlock: "set",
+    nodes.List: "a list",
+    nodes.Tuple: "a list",
+    nodes.Dict: "a map",
+}
+
+
+def name_refusal(text: str) -> str | None:
+    """Why a tenant's rule may not have this ``spec.transform.name``, or None.
+
+    What isn't valid Jinja2 is left to the compiler, which reports the error.
+    """
+    if len(text) > TENANT_NAME_TEXT:
+        return f"spec.transform.name is longer than {TENANT_NAME_TEXT} characters; shorten it"
+    if not is_jinja(text):
+        return None
+    try:
+        tree = ENVIRONMENT.parse(text)
+    except (jinja2.TemplateError, ValueError, RecursionError):
+        return None
+    pending: list[nodes.Node] = list(tree.iter_child_nodes())
+    while pending:
+        node = pending.pop()
+        if (fault := _fault(node)) is not None:
+            return f"spec.transform.name uses {fault}: {_HINT}"
+        pending += node.iter_child_nodes()
+    return None
+
+
+def _fault(node: nodes.Node) -> str | None:
+    """What of this node, without its children, isn't allowed; None where all is."""
+    fault = None
+    match node:
+        case nodes.Name(name=name) if name not in TENANT_VARIABLES:
+            fault = f"the name {name[:40]!r}"
+        case nodes.Const(value=value) if not isinstance(value, str | int):
+            fault = "a number with a fraction"
+        case nodes.Getitem() if not isinstance(node.arg, nodes.Const):
+            fault = "a part that isn't named by a constant"
+        case nodes.Filter(name=name) if name not in TENANT_FILTERS:
+            fault = f"the filter {str(name)[:40]!r}"
+        case nodes.Filter() if node.node is None or not _has_constants(node):
+            fault = "a filter whose arguments aren't constants"
+        case nodes.BinExpr() | nodes.UnaryExpr():
+            fault = _WORDS.get(type(node), "an operator")
+        case _ if not isinstance(node, _ALLOWED):
+            fault = _WORDS.get(type(node), type(node).__name__)
+    return fault
+
+
+def _has_constants(node: nodes.Filter) -> bool:
+    values = [*node.args, *(keyword.value for keyword in node.kwargs)]
+    return (
+        node.dyn_args is None
+        and node.dyn_kwargs is None
+        and all(isinstance(value, nodes.Const) for value in values)
+    )

@@ -195,5 +195,5 @@ def _source_changed(context: CopyContext, state: RuleState, part: Part, name: Ob
         return  # it was read already
     if state.phase is RulePhase.SERVING:
         state.trace.source_changed(str(name))
-        state.source_has_changed(context.monotonic())
+        state.lag.change(context.monotonic())
     context.queue.add_after(state.key, TOGETHER)
