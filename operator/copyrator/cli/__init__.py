@@ -21,7 +21,7 @@ _COMMANDS = {
         "Print a completion script for a shell or kubectl.",
         "core.completion:completion",
     ),
-    "confirm-delete": ("Confirm the deletions of an edited rule.", "rules.confirm:confirm_delete"),
+    "confirm-delete": ("Confirm the deletions of an edited rule.", "rules.requests:confirm_delete"),
     "create": ("Create a rule or Bundle from flags, or print it.", "offline.create:create"),
     "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe:describe"),
     "doctor": (
@@ -43,7 +43,7 @@ _COMMANDS = {
     "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve:resolve"),
     "resume": ("Resume a suspended rule or Bundle.", "core.reconcile:resume"),
-    "rollout": ("Resume or finish the rollout of a rule.", "rules.rollout:rollout"),
+    "rollout": ("Resume or finish the rollout of a rule.", "rules.requests:rollout"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "core.run:run"),
     "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),

@@ -91,7 +91,7 @@ def test_it_names_the_permissions_that_plans_lack(
 
 
 @long_form(
-    "tests/unit/cli/test_doctor_permissions.py::test_that_it_may_not_review_accounts_is_worth_knowing"
+    "tests/unit/cli/doctor/test_permissions.py::test_that_it_may_not_review_accounts_is_worth_knowing"
 )
 def test_it_says_whether_the_operator_may_review_accounts(
     guarded: Guarded, team: str, editor: Person, doctor: Doctor

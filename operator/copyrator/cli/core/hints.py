@@ -9,6 +9,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from copyrator.kube.watch.store import name_of
+
 _CLUSTER: Final[Mapping[str, str]] = {
     "kubeconfig": "--kubeconfig",
     "context": "--context",
@@ -24,8 +26,7 @@ def hint(*words: str) -> str:
 
 def hint_about(verb: str, kind: str, body: Mapping[str, Any], *words: str) -> str:
     """A command about one object: ``copyrator resume rule team-a/creds``."""
-    metadata = body["metadata"]
-    return hint(verb, kind, f"{metadata['namespace']}/{metadata['name']}", *words)
+    return hint(verb, kind, str(name_of(body)), *words)
 
 
 def _program() -> list[str]:

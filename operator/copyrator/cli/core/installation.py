@@ -1,9 +1,4 @@
-"""`copyrator version`: of this program, and of the operator in the cluster.
-
-Finds the operator that serves the cluster, and its settings.
-
-Who the user is, as the API server sees it.
-"""
+"""Finds the operator that serves the cluster, and its settings; `copyrator version`."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from copyrator.cli.core.hints import hint
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS
 
 PATIENCE = 10.0
@@ -93,7 +94,7 @@ async def _names(target: Target, what: str) -> list[str]:
             _, found = await copies(client, target.namespace)
         else:
             found = await listed(client, RESOURCES[what], target.namespace, metadata_only=True)
-    return sorted({body["metadata"]["name"] for body in found})
+    return sorted({name_of(body).name for body in found})
 
 
 async def listed(
@@ -111,8 +112,26 @@ async def listed(
     ):
         for body in page.items:
             found.append({**body, "apiVersion": resource.api_version, "kind": resource.kind})  # noqa: PERF401
-    found.sort(key=lambda body: (body["metadata"].get("namespace", ""), body["metadata"]["name"]))
+    found.sort(key=name_of)
     return found
+
+
+async def listed_in(
+    client: KubeClient, resource: Resource, scopes: Sequence[str | None]
+) -> list[dict[str, Any]]:
+    """All objects of a kind in namespaces, one after another; None is the whole cluster."""
+    return [body for scope in scopes for body in await listed(client, resource, scope)]
+
+
+def annotations_of(body: Mapping[str, Any]) -> Mapping[str, str]:
+    """The object's annotations."""
+    return body["metadata"].get("annotations") or {}
+
+
+def is_set_to_suspend(body: Mapping[str, Any]) -> bool:
+    """Whether spec.suspend is true; the old form of a rule has none."""
+    spec = body.get("spec")
+    return isinstance(spec, Mapping) and bool(spec.get("suspend"))
 
 
 async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[str, Any]:
@@ -130,9 +149,7 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
     elsewhere: list[str] = []
     with suppress(errors.ApiError):
         everywhere = await listed(client, resource, None, metadata_only=True)
-        elsewhere = [
-            body["metadata"]["namespace"] for body in everywhere if body["metadata"]["name"] == name
-        ]
+        elsewhere = [there for there, other in map(name_of, everywhere) if other == name]
     advice = (
         f"there is one in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
         if elsewhere
@@ -204,9 +221,7 @@ async def find_copies(
             found.denied.append(error)
             continue
         found.read.append((resource, scope))
-        found.bodies.extend(
-            body for body in bodies if names.ANN_RULE in (body["metadata"].get("annotations") or {})
-        )
+        found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
     if found.denied and not found.read:
         raise found.denied[0]
     return found

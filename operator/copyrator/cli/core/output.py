@@ -225,6 +225,14 @@ def show(body: Mapping[str, Any], shape: Format) -> None:
         dump(plain(body), shape)
 
 
+def show_result(body: Mapping[str, Any], sentence: str, shape: Format | None) -> None:
+    """Print what was done to an object, or in a shape the object as it is then."""
+    if shape is None:
+        prose([sentence])
+    else:
+        show(body, shape)
+
+
 def items(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Objects in a List, as kubectl prints them."""
     return {"apiVersion": "v1", "kind": "List", "items": [plain(body) for body in bodies]}

@@ -1,7 +1,4 @@
-"""`copyrator suspend` and `resume`.
-
-`copyrator reconcile` and `reseal`: requests by an annotation, and their outcome.
-"""
+"""`copyrator reconcile`, `reseal`, `suspend` and `resume`: requests to the operator."""
 
 from __future__ import annotations
 
@@ -19,8 +16,26 @@ from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import RESOURCES, SINGULAR, What, complete_names, listed, one
-from copyrator.cli.core.output import Format, dump, items, object_option, prose, reference, show
+from copyrator.cli.core.objects import (
+    RESOURCES,
+    SINGULAR,
+    What,
+    annotations_of,
+    complete_names,
+    is_set_to_suspend,
+    listed,
+    one,
+)
+from copyrator.cli.core.output import (
+    Format,
+    dump,
+    items,
+    object_option,
+    prose,
+    reference,
+    show,
+    show_result,
+)
 from copyrator.cli.core.waiting import (
     in_progress,
     observed,
@@ -32,6 +47,7 @@ from copyrator.cli.core.waiting import (
 )
 from copyrator.cli.view import rows
 from copyrator.kube.client.client import KubeClient
+from copyrator.kube.watch.store import name_of
 
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 _timeout = timeout_option(300.0, "How long to wait.")
@@ -129,11 +145,8 @@ def reseal(
     """
     waited = 0.0 if no_wait else timeout
     body = run(_reseal(target, what, name, timeout=waited))
-    if shape is not None:
-        show(body, shape)
-        return
     word = "resealed" if waited else "annotated"
-    prose([f"{shown(what, body)} {word}{result(body, waited=waited > 0)}"])
+    show_result(body, f"{shown(what, body)} {word}{result(body, waited=waited > 0)}", shape)
 
 
 async def annotated(
@@ -146,10 +159,7 @@ async def annotated(
     """Set an annotation to a new value, and ``also`` others; return that value, and the object."""
     token = format_micro_time(datetime.now(UTC))
     patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
-    metadata = body["metadata"]
-    return token, await client.patch(
-        RESOURCES[what], metadata["namespace"], metadata["name"], patch
-    )
+    return token, await client.patch(RESOURCES[what], *name_of(body), patch)
 
 
 async def _reseal(
@@ -160,15 +170,13 @@ async def _reseal(
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
     async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
+        body = await one(client, what, *target.locate(name))
         check_writes(what, body)
         token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
 
         def done(seen: Mapping[str, Any]) -> bool:
             check_writes(what, seen)  # it may be suspended meanwhile
-            annotations = seen["metadata"].get("annotations") or {}
-            return annotations.get(names.ANN_RULE_RESEAL_AT) != token
+            return annotations_of(seen).get(names.ANN_RULE_RESEAL_AT) != token
 
         return await wait(client, what, body, timeout, done)
 
@@ -182,8 +190,7 @@ async def _reconcile(
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
     async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
+        body = await one(client, what, *target.locate(name))
         _check_may_act(what, body)
         annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
         if what == "rules":
@@ -208,8 +215,7 @@ def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
     Raises:
         Fault: it is suspended, or its updates are off.
     """
-    spec = body.get("spec")
-    if isinstance(spec, Mapping) and spec.get("suspend"):
+    if is_set_to_suspend(body):
         advice = hint_about("resume", SINGULAR[what], body)
         raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
     check_updates_are_on(what, body)
@@ -235,12 +241,11 @@ def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
     Raises:
         Fault: the Bundle's updates are off.
     """
-    annotations = body["metadata"].get("annotations") or {}
-    if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations:
+    if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations_of(body):
+        namespace, name = name_of(body)
         raise Fault(
             f"{shown(what, body)} has the annotation {names.ANN_DISABLE_AUTOUPDATE}, so nothing is "
-            f"polled or deployed; remove it: kubectl annotate bundle -n "
-            f"{body['metadata']['namespace']} {body['metadata']['name']} "
+            f"polled or deployed; remove it: kubectl annotate bundle -n {namespace} {name} "
             f"{names.ANN_DISABLE_AUTOUPDATE}-"
         )
 
@@ -324,8 +329,7 @@ async def _chosen(
     client: KubeClient, target: Target, what: str, name: str | None
 ) -> list[dict[str, Any]]:
     if name:
-        namespace, name = target.locate(name)
-        return [await one(client, what, namespace, name)]
+        return [await one(client, what, *target.locate(name))]
     found = await listed(client, RESOURCES[what], target.namespace)
     if what == "rules":  # the old form has no suspend
         found = [body for body in found if isinstance(body.get("spec"), Mapping)]
@@ -352,12 +356,11 @@ async def set_suspend(
             f"{shown(what, body)} is in the old form, which can't be suspended; convert it to spec "
             "(docs/rules.md), or stop the operator"
         )
-    if bool(body["spec"].get("suspend")) is value:
+    if is_set_to_suspend(body) is value:
         already = "is already suspended" if value else "isn't suspended"
         return body, f"{shown(what, body)} {already}."
-    metadata = body["metadata"]
     patch = {"spec": {"suspend": value or None}}
-    body = await client.patch(RESOURCES[what], metadata["namespace"], metadata["name"], patch)
+    body = await client.patch(RESOURCES[what], *name_of(body), patch)
     generation = body["metadata"]["generation"]
     body = await wait(client, what, body, timeout, lambda seen: observed(seen) >= generation)
     done = "suspended" if value else "resumed"

@@ -1,6 +1,4 @@
-"""`copyrator run`: the operator itself.
-
-The command lines of the programs that this one replaces.
+"""`copyrator run`: the operator itself, also with the arguments of the programs that it replaces.
 
 The copy operator took no subcommand, the role-binding controller took flags as Go's package `flag`
 reads them: `-name`, `-name=value`, `-switch=true`. An image's arguments still start the operator.

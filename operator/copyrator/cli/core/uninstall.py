@@ -1,6 +1,6 @@
 """`copyrator uninstall`: removes the finalizers that would block deletions without the operator.
 
-Stops the operator and waits until it has stopped, before anything that it needs is removed.
+With --stop the operator is stopped first, before anything that it needs is removed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from copyrator.cli.core.installation import (
     of_deployment,
     own_namespace_option,
 )
-from copyrator.cli.core.objects import MANAGED, copy_kinds, listed
-from copyrator.cli.view import rows
+from copyrator.cli.core.objects import MANAGED, annotations_of, copy_kinds, listed, listed_in
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, PODS, RULES, Resource
+from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
 PATIENCE = 90.0
@@ -106,8 +106,7 @@ async def _uninstall(
         held = [
             (resource, body)
             for resource in (RULES, BUNDLES)
-            for namespace in installation.settings.scopes
-            for body in await listed(client, resource, namespace)
+            for body in await listed_in(client, resource, installation.settings.scopes)
         ]
         for resource, body in held:
             await _remove_finalizers(client, resource, body, dry_run=dry_run)
@@ -122,7 +121,7 @@ async def _remove_finalizers(
     client: KubeClient, resource: Resource, body: Mapping[str, Any], *, dry_run: bool
 ) -> None:
     metadata = body["metadata"]
-    shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+    shown = f"{resource.kind} {name_of(body)}"
     finalizers = list(metadata.get("finalizers") or ())
     if OURS[resource] not in finalizers:
         return
@@ -136,7 +135,7 @@ async def _remove_finalizers(
             }
         }
         with suppress(errors.NotFound):
-            await client.patch(resource, metadata["namespace"], metadata["name"], patch)
+            await client.patch(resource, *name_of(body), patch)
     click.echo(f"{shown} {verb} its finalizer.{going}")
 
 
@@ -149,7 +148,7 @@ async def _what_stays(
     for resource, scope in itertools.product(kinds, settings.scopes):
         with suppress(errors.Forbidden):
             found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)
-            copies += sum(rows.annotation(body, names.ANN_RULE) != "-" for body in found)
+            copies += sum(bool(annotations_of(body).get(names.ANN_RULE)) for body in found)
     deployed = [(body.get("status") or {}).get("deployed") or {} for _, body in held]
     releases = sum(bool(one.get("version")) for one in deployed)
     click.echo(

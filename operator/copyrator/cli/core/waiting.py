@@ -16,6 +16,7 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
 from copyrator.cli.view import rows
 from copyrator.kube.client.client import KubeClient
+from copyrator.kube.watch.store import name_of
 
 LOOK = 0.25
 """Seconds between two reads of the object that is waited for."""
@@ -40,7 +41,7 @@ Body = Mapping[str, Any]
 
 def shown(what: str, body: Body) -> str:
     """``rule team-a/creds``."""
-    return f"{SINGULAR[what]} {body['metadata']['namespace']}/{body['metadata']['name']}"
+    return f"{SINGULAR[what]} {name_of(body)}"
 
 
 def result(body: Body, *, waited: bool = True) -> str:
@@ -91,7 +92,6 @@ async def wait(
     Raises:
         Fault: it isn't handled, or still in progress, after `timeout` seconds.
     """
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
     deadline = asyncio.get_running_loop().time() + timeout
     told = ""
     while timeout and (not handled(body) or (busy is not None and busy(body))):
@@ -100,7 +100,7 @@ async def wait(
         if handled(body):
             told = _tell(body, told)
         await asyncio.sleep(LOOK)
-        body = await client.get(RESOURCES[what], namespace, name)
+        body = await client.get(RESOURCES[what], *name_of(body))
     return body
 
 

@@ -38,9 +38,9 @@ from copyrator.cli.doctor.permissions import (
     consent_reviews,
     missing_permissions,
     permission_reviews,
+    polled_references,
     workloads,
 )
-from copyrator.cli.doctor.references import polled_references
 from copyrator.copies.seal.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient

@@ -1,8 +1,6 @@
-"""Checks of the operator's pods, and of rules and Bundles.
+"""Checks of pods, rules and Bundles, of admission policies, and of signatures.
 
-Checks of the chart's admission policies; everything works without them, but less is denied.
-
-Checks of the operator's signature policy, and of the versions that run.
+Without the admission policies everything works, but less is denied.
 """
 
 from __future__ import annotations
@@ -30,12 +28,13 @@ from copyrator.bundles.trust.policy import (
 )
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import DEPLOYMENTS, Installation
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES
+from copyrator.kube.watch.store import name_of
 from copyrator.signatures.keyless import MISSING
 
 WHAT: Final = "Signatures"
@@ -62,7 +61,7 @@ async def _runs(client: KubeClient, installation: Installation) -> Check:
     try:
         for scope in installation.settings.scopes:
             found = await listed(client, BUNDLES, scope)
-            untrusted += sorted(_shown(body) for body in found if _is_untrusted(body))
+            untrusted += sorted(str(name_of(body)) for body in found if _is_untrusted(body))
     except errors.ApiError as error:
         return Check(WHAT, None, f"Bundles can't be listed: {error.message}")
     if not untrusted:
@@ -115,10 +114,6 @@ async def _files(
 def _first(found: Sequence[str], separator: str) -> str:
     more = f"{separator}and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return separator.join(found[:_NAMED]) + more
-
-
-def _shown(body: Mapping[str, Any]) -> str:
-    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -262,16 +257,10 @@ def waiting(pod: Body) -> Iterator[str]:
 async def objects(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
     """Rules and Bundles that fail, and those that the operator hasn't reconciled."""
     now = datetime.now(UTC)
-    denied: list[errors.Forbidden] = []
     for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
         try:
-            bodies = [
-                body
-                for scope in installation.settings.scopes
-                for body in await listed(client, resource, scope)
-            ]
+            bodies = await listed_in(client, resource, installation.settings.scopes)
         except errors.Forbidden as error:
-            denied.append(error)
             said = f"you have no permission to check them: {error.message}"
             yield Check(what.capitalize(), None, said)
             continue
@@ -288,8 +277,7 @@ def object_faults(
 ) -> Iterator[Check]:
     """What isn't well with rules or Bundles; a suspended one is only information."""
     for body in bodies:
-        metadata = body["metadata"]
-        shown = f"{kind} {metadata['namespace']}/{metadata['name']}"
+        shown = f"{kind} {name_of(body)}"
         condition = rows.ready(body)
         said = f"{condition.get('reason')}: {rows.trouble(body)}"
         is_failing = condition.get("status") == "False"
@@ -299,7 +287,7 @@ def object_faults(
             yield Check(shown, None, failed)
         elif is_failing or condition.get("reason") == RuleReason.NO_TARGETS:
             yield Check(shown, None, said)
-        elif not rows.ready(body) and is_overlooked(body, kind, installation, now):
+        elif not condition and is_overlooked(body, kind, installation, now):
             said = "not reconciled yet: the operator isn't running, or can't list this kind"
             yield Check(shown, False, said)
 
@@ -307,7 +295,7 @@ def object_faults(
 def is_overlooked(body: Body, kind: str, installation: Installation, now: datetime) -> bool:
     """Whether an object without a status should have one by now."""
     named = installation.settings.rule_name
-    if kind == RULES.kind and named not in (None, body["metadata"]["name"]):
+    if kind == RULES.kind and named not in (None, name_of(body).name):
         return False
     created = parse_time(body["metadata"].get("creationTimestamp"))
     return created is not None and (now - created).total_seconds() > PATIENCE

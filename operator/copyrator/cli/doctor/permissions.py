@@ -1,23 +1,35 @@
-"""The permissions on workloads, which the operator needs only for some fields of Bundles and rules.
+"""Checks of the operator's permissions, each by access reviews.
 
-The chart grants them by switches of their own: `bundles.health.enabled`, `rules.consumers` and
-`rules.restart`.
-
-The permissions that the operator needs, each in an access review.
+Those on workloads are needed only for some fields of Bundles and rules; the chart grants them by
+switches of their own. Edits of values and credentials take effect at once only where the objects
+may be watched: what is watched is computed by the operator's own code.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.counts import count
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
+from copyrator.bundles.deploy.restrictions import refusal
+from copyrator.bundles.inputs.reader import references_of
+from copyrator.bundles.inputs.watches import (
+    Ref,
+    WatchScope,
+    decide,
+    find_uncovered,
+    scope_permissions,
+)
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
 from copyrator.kube.access_reviews import Subject, is_allowed
@@ -38,6 +50,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
+from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
 WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -165,8 +178,7 @@ async def consent_reviews(client: KubeClient, installation: Installation) -> Che
     """
     what, user, settings = "Consent reviews", installation.user, installation.settings
     try:
-        bundles = [one for scope in settings.scopes for one in await listed(client, BUNDLES, scope)]
-        if not any(map(_is_elsewhere, bundles)):
+        if not any(map(_is_elsewhere, await listed_in(client, BUNDLES, settings.scopes))):
             return None
         if user is None:
             return Check(what, None, "the operator's account isn't known without a Deployment")
@@ -186,8 +198,8 @@ async def consent_reviews(client: KubeClient, installation: Installation) -> Che
 
 
 def _is_elsewhere(body: Mapping[str, Any]) -> bool:
-    where = body["metadata"].get("namespace")
-    return (body.get("spec") or {}).get("project_namespace") not in (None, "", where)
+    release = (body.get("spec") or {}).get("project_namespace")
+    return release not in (None, "", name_of(body).namespace)
 
 
 _LOCAL_REVIEWS = Resource(
@@ -263,15 +275,13 @@ FEATURES: Final = (
 
 async def workloads(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
     """A check of each feature that a Bundle or a rule uses."""
-    objects: dict[str, list[Mapping[str, Any]]] = {}
+    objects: dict[str, list[dict[str, Any]]] = {}
     for feature in FEATURES:
         kind = feature.users
         try:
             if kind.key not in objects:
                 scopes = installation.settings.scopes
-                objects[kind.key] = [
-                    body for scope in scopes for body in await listed(client, kind, scope)
-                ]
+                objects[kind.key] = await listed_in(client, kind, scopes)
             using = [body for body in objects[kind.key] if feature.asks(body)]
             check = await _check(client, installation, feature, using) if using else None
         except errors.ApiError as error:
@@ -296,9 +306,8 @@ async def _check(
     ]
     more = f" and {len(using) - 1} more" if using[1:] else ""
     asks = "ask" if using[1:] else "asks"
-    first = using[0]["metadata"]
     who = user or "you"
-    whose = f"{feature.users.kind} {first['namespace']}/{first['name']}{more}"
+    whose = f"{feature.users.kind} {name_of(using[0])}{more}"
     if not missing:
         return Check(feature.what, True, f"{feature.field} of {whose}: granted to {who}")
     kind, verb, scope = missing[0]
@@ -309,3 +318,89 @@ async def _check(
         f"({feature.switch})"
     )
     return Check(feature.what, False if user else None, said)
+
+
+_AT_ONCE: Final = 8
+_REMEDY: Final = {
+    CONFIGMAPS: "the chart's roles grant the permission",
+    SECRETS: 'bundles.allowedSecrets: ["*"] in the chart grants the permission',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Objects that Bundles name and no watch covers; they are read at polls."""
+
+    named: int
+    """All objects that Bundles name."""
+    refs: frozenset[Ref]
+
+    def sentence(self, who: str) -> str:
+        """How many are read at polls, and the remedy."""
+        if not self.refs:
+            watched = count(self.named, "object is", "objects are")
+            return f"{watched} referenced by Bundles; edits take effect at once"
+        kinds = {ref.resource for ref in self.refs}
+        have = "has" if len(self.refs) == 1 else "have"
+        return (
+            f"{len(self.refs)} of {count(self.named, 'object')} referenced by Bundles {have} no "
+            "watch, so edits take effect at the next poll: "
+            f"{' and '.join(_denials(who, kinds))}"
+        )
+
+
+def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
+    return [
+        f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones by "
+        f"name ({_REMEDY[kind]})"
+        for kind in sorted(kinds, key=lambda kind: kind.plural)
+    ]
+
+
+async def polled_references(client: KubeClient, installation: Installation) -> Polled:
+    """Find the objects that are read at polls only.
+
+    Raises:
+        ApiError: Bundles can't be listed, or permissions not reviewed.
+    """
+    settings = installation.settings
+    wanted: dict[Resource, dict[str, set[str]]] = {CONFIGMAPS: {}, SECRETS: {}}
+    policy = settings.allowed_service_accounts, settings.allowed_images, settings.allowed_secrets
+    for body in await listed(client, BUNDLES, None):
+        spec = parse_bundle(body, BundleDefaults())
+        if isinstance(spec, InvalidSpec) or refusal(spec, *policy):
+            continue
+        for ref in references_of(spec):
+            if settings.serves(ref.namespace):
+                wanted[ref.resource].setdefault(ref.namespace, set()).add(ref.name)
+    scopes = await _granted(client, installation, wanted)
+    named = sum(len(names) for found in wanted.values() for names in found.values())
+    return Polled(named, frozenset(find_uncovered(wanted, scopes)))
+
+
+async def _granted(
+    client: KubeClient, installation: Installation, wanted: dict[Resource, dict[str, set[str]]]
+) -> set[WatchScope]:
+    """What the operator may watch by its permissions."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+    served = installation.settings.watch_namespaces
+
+    async def is_denied(scope: WatchScope) -> bool:
+        async with gate:
+            for needs in scope_permissions(scope, served):
+                need = (scope.resource, "", needs.permission.verb, needs.namespace or None)
+                if not await allowed(client, need, installation.user):
+                    return True
+        return False
+
+    refused: set[WatchScope] = set()
+    good: set[WatchScope] = set()
+    while True:
+        scopes = decide(wanted, refused)
+        unknown = [scope for scope in scopes if scope.is_wide and scope not in good]
+        answers = await asyncio.gather(*map(is_denied, unknown))
+        bad = {scope for scope, missing in zip(unknown, answers, strict=True) if missing}
+        if not bad:
+            return scopes
+        refused |= bad
+        good |= set(unknown) - bad

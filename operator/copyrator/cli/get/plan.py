@@ -122,8 +122,7 @@ def _wanted(timeout: float, *, refresh: bool, version: str | None) -> PreviewOpt
 def _plan_rules(
     target: Target, name: str | None, filename: str | None, home: str | None, shape: Format
 ) -> None:
-    from copyrator.cli.rules.plan import plan_rules, show  # noqa: PLC0415
-    from copyrator.cli.rules.plan_inputs import Files  # noqa: PLC0415 - each half is large
+    from copyrator.cli.rules.plan import Files, plan_rules, show  # noqa: PLC0415 - it is large
 
     files = Files(read_manifests([filename]) if filename else [], target)
     if filename:

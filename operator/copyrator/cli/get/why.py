@@ -31,7 +31,7 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import RESOURCES, listed, means, one
 from copyrator.cli.core.output import Format, answer_option, dump, prose
-from copyrator.cli.doctor.references import polled_references
+from copyrator.cli.doctor.permissions import polled_references
 from copyrator.cli.rules.dry_run import DryRun, actor_of, dry_running, owner_of
 from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
 from copyrator.cli.view.bundle import BundleView

@@ -1,10 +1,8 @@
 """`copyrator migrate`: rules that replace other copying tools' annotations.
 
-Merges the requests of several annotations into rules: no two of one name or target. Pure.
-
-One rule has one list of globs and one selector, which both must match; so the requests of several
+A rule has one list of globs and one selector, which both must match. So the requests of several
 annotations on one source become one rule where possible, and else rules that exclude each other's
-namespaces.
+namespaces: no two have one name or target.
 """
 
 from __future__ import annotations
@@ -23,16 +21,18 @@ from copyrator.api.counts import count
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.installation import find_installation, own_namespace_option
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.core.output import Format, dump, items, object_option, reference
 from copyrator.cli.migrate.tools import (
     DATA_KINDS,
     NOWHERE,
+    BundleRule,
     RequestedCopies,
+    bundle_rules,
     cluster_secret,
+    imported,
     requests,
 )
-from copyrator.cli.migrate.trust import BundleRule, bundle_rules, imported
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
@@ -44,6 +44,7 @@ from copyrator.kube.resources import (
     SERVICEACCOUNTS,
     Resource,
 )
+from copyrator.kube.watch.store import name_of
 
 _NEGATED = {
     Operator.IN: Operator.NOT_IN,
@@ -204,10 +205,8 @@ async def _find(
 ) -> tuple[list[Migration | BundleRule], str]:
     async with target.connect() as client:
         installation = await find_installation(client, home)
-        known = [
-            body["metadata"]["name"]
-            for body in await listed(client, NAMESPACES, None, metadata_only=True)
-        ]
+        spaces = await listed(client, NAMESPACES, None, metadata_only=True)
+        known = [name_of(body).name for body in spaces]
         found: list[RequestedCopies] = []
         for resource in COPIED:
             try:
@@ -240,10 +239,9 @@ async def _all(client: KubeClient, resource: Resource) -> list[dict[str, Any]]:
 
 def _tell_placeholders(bodies: Sequence[Mapping[str, Any]]) -> None:
     for body in bodies:
-        metadata = body["metadata"]
-        if PLACEHOLDER in (metadata.get("annotations") or {}):
+        if PLACEHOLDER in annotations_of(body):
             click.echo(
-                f"Secret {metadata['namespace']}/{metadata['name']} is filled by secretgen with "
+                f"Secret {name_of(body)} is filled by secretgen with "
                 "all exported registries' credentials: write one rule with spec.sources and "
                 "merge_dockerconfig instead (docs/composed.md)",
                 err=True,

@@ -11,9 +11,10 @@ from copyrator.api import names
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import RESOURCES
-from copyrator.cli.core.output import Format, dump, object_option, prose, show
+from copyrator.cli.core.output import Format, dump, object_option, show, show_result
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check
+from copyrator.kube.watch.store import name_of
 
 _export = click.option("--export", is_flag=True, help="Print the manifest; nothing is created.")
 _name = click.argument("name")
@@ -128,11 +129,7 @@ def _finish(
         dump(body, Format.YAML) if shape is None else show(body, shape)
         return
     made = run(_create(target, what, body))
-    if shape is not None:
-        show(made, shape)
-        return
-    shown = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
-    prose([f"{what.removesuffix('s')} {shown} created."])
+    show_result(made, f"{what.removesuffix('s')} {name_of(made)} created.", shape)
 
 
 async def _create(target: Target, what: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""`copyrator install --print`: the chart's manifests, for use without Helm.
-
-The CRDs of this version: in the installed package, or in the clone around it.
-"""
+"""`copyrator install --print`: the chart's manifests and the CRDs, for use without Helm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`copyrator validate`: rules and Bundles in files, checked without a cluster.
-
-Whether a rule reaches the namespaces of Kubernetes itself without naming them.
-"""
+"""`copyrator validate`: rules and Bundles in files, checked without a cluster."""
 
 from __future__ import annotations
 
@@ -27,11 +24,12 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import Format, answer_option, dump
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step, read_manifests
-from copyrator.cli.offline.schema import Problem, problems
-from copyrator.cli.offline.template import (
+from copyrator.cli.offline.schema import (
     OF_NAME,
     OF_TEMPLATE,
+    Problem,
     of_template,
+    problems,
     unknown_fields,
     unknown_names,
     wrong_types,

@@ -1,10 +1,7 @@
 """The operator's own copying half as a dry run: nothing that it writes is stored.
 
-The planner, the writer and their state are the operator's: there is no second implementation.
-
-A client whose writes are dry runs: quotas, webhooks and RBAC respond as they would.
-
-The user of a dry run: the operator where the caller may impersonate its account.
+Planner, writer and state are the operator's. It acts as the operator where the caller may
+impersonate its account, so that quotas, webhooks and RBAC respond as they would.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.doctor.permissions import allowed
 from copyrator.cli.view.rule import RuleView
 from copyrator.copies.context import CopyContext
@@ -51,6 +48,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.store import name_of
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
@@ -339,8 +337,7 @@ class DryRun:
                 continue
             self._listed.add(scope)
             for body in found:
-                metadata = body["metadata"]
-                if RuleKey(metadata["namespace"], metadata["name"]) != but:
+                if RuleKey(*name_of(body)) != but:
                     self.put(body)
         for rule in self.context.rules:
             ours = not isinstance(rule.spec, InvalidSpec) and (
@@ -406,8 +403,8 @@ async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator
 
 def owner_of(body: Mapping[str, Any]) -> str | None:
     """The rule that an object's marks name."""
-    metadata = body["metadata"]
-    if (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+    labels = body["metadata"].get("labels") or {}
+    if labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
         return None
-    found = (metadata.get("annotations") or {}).get(names.ANN_RULE)
+    found = annotations_of(body).get(names.ANN_RULE)
     return str(found) if found else None

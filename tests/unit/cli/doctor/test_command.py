@@ -1,8 +1,13 @@
-"""A rollout leaves the Lease without a holder for a moment: doctor waits, where a pod is ready."""
+"""The Lease, and the last line of doctor.
+
+A rollout leaves the Lease without a holder for a moment: doctor waits, where a pod is ready.
+"""
 
 import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
+
+import pytest
 
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.installation import Installation
@@ -48,3 +53,16 @@ def test_without_one_it_fails_at_once():
 def test_the_time_ends():
     good, _ = checked(float("inf"), ready=True, takeover=0.6)
     assert not good
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([True, True], "All checks passed."),
+        ([True, None], "No check failed; see 1 check marked ?."),
+        ([False, True], "1 check failed."),
+        ([False, False, None, None], "2 checks failed; see 2 checks marked ?."),
+    ],
+)
+def test_the_last_line_counts_what_failed_and_what_has_no_answer(found, said):
+    assert command.summary(found) == said

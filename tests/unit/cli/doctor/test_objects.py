@@ -1,21 +1,145 @@
-"""What doctor says of the signature policy, its keys, and what runs without being trusted."""
+"""What doctor says of pods, rules and Bundles, admission policies, and signatures."""
 
 import asyncio
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.unit.cli.objects_seen import bundle
 
+from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.doctor.objects import signatures
+from copyrator.cli.doctor.objects import (
+    approval_policy,
+    is_overlooked,
+    object_faults,
+    plans_are_asked,
+    signatures,
+    waiting,
+)
 from copyrator.kube import errors
 from copyrator.kube.client.client import Page
 from copyrator.kube.client.pages import Items
 from copyrator.settings.config import Settings
 from copyrator.signatures.keyless import MISSING
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "served", "seconds", "overlooked"),
+    [
+        ("CopyratorRule", None, 31, True),
+        ("CopyratorRule", None, 29, False),
+        ("CopyratorRule", "other", 31, False),
+        ("CopyratorRule", "a", 31, True),
+        ("Bundle", "other", 31, True),
+    ],
+)
+def test_an_object_without_a_status_is_overlooked_after_a_while(kind, served, seconds, overlooked):
+    created = format_time(NOW - timedelta(seconds=seconds))
+    body = {"metadata": {"name": "a", "namespace": "b", "creationTimestamp": created}}
+    installation = Installation(settings=Settings(rule_name=served), namespace="b")
+    assert is_overlooked(body, kind, installation, NOW) is overlooked
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "found"),
+    [
+        ("False", "DeployFailed", [False]),
+        ("False", "Suspended", [None]),
+        ("False", "AutoupdateDisabled", [None]),
+        ("True", "Suspended", []),
+        ("Unknown", "Suspended", []),
+        ("True", "Deployed", []),
+    ],
+)
+def test_a_suspended_object_is_no_fault(status, reason, found):
+    body = bundle("shop", status, reason, message="suspended; before: DeployFailed: no")
+    installation = Installation(settings=Settings(), namespace="b")
+    checks = list(object_faults([body], "Bundle", installation, NOW))
+    assert [one.good for one in checks] == found
+    assert all(one.said.startswith(f"{reason}: suspended; before") for one in checks)
+
+
+def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
+    status = {
+        "containerStatuses": [
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
+            {"state": {"running": {}}},
+        ],
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+        ],
+    }
+    assert list(waiting({"metadata": {"name": "p"}, "status": status})) == [
+        "p: ImagePullBackOff: no such image",
+        "p: Unschedulable: no",
+    ]
+
+
+NOT_SERVED = (
+    "not served as v1 by this API server (Kubernetes 1.30 and later): whoever can edit a Bundle "
+    "can also approve its plans; upgrade Kubernetes, see docs/trust.md"
+)
+
+
+class Policies:
+    """Lists Bundles, and answers every other request with an error."""
+
+    def __init__(self, error: errors.ApiError, *approvals: Any) -> None:
+        self.error = error
+        self.bundles = [asking_for(one) for one in approvals]
+
+    async def list_pages(self, *_: Any, **__: Any) -> Any:
+        if not self.bundles:
+            raise self.error
+        yield Page(items=cast("Items", self.bundles), resource_version="1")
+
+    async def request(self, *_: Any, **__: Any) -> Any:
+        raise self.error
+
+
+def asking_for(approval: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "app"}, "spec": {"approval": approval} if approval else {}}
+
+
+def installed(**settings: Any) -> Installation:
+    return Installation(settings=Settings(**settings), namespace="op")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.NotFound(), NOT_SERVED),
+        (errors.Forbidden("no"), "can't be listed: no"),
+    ],
+    ids=["Kubernetes 1.29", "forbidden"],
+)
+def test_a_policy_that_cant_be_there_or_seen_is_a_warning(error: errors.ApiError, said: str):
+    check = asyncio.run(approval_policy(cast("Any", Policies(error)), installed()))
+    assert (check.what, check.good, check.said) == ("Approval policy", None, said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "approvals", "asked"),
+    [
+        ({}, [], False),
+        ({}, [None, {}, {"mode": "Never"}], False),
+        ({}, [None, {"mode": "OnRisk"}], True),
+        ({"require_approval": (("prod-*", "Always"),)}, [], True),
+    ],
+)
+def test_it_is_asked_for_where_the_settings_or_a_bundle_ask_for_approval(
+    settings: Any, approvals: list[Any], asked: bool
+):
+    server = cast("Any", Policies(errors.Forbidden("no"), *approvals))
+    assert asyncio.run(plans_are_asked(server, installed(**settings))) is asked
+
 
 NAME = "copyrator-signature-policy"
 ENTRY = {
@@ -34,7 +158,7 @@ def public_key() -> str:
 KEYS = {"cosign.pub": public_key()}
 
 
-class Server:
+class Signatures:
     """Has the ConfigMaps of the operator's namespace, or an error in place of one, and Bundles."""
 
     def __init__(self, *bundles: dict[str, Any], **objects: Any) -> None:
@@ -58,7 +182,7 @@ def policy(**fields: Any) -> dict[str, str]:
     return {"policy.yaml": yaml.safe_dump(fields)}
 
 
-def bundle(name: str, verified: str) -> dict[str, Any]:
+def verified(name: str, verified: str) -> dict[str, Any]:
     conditions = [{"type": "Verified", "status": verified, "reason": "x", "message": "x"}]
     return {
         "metadata": {"name": name, "namespace": "team"},
@@ -66,7 +190,7 @@ def bundle(name: str, verified: str) -> dict[str, Any]:
     }
 
 
-def check(server: Server, **settings: Any) -> tuple[bool | None, str]:
+def signatures_of(server: Signatures, **settings: Any) -> tuple[bool | None, str]:
     installation = Installation(settings=Settings(namespace="op", **settings), namespace="op")
     found = asyncio.run(signatures(cast("Any", server), installation))
     assert found.what == "Signatures"
@@ -132,26 +256,26 @@ WITH = f"ConfigMap op/{NAME}"
     ],
 )  # fmt: skip
 def test_the_policy_is_read_as_the_operator_reads_it(objects, settings, good, said):
-    server = Server()
+    server = Signatures()
     server.objects = objects
-    assert check(server, **settings) == (good, f"{said}; {FINE}")
+    assert signatures_of(server, **settings) == (good, f"{said}; {FINE}")
 
 
 def test_bundles_that_run_what_isnt_trusted_are_counted_and_some_named():
-    one = Server(bundle("a", "False"), bundle("b", "True"), bundle("c", "Unknown"))
-    assert check(one) == (
+    one = Signatures(verified("a", "False"), verified("b", "True"), verified("c", "Unknown"))
+    assert signatures_of(one) == (
         False,
         f"{NONE}; 1 Bundle runs a version that isn't trusted: team/a",
     )
-    many = Server(*(bundle(name, "False") for name in "edcba"))
-    assert check(many) == (
+    many = Signatures(*(verified(name, "False") for name in "edcba"))
+    assert signatures_of(many) == (
         False,
         f"{NONE}; 5 Bundles run versions that aren't trusted: team/a, team/b, team/c, and 2 more",
     )
 
 
 def test_bundles_that_may_not_be_listed_are_a_warning():
-    assert check(Server(bundles=errors.Forbidden("no"))) == (
+    assert signatures_of(Signatures(bundles=errors.Forbidden("no"))) == (
         None,
         f"{NONE}; Bundles can't be listed: no",
     )
@@ -164,10 +288,10 @@ def test_keyless_entries_cant_be_judged_where_only_the_operator_has_the_extra(mo
         "trustedRootFrom": {"kind": "ConfigMap", "name": "root"},
     }
     entry = {**ENTRY, "anyOf": [{"cosign": identity}]}
-    server = Server()
+    server = Signatures()
     server.objects = {NAME: policy(entries=[entry]), "root": {"root.json": "{}"}}
-    assert check(server)[0] is False
+    assert signatures_of(server)[0] is False
     monkeypatch.setitem(sys.modules, "sigstore.models", None)
-    good, said = check(server)
+    good, said = signatures_of(server)
     assert good is None
     assert MISSING in said

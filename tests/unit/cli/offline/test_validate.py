@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from copyrator.cli import cli
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 RULE = "apiVersion: flant.com/v1\nkind: CopyratorRule\nmetadata:\n  name: r\n"
 BUNDLE = "apiVersion: operator.werf.dev/v1\nkind: Bundle\nmetadata:\n  name: b\n"
 GOOD = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
