@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.long import LONG
 
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Composing, Tree
+from copyrator.copies.template.scope import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 VALUE = "hunter2-is-the-value"

@@ -13,7 +13,7 @@ from copyrator.copies.sources.records import HeaderReader, is_newer
 from copyrator.copies.targets.content import Content
 from copyrator.copies.template.composer import ComposeError, check
 from copyrator.copies.template.composition import Composition, Part
-from copyrator.copies.template.meter import Findings
+from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 
 ALLOW = "copyrator.flant.com/allow-to"

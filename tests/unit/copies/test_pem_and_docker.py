@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.copies.template.filters import shown_host
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Composing, Tree
+from copyrator.copies.template.scope import TemplateError
 from localcluster.signing import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -1,6 +1,5 @@
 import pytest
 
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import (
     Text,
     Tree,
@@ -8,6 +7,7 @@ from copyrator.copies.template.rendering import (
     namespace_context,
     source_context,
 )
+from copyrator.copies.template.scope import TemplateError
 
 CONTEXT = {"namespace": namespace_context("team-a", {"tier": "front"}, {"owner": "ops"})}
 

@@ -10,8 +10,14 @@ from tests.unit.copies.test_pem_and_docker import certificate
 from tests.unit.copies.test_template_prices import Bill
 
 from copyrator.copies.template import filters
-from copyrator.copies.template.meter import Findings, Meter, Scope, TemplateError, Visibility
-from copyrator.copies.template.values import source_set
+from copyrator.copies.template.scope import (
+    Findings,
+    Meter,
+    Scope,
+    TemplateError,
+    Visibility,
+    source_set,
+)
 
 HALF = "\ud800"
 BINARY = base64.b64encode(b"\xff\xfe").decode()

@@ -4,8 +4,8 @@ import jinja2
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Text, Tree, namespace_context
+from copyrator.copies.template.scope import TemplateError
 from copyrator.settings.limits import RENDER_STEPS, STEP_SECONDS
 
 NOTES = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Text, namespace_context, source_context
 from copyrator.copies.template.sandbox import readable_message
+from copyrator.copies.template.scope import TemplateError
 
 CONTEXT = {
     "namespace": namespace_context("team-a", {"stage": "prod"}, {}),

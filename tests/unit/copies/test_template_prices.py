@@ -2,14 +2,6 @@
 
 import pytest
 
-from copyrator.copies.template.meter import (
-    RENDERED_OBJECT,
-    TEMPLATE_NUMBER_BITS,
-    Meter,
-    TemplateError,
-    checked,
-    count_of,
-)
 from copyrator.copies.template.rendering import Text
 from copyrator.copies.template.sandbox import (
     FILTER_BOUNDS,
@@ -17,6 +9,14 @@ from copyrator.copies.template.sandbox import (
     METHODS,
     printf,
     str_format,
+)
+from copyrator.copies.template.scope import (
+    RENDERED_OBJECT,
+    TEMPLATE_NUMBER_BITS,
+    Meter,
+    TemplateError,
+    checked,
+    count_of,
 )
 from copyrator.settings.limits import RENDER_STEPS, RENDERED_TEXT, RULE_DEPTH
 

@@ -3,7 +3,6 @@
 import jinja2
 import pytest
 
-from copyrator.copies.template.meter import Meter, TemplateError
 from copyrator.copies.template.sandbox import (
     CHARGE,
     CONCAT,
@@ -14,6 +13,7 @@ from copyrator.copies.template.sandbox import (
     WEIGHED,
     SandboxEnvironment,
 )
+from copyrator.copies.template.scope import Meter, TemplateError
 
 
 def repr_of(value):

@@ -7,8 +7,8 @@ import pytest
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import rendered_content
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Composing, Tree, namespace_context
+from copyrator.copies.template.scope import TemplateError
 
 CONTEXT = {
     "namespace": namespace_context(

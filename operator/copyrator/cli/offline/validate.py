@@ -35,7 +35,7 @@ from copyrator.cli.offline.schema import (
     wrong_types,
 )
 from copyrator.copies.template.compiling import compile_text, rule_texts
-from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError
 from copyrator.signatures.notation import read_subjects

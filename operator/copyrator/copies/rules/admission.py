@@ -29,8 +29,8 @@ from copyrator.copies.template.compiling import (
     name_refusal,
     rule_texts,
 )
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import SOURCES, Text
+from copyrator.copies.template.scope import TemplateError
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError

@@ -27,8 +27,8 @@ from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.transform import TransformError, keeps
 from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.composition import Composition
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
+from copyrator.copies.template.scope import TemplateError
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""

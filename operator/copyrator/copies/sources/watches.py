@@ -13,8 +13,8 @@ from copyrator.copies.rules.summarize import loop
 from copyrator.copies.sources.bindings import SourceBinding, rule_context
 from copyrator.copies.sources.records import SourceReader, SourceRecord
 from copyrator.copies.sources.shares import SourceShare
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import source_context
+from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange

@@ -28,8 +28,7 @@ from copyrator.api.certificates import (
     soonest,
     whole_seconds,
 )
-from copyrator.copies.template.meter import Meter, TemplateError
-from copyrator.copies.template.values import SourceObject, origin_of
+from copyrator.copies.template.scope import Meter, SourceObject, TemplateError, origin_of
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -24,7 +24,7 @@ from jinja2.visitor import NodeTransformer
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_transform import Place, template_texts
 from copyrator.copies.template import sandbox
-from copyrator.copies.template.meter import TemplateError
+from copyrator.copies.template.scope import TemplateError
 
 ENVIRONMENT: Final = sandbox.SandboxEnvironment()
 """Rendering sets its meter; nothing else of it changes."""

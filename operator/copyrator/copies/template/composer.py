@@ -36,9 +36,8 @@ from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shape
 from copyrator.copies.template.composition import Composition, Part, Reading
-from copyrator.copies.template.meter import TemplateError
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
-from copyrator.copies.template.values import Entry
+from copyrator.copies.template.scope import Entry, TemplateError
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 

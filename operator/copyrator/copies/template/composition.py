@@ -13,8 +13,8 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
 from copyrator.copies.sources.records import HeaderReader, SourceHeader, is_newer
 from copyrator.copies.template.certificates import certificates_in
-from copyrator.copies.template.meter import Findings
 from copyrator.copies.template.rendering import Composing
+from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import Resource
 
 Versions = Mapping[tuple[str, str, str], str]

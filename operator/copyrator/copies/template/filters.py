@@ -33,9 +33,11 @@ from copyrator.api.docker_config import (
 )
 from copyrator.api.json_text import UnreadableJsonError, read_json
 from copyrator.copies.template.certificates import bundled
-from copyrator.copies.template.meter import Meter, TemplateError, Visibility
-from copyrator.copies.template.values import (
+from copyrator.copies.template.scope import (
+    Meter,
     SourceObject,
+    TemplateError,
+    Visibility,
     Withheld,
     origin_of,
     reveal,

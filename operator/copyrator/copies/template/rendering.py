@@ -26,16 +26,17 @@ import jinja2
 
 from copyrator.api import syntax
 from copyrator.copies.template.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
-from copyrator.copies.template.meter import (
+from copyrator.copies.template.sandbox import readable_message
+from copyrator.copies.template.scope import (
+    Entry,
     Findings,
     Meter,
     ObjectLimitError,
     Scope,
     TemplateError,
     Visibility,
+    source_set,
 )
-from copyrator.copies.template.sandbox import readable_message
-from copyrator.copies.template.values import Entry, source_set
 from copyrator.settings.limits import RENDERED_TEXT
 
 ANY: Final = "any"

@@ -28,8 +28,16 @@ from jinja2.tests import TESTS
 from markupsafe import Markup
 
 from copyrator.copies.template.filters import FILTERS as OWN
-from copyrator.copies.template.meter import Meter, TemplateError, checked, count_of
-from copyrator.copies.template.values import SourceData, SourceObject, SourceText, names_of
+from copyrator.copies.template.scope import (
+    Meter,
+    SourceData,
+    SourceObject,
+    SourceText,
+    TemplateError,
+    checked,
+    count_of,
+    names_of,
+)
 from copyrator.settings.limits import RENDER_STEPS
 
 FORMAT_WIDTH: Final = 1_024  # limit: templates
