@@ -9,9 +9,5 @@ def test_keys_are_written_with_their_kind() -> None:
     assert str(BundleKey("a", "b")) == "bundle/a/b"
 
 
-def test_a_copy_in_another_cluster_is_written_with_it() -> None:
-    assert str(CopyKey("secrets", "a", "b", cluster="east")) == "east:secrets/a/b"
-
-
 def test_a_name_of_the_cluster_has_no_namespace() -> None:
     assert (str(ObjectName("a", "b")), str(ObjectName("", "b"))) == ("a/b", "b")
