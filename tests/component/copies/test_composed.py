@@ -178,7 +178,8 @@ async def test_a_change_that_changes_no_copy_writes_nothing(cluster, operator):
 async def test_new_and_healed_targets_of_a_second_share_a_reading(cluster, operator, labels):
     await served(cluster, labels)
     await operator.settled(composer.HELD_SECONDS + 0.5)
-    composition = next(operator.controller._context.index.all()).composition
+    (binding,) = operator.controller._context.index.of_rule(f"{HOME}/r").values()
+    composition = binding.composition
     assert composition.reading is None, "nothing is held while nothing is due"
     assert operator.controller._context.shares.of(None).bytes == 0
     cluster.seen.clear()

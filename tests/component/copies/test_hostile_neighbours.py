@@ -107,7 +107,7 @@ async def test_one_source_that_cant_be_planned_cuts_off_no_other(cluster, operat
     covers = SourceBinding.covers
 
     def failing(self, namespace):
-        if self.source_name == "bad":
+        if self.source.name == "bad":
             raise ValueError("as no code should")
         return covers(self, namespace)
 

@@ -153,17 +153,20 @@ def test_sources_are_known_so_that_nobody_overwrites_them(indexed):
 
 def test_a_changed_source_replaces_its_claim(indexed):
     compiled = indexed.compiled("rule", BY_NAME)
-    first = indexed.binding(compiled)
+    indexed.binding(compiled)
     second = indexed.binding(compiled)
-    assert list(indexed.index.all()) == [second]
-    assert first not in indexed.index.rivals(second)
+    assert dict(indexed.index.of_rule("home/rule")) == {"home/app": second}
+    assert indexed.index.is_alone(second), "the first isn't one of those of its name"
 
 
 def test_a_removed_rule_leaves_nothing_behind(indexed):
     compiled = indexed.compiled("rule", BY_NAME)
-    binding = indexed.binding(compiled)
-    assert indexed.index.remove_rule("home/rule") == [binding]
-    assert indexed.index.remove_rule("home/rule") == []
+    indexed.binding(compiled)
+    other = indexed.compiled("other", BY_NAME)
+    indexed.binding(other)
+    assert indexed.index.remove_rule("home/rule") == {other.rule.key}, "it may get the targets"
+    assert indexed.index.remove_rule("home/other") == set()
+    assert indexed.index.remove_rule("home/rule") == set()
     assert vars(indexed.index) == vars(BindingIndex())
 
 

@@ -61,8 +61,8 @@ class Request:
     def waits(self, record):
         return self.waiting
 
-    def is_drift(self, record):
-        return record.content == "drifted"
+    def is_old(self, record):
+        return record.content != "drifted"
 
     def adopts(self, unmanaged):
         return self.adopting and unmanaged is UNMANAGED

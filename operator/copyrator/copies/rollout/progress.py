@@ -206,7 +206,7 @@ async def compare(
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
             targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
-            request = CopyRequest.of(binding, namespace)
+            request = CopyRequest(binding, binding.at(namespace), namespace)
             if _is_old(context, compiled, request):
                 old.add(name)
                 if not _has_failed(context, compiled, request):

@@ -1,6 +1,4 @@
-"""The end of a rule: its copies are deleted or released, then its finalizer is removed.
-
-Decides which of a rule's copies are deleted, and which deletions wait.
+"""Decides which of a rule's copies are deleted, and ends rules.
 
 Two bounds apply beside a complete view. What an edit of the rule would delete needs a confirmation
 where it is more than ``spec.maxDelete``. Without an edit, a mass deletion needs a second list with
@@ -183,12 +181,8 @@ class RuleRemover:
 
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
-        context = self._context
-        rivals: set[RuleKey] = set()
-        for binding in context.index.remove_rule(owner):
-            rivals |= {rival.compiled.rule.key for rival in context.index.rivals(binding)}
-        for key in rivals:
-            context.requeue_rule(key, Priority.RESYNC)
+        for key in self._context.index.remove_rule(owner):
+            self._context.requeue_rule(key, Priority.RESYNC)
 
     async def remove(self, rule: Rule) -> Outcome:
         """Delete the rule's copies, then remove the finalizer.

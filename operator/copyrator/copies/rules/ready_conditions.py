@@ -1,7 +1,4 @@
-"""Builds a rule's Ready condition.
-
-The part of a rule's Ready condition about its rollout.
-"""
+"""Builds a rule's Ready condition."""
 
 from __future__ import annotations
 

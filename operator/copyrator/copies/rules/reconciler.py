@@ -1,8 +1,6 @@
 """Reconciles one rule: the copies that are due or unwanted, and its status.
 
-Prepares what planning a rule's copies needs: spec, watches, complete caches, sources.
-
-`copyrator reseal rule`: on request, a rule takes over once what has its marks and no seal.
+First it prepares what planning the copies needs: the spec, watches, complete caches, sources.
 """
 
 from __future__ import annotations

@@ -166,7 +166,8 @@ def _find_refused(
     if (why := why_refused(binding, namespace)) is not None:
         summary.desired += 1
         summary.failed += 1
-        key = CopyKey(binding.compiled.resource, name, binding.static_name or binding.source_name)
+        named = binding.static_name or (binding.source.name if binding.source else "")
+        key = CopyKey(binding.compiled.resource, name, named)
         summary.sample(key, FailureReason.NOT_ACCEPTED, why)
 
 

@@ -1,7 +1,5 @@
 """What caused a rule's writes since the last report, and how many there were.
 
-The report of a rule's writes: their number and causes, added up over a burst.
-
 A burst is written as one log line and one Event: ``created 2 copies: namespaces team-a, team-b are
 new or changed; deleted 7 copies: targets changed from team-* to tem-* by generation 4``.
 """

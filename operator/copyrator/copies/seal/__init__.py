@@ -1,1 +1,1 @@
-"""The keyed hash of a copy's content, and what to do without one."""
+"""The keyed hash of a copy's content, and its key."""

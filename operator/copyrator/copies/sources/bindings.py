@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from copyrator.api.certificates import Certificate
-from copyrator.api.keys import ObjectName
+from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
@@ -74,11 +74,25 @@ class DesiredCopy:
 class SourceBinding:
     """One source of a rule, or its template, bound to the rule's targets."""
 
-    __slots__ = ("_by_namespace", "_certificates", "_desired", "compiled", "rank", "source")
+    __slots__ = (
+        "_by_namespace",
+        "_certificates",
+        "_desired",
+        "compiled",
+        "composition",
+        "rank",
+        "source",
+    )
 
     def __init__(
-        self, compiled: CompiledRule, source: SourceRecord | None, rank: Rank = (0, "")
+        self,
+        compiled: CompiledRule,
+        source: SourceRecord | None,
+        rank: Rank = (0, ""),
+        composition: Composition | None = None,
     ) -> None:
+        self.composition = composition
+        """The sources that its template reads; None of other bindings."""
         self.compiled = compiled
         self.source = source
         self.rank = rank
@@ -88,22 +102,17 @@ class SourceBinding:
 
     def _first_desired(self) -> DesiredCopy | None:
         """The copy that is the same everywhere but for its name; None for a template."""
-        if self.follows_namespaces and self.source is None:
+        if self.compiled.follows_namespaces and self.source is None:
             return None
         return self._desired_of_source()
 
     def __lt__(self, other: SourceBinding) -> bool:
-        return self.order < other.order
-
-    @property
-    def order(self) -> tuple[Any, ...]:
         """Precedence for a free target."""
-        return (*self.compiled.rule.precedence, *self.rank)
+        return self._order < other._order
 
     @property
-    def follows_namespaces(self) -> bool:
-        """Whether the copies' names depend on the target namespace."""
-        return self.compiled.follows_namespaces
+    def _order(self) -> tuple[Any, ...]:
+        return (*self.compiled.rule.precedence, *self.rank)
 
     @property
     def origin(self) -> str:
@@ -111,19 +120,13 @@ class SourceBinding:
         return f"{self.source.namespace}/{self.source.name}" if self.source else ""
 
     @property
-    def source_name(self) -> str:
-        """The name of the source; empty for a template."""
-        return self.source.name if self.source else ""
-
-    @property
     def static_name(self) -> str | None:
         """The copies' name, where it is the same in all namespaces."""
-        return None if self.follows_namespaces or self._desired is None else self._desired.name
-
-    @property
-    def tenant(self) -> str | None:
-        """The namespace of an untrusted rule."""
-        return self.compiled.targets.tenant
+        return (
+            None
+            if self.compiled.follows_namespaces or self._desired is None
+            else self._desired.name
+        )
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
@@ -155,7 +158,7 @@ class SourceBinding:
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace."""
-        if not self.follows_namespaces:
+        if not self.compiled.follows_namespaces:
             assert self._desired is not None
             return self._desired
         desired = self._by_namespace.get(namespace.name)
@@ -166,11 +169,6 @@ class SourceBinding:
     def forget(self, namespace: str) -> None:
         """Drop what is cached of a namespace that changed or was deleted."""
         self._by_namespace.pop(namespace, None)
-
-    @property
-    def composition(self) -> Composition | None:
-        """The sources that its template reads; None of other bindings."""
-        return None
 
     def forbidding(self, namespace: str) -> str | None:
         """A source that may not be copied into a namespace: ``namespace/name``; None: all may."""
@@ -217,7 +215,7 @@ class SourceBinding:
         compiled = self.compiled
         name = self.source.name
         try:
-            if compiled.name is not None and not self.follows_namespaces:
+            if compiled.name is not None and not self.compiled.follows_namespaces:
                 context = self._source_context() | {"rule": rule_context(compiled.rule)}
                 name = checked_name(compiled.name.render(context), compiled.spec.kind)
             content = copied_content(
@@ -275,11 +273,6 @@ class CopyRequest:
     binding: SourceBinding
     desired: DesiredCopy
     namespace: Namespace
-
-    @classmethod
-    def of(cls, binding: SourceBinding, namespace: Namespace) -> CopyRequest:
-        """The request for a binding's copy in a namespace."""
-        return cls(binding, binding.at(namespace), namespace)
 
     @property
     def rule(self) -> Rule:
@@ -345,19 +338,6 @@ class CopyRequest:
             return True
         return self.desired.equal == self.binding.compiled.sealer.digest(payload_of(live))
 
-    def accept(self, live: Mapping[str, Any]) -> None:
-        """Accept the live object as the wanted one: writing it changed nothing."""
-        self.desired.equal = self.binding.compiled.sealer.digest(payload_of(live))
-
-    def is_drift(self, record: CopyRecord) -> bool:
-        """Whether others changed what we wrote."""
-        return record.digest == self.desired.digest
-
-    @property
-    def reseals(self) -> bool:
-        """Whether objects with the rule's marks and no seal are overwritten, as requested."""
-        return self.rule.reseal is not None
-
     def adopts(self, unmanaged: Unmanaged) -> bool:
         """Whether this unmanaged object is adopted.
 
@@ -394,11 +374,6 @@ class BindingIndex:
         """A rule's bindings by source."""
         return self._by_rule.get(owner, {})
 
-    def all(self) -> Iterator[SourceBinding]:
-        """Every binding of every rule."""
-        for bindings in self._by_rule.values():
-            yield from bindings.values()
-
     def is_source(self, resource: str, namespace: str, name: str) -> bool:
         """Whether any rule copies this object."""
         return (resource, f"{namespace}/{name}") in self._sources
@@ -426,17 +401,17 @@ class BindingIndex:
     def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
         """The requests for this target, by precedence."""
         found = [
-            CopyRequest.of(binding, namespace)
+            CopyRequest(binding, binding.at(namespace), namespace)
             for binding in self._by_name.get((resource, name), ())
             if binding.covers(namespace)
         ]
         if following := self._following.get(resource):
             found += [
-                CopyRequest.of(binding, namespace)
+                CopyRequest(binding, binding.at(namespace), namespace)
                 for binding in following
                 if binding.covers(namespace) and binding.at(namespace).name == name
             ]
-            found.sort(key=lambda request: request.binding.order)
+            found.sort(key=lambda request: request.binding)
         return found
 
     def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
@@ -451,11 +426,17 @@ class BindingIndex:
         """A tenant whose rule may request this target; of many rules the first few are examined."""
         named = self._by_name.get((resource, name), ())
         for binding in islice(named, EXAMINED):
-            if binding.tenant is not None and namespace in binding.compiled.targets:
-                return binding.tenant
+            if (
+                binding.compiled.targets.tenant is not None
+                and namespace in binding.compiled.targets
+            ):
+                return binding.compiled.targets.tenant
         for binding in islice(self._following.get(resource, ()), EXAMINED):
-            if binding.tenant is not None and binding.known_name(namespace) == name:
-                return binding.tenant
+            if (
+                binding.compiled.targets.tenant is not None
+                and binding.known_name(namespace) == name
+            ):
+                return binding.compiled.targets.tenant
         return None
 
     def is_alone(self, binding: SourceBinding) -> bool:
@@ -464,8 +445,8 @@ class BindingIndex:
             return False
         return len(self._by_name[binding.compiled.resource, binding.static_name]) == 1
 
-    def rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
-        """The bindings, this one included, that share its (fixed) name, or follow namespaces."""
+    def _rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
+        """The bindings that share its (fixed) name, or follow namespaces."""
         named = self._by_name.get((binding.compiled.resource, binding.static_name or ""), [])
         return (*named, *self._following.get(binding.compiled.resource, ()))
 
@@ -475,7 +456,7 @@ class BindingIndex:
         earlier = self.remove(owner, binding.origin)
         self._by_rule.setdefault(owner, {})[binding.origin] = binding
         insort(self._place(binding), binding)
-        if binding.tenant is None:
+        if binding.compiled.targets.tenant is None:
             self._trusted_place(binding).append(binding)
         if binding.origin:
             key = (binding.compiled.resource, binding.origin)
@@ -494,18 +475,19 @@ class BindingIndex:
         place.remove(binding)
         if not place:
             self._drop_place(binding)
-        if binding.tenant is None:
+        if binding.compiled.targets.tenant is None:
             self._trusted_place(binding).remove(binding)
             self._drop_trusted_place(binding)
         if binding.origin:
             self._drop_source((binding.compiled.resource, binding.origin))
         return binding
 
-    def remove_rule(self, owner: str) -> list[SourceBinding]:
-        """Remove all bindings of a rule."""
+    def remove_rule(self, owner: str) -> set[RuleKey]:
+        """Remove all bindings of a rule; returns the rules that may get its targets now."""
         self.set_composed(owner, frozenset())
-        removed = (self.remove(owner, origin) for origin in list(self.of_rule(owner)))
-        return [binding for binding in removed if binding is not None]
+        removed = [self.remove(owner, origin) for origin in list(self.of_rule(owner))]
+        rivals = (self._rivals(binding) for binding in removed if binding is not None)
+        return {rival.compiled.rule.key for rival in chain.from_iterable(rivals)}
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or was deleted."""

@@ -1,8 +1,7 @@
-"""The record of a source: all that its copies need, and nothing else of the object.
+"""Which objects may be sources, and what is kept of one.
 
-What is known of a template's sources without their contents: versions and consent.
-
-Which objects may be sources.
+Of a rule's source all that its copies need; of a template's source, read when it is needed, only
+the version and consent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,15 @@
-"""Copies that other clients change back each time, so that they are written only after pauses.
+"""Copies that other clients change: which to read whole, and which to write only after pauses.
 
 An injector adds a key to a copy, a controller normalises a field, another tool restores its own
 content: each write of ours is answered by one of theirs, without end. From the third write in a
 minute on, such a copy is written after a pause, which doubles. Only copies that were changed in the
 last minute, and those in a fight, are kept; a restart begins to count anew.
+
+managedFields record each writer by the name that the client chooses: a client that uses this
+operator's name can't be distinguished from it. The running operator recognises its own writes by
+their resourceVersion, so any other version is read once, though a copy not more often than every
+ten seconds. Such changes made while the operator was down are found by reading each copy about once
+a day, a few in a minute (kinds.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds that may be copied, and a metadata-only watch of our copies of each."""
+"""The kinds that may be copied, and a metadata-only watch of our copies of each; daily reading."""
 
 from __future__ import annotations
 

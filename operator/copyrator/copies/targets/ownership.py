@@ -1,19 +1,15 @@
-"""The fields of a live object that stay when a copy is replaced whose kind we don't wholly own.
-
-Controllers and other tools rightly add fields to such objects: a ServiceAccount's tokens and pull
-secrets, a ResourceQuota's status. The fields that they own stay.
-
-Sets managedFields where the API server can't derive them: when an object is adopted.
-
-A PUT makes us the owner of what it changes only. What an adopted (or restored) object had already
-stays its former writer's in ``managedFields``, and would look like drift at every start. A PUT may
-set managedFields itself; the API server takes them as the state before the write.
-
-Which manager wrote which field of an object, read from ``metadata.managedFields``.
+"""Which manager wrote which field of an object, by ``metadata.managedFields``.
 
 This detects drift by metadata alone, without reading a Secret's data: a value that another client
 edits moves to its entry, a key that it adds is in its entry, a key that it deletes is missing from
 ours (measured: docs/facts/writes.md).
+
+A PUT makes us the owner of what it changes only. What an adopted (or restored) object had already
+stays its former writer's, and would look like drift at every start: then the PUT sets managedFields
+itself, which the API server takes as the state before the write.
+
+Of kinds that we don't wholly own, fields of controllers and other tools stay when a copy is
+replaced: a ServiceAccount's tokens and pull secrets, a ResourceQuota's status.
 """
 
 from __future__ import annotations

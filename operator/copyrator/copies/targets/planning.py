@@ -122,8 +122,8 @@ class Want(Protocol):
     def is_right(self, record: CopyRecord) -> bool:
         """Whether a copy is as wanted."""
 
-    def is_drift(self, record: CopyRecord) -> bool:
-        """Whether a copy that isn't right has the wanted digest, so that others changed it."""
+    def is_old(self, record: CopyRecord) -> bool:
+        """Whether a copy has another digest than the wanted one; else, others changed it."""
 
     def waits(self, record: CopyRecord) -> bool:
         """Whether a copy that isn't right waits for a step of its rule's rollout."""
@@ -276,7 +276,7 @@ def _plan_kept(keeper: W, existing: CopyRecord) -> CopyDecision[W]:
         return CopyDecision(Action.NOTHING, Cause.PAUSED, keeper)
     if keeper.waits(existing):
         return CopyDecision(Action.NOTHING, Cause.ROLLOUT, keeper)
-    why = Cause.DRIFTED if keeper.is_drift(existing) else Cause.CHANGED
+    why = Cause.CHANGED if keeper.is_old(existing) else Cause.DRIFTED
     return CopyDecision(Action.REPLACE, why, keeper)
 
 

@@ -254,7 +254,7 @@ class _Attempt:
     def _is_refused(self, plan: CopyDecision[CopyRequest]) -> bool:
         """Whether the same version was read before and didn't have the content wanted now."""
         record, winner = self._record(), plan.winner
-        if record is None or winner is None or winner.reseals:
+        if record is None or winner is None or winner.rule.reseal is not None:
             return False
         return self._unsealed.get(self._key) == (record.resource_version, winner.desired.digest)
 

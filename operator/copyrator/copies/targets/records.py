@@ -1,13 +1,11 @@
-"""The copies of one kind that exist in the cluster, indexed by owner.
+"""The copies of one kind that exist in the cluster, at most 400 bytes each, indexed by owner.
+
+A record is made from a copy's metadata alone. What is the same for many copies (the rule's name,
+who wrote which fields) is shared; metadata that others added is kept only where there is any.
 
 Watched objects are read from the reflector's own store, so that each copy is held once. Our own
 writes that the watch hasn't delivered yet are kept on top: without them, a key that is reconciled
 twice within milliseconds would be written twice.
-
-The record of a copy: at most 400 bytes, from its metadata alone.
-
-Everything that is the same for many copies (the rule's name, who wrote which fields) is shared;
-metadata that others added is kept only where there is any.
 """
 
 from __future__ import annotations

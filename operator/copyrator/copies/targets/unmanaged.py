@@ -1,15 +1,12 @@
-"""Objects that aren't ours at the targets of copies.
+"""Objects that aren't ours at the targets of copies, and their watches.
 
-Each is read when it is found, and again only when it changed: its watch delivers that
-(unmanaged_watches.py), or, where there was no room for a watch, a read from time to time. What a
-trusted rule wants is compared with the live object: one with that content counts as right and isn't
-changed (ADR 15).
+Each is read when it is found, and again only when it changed: its watch (by its name, metadata
+only) delivers that. The watch of our own copies selects them by label and doesn't show others'
+objects. A watch is a connection, so their number is bounded, fair between namespaces; objects
+beyond the bound are read from time to time.
 
-Watches of unmanaged objects at the targets of copies: each by its name, metadata only.
-
-The watch of our own copies selects them by label and doesn't show others' objects. A watch is a
-connection, so their number is bounded, fair between namespaces; objects beyond the bound are read
-from time to time (copies/targets/unmanaged.py).
+What a trusted rule wants is compared with the live object: one with that content counts as right
+and isn't changed (ADR 15).
 """
 
 from __future__ import annotations
@@ -212,7 +209,7 @@ class UnmanagedObjects:
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
         known.looked_at, known.owner = self._now(), winner.owner
-        self.watches.follow(key, resource, winner.binding.tenant)
+        self.watches.follow(key, resource, winner.binding.compiled.targets.tenant)
         return known
 
     def next_wait(self, key: CopyKey, known: UnmanagedObject) -> float:
@@ -248,4 +245,7 @@ def compares(winner: CopyRequest) -> bool:
 
     Never for a tenant's rule: its status would reveal the content of others' objects.
     """
-    return winner.binding.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE
+    return (
+        winner.binding.compiled.targets.tenant is None
+        and winner.on_conflict is not ConflictPolicy.OVERWRITE
+    )

@@ -1,8 +1,6 @@
-"""The writes of one target object, and its read after an unexpected state.
+"""The writes of one target object, its read after an unexpected state, and messages of errors.
 
 Every response is requested as metadata only: a Secret's data isn't needed.
-
-Maps an API server's error for a copy to a reason and a remedy.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.adoption import kept_extras
-from copyrator.copies.targets.content import EXACT_KINDS, Place, carry_on, new_object
+from copyrator.copies.targets.content import EXACT_KINDS, Place, carry_on, new_object, payload_of
 from copyrator.copies.targets.ownership import ACCEPTED, claimed_fields, is_unchanged, merge_into
 from copyrator.copies.targets.planning import Action, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
@@ -243,7 +241,8 @@ class CopyWriter:
             raise errors.ConflictError("deleted, to be recreated") from error
         found = self._view.reader(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
-            winner.accept(whole)  # the server's own form of our content: nothing changed
+            # The server's own form of our content: nothing changed.
+            winner.desired.equal = winner.binding.compiled.sealer.digest(payload_of(whole))
         repeated = self._context.fights.is_repeated(self._key)
         if self._exact and _is_disturbed(winner, found) and not repeated:
             # The live object was right already, but others are recorded as its writers.
@@ -285,7 +284,7 @@ class CopyWriter:
         if reason := live["metadata"].get(NOT_WHOLE):
             raise errors.ApiError(f"the existing object can't be compared: {reason}")
         overwrites = (
-            winner.reseals
+            winner.rule.reseal is not None
             or winner.on_conflict is ConflictPolicy.OVERWRITE
             or winner.adopts(_unmanaged(live["metadata"]))
         )
@@ -389,7 +388,7 @@ class CopyWriter:
 
 def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:
     """Whether, by managedFields, another client appears to have changed our own write."""
-    return winner.is_drift(record) and not winner.is_right(record)
+    return not winner.is_old(record) and not winner.is_right(record)
 
 
 def _may_recreate(winner: CopyRequest) -> bool:

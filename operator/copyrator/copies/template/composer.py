@@ -61,31 +61,27 @@ class NotHeldError(Exception):
 class ComposedBinding(SourceBinding):
     """The template of a rule with ``spec.sources``, bound to the rule's targets."""
 
-    __slots__ = ("_composition", "_name", "_outlines")
+    __slots__ = ("_name", "_outlines")
+
+    composition: Composition
 
     def __init__(self, compiled: CompiledRule, composition: Composition) -> None:
-        self._composition = composition
         self._name = _name_in(compiled.template)
         self._outlines: list[Content] = []
         """The outlines of all copies, each once: usually there is one."""
-        super().__init__(compiled, None)
+        super().__init__(compiled, None, composition=composition)
 
     def _first_desired(self) -> DesiredCopy | None:
-        return None if self.follows_namespaces else self._named(None)
-
-    @property
-    def composition(self) -> Composition:
-        """The sources that its template reads."""
-        return self._composition
+        return None if self.compiled.follows_namespaces else self._named(None)
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates in the copies that were rendered last, the soonest to end."""
-        return self._composition.certificates
+        return self.composition.certificates
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace; pending before the sources are read."""
-        place = namespace.name if self.follows_namespaces else _ALL
+        place = namespace.name if self.compiled.follows_namespaces else _ALL
         desired = self._by_namespace.get(place)
         if desired is None:
             desired = self._by_namespace[place] = self._named(namespace)
@@ -94,10 +90,10 @@ class ComposedBinding(SourceBinding):
     @property
     def mark(self) -> bytes:
         """What changes with the content of its copies, and not with their namespaces."""
-        if not self.follows_namespaces:
+        if not self.compiled.follows_namespaces:
             desired = self._by_namespace.get(_ALL)
             return desired.digest if desired else b""
-        composition = self._composition
+        composition = self.composition
         until = composition.until.isoformat().encode() if composition.until else b""
         return b"\0".join((self.compiled.template_mark, composition.fingerprint, until))
 
@@ -108,15 +104,15 @@ class ComposedBinding(SourceBinding):
         if self.forbidding(namespace.name) is not None:
             return False
         name = self.at(namespace).name  # a source is never a target
-        return not self._composition.is_source(self.compiled.resource, namespace.name, name)
+        return not self.composition.is_source(self.compiled.resource, namespace.name, name)
 
     def forbidding(self, namespace: str) -> str | None:
         """A source that may not be copied into a namespace: ``namespace/name``; None: all may."""
-        return self._composition.forbidding(namespace)
+        return self.composition.forbidding(namespace)
 
     def unreadable(self) -> Iterator[tuple[str, ObjectName, str]]:
         """Sources with an invalid annotation, by kind (resource key): they are copied nowhere."""
-        return self._composition.unreadable()
+        return self.composition.unreadable()
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
         """Whether nothing that we wrote there was changed, by the outline of the copy."""
@@ -130,14 +126,14 @@ class ComposedBinding(SourceBinding):
             NotHeldError: the sources' contents aren't held.
             TemplateError: it can't be rendered.
         """
-        reading, compiled = self._composition.reading, self.compiled
+        reading, compiled = self.composition.reading, self.compiled
         if reading is None:
             raise NotHeldError
         assert compiled.template is not None
         rendered = reading.composing.render(
             compiled.template, compiled.spec.kind, target_context(namespace, compiled.rule)
         )
-        self._composition.note(reading.composing.findings)
+        self.composition.note(reading.composing.findings)
         return rendered_content(
             rendered, compiled.spec.transform, rule=compiled.rule.owner, sealer=compiled.sealer
         )
@@ -161,14 +157,14 @@ class ComposedBinding(SourceBinding):
             content = self.content(namespace)
             desired = DesiredCopy(known.name, content).without_content()
             desired.outline = self._outline_of(content)
-            self._composition.note_certificates(content.kind, content.payload)
+            self.composition.note_certificates(content.kind, content.payload)
         except TemplateError as error:
             desired = DesiredCopy(known.name, None, str(error))
         except NotHeldError:
             raise
         except Exception as error:
             desired = DesiredCopy(known.name, None, unexpected(error))
-        self._by_namespace[namespace.name if self.follows_namespaces else _ALL] = desired
+        self._by_namespace[namespace.name if self.compiled.follows_namespaces else _ALL] = desired
 
     def _outline_of(self, content: Content) -> Content:
         for outline in self._outlines:

@@ -112,7 +112,7 @@ async def _is_any_pending(context: CopyContext, binding: ComposedBinding, turn: 
         namespace = context.namespaces.get(name)
         if namespace is not None and binding.at(namespace).pending:
             return True
-        if namespace is not None and not binding.follows_namespaces:
+        if namespace is not None and not binding.compiled.follows_namespaces:
             return False  # they are all the same
         await turn.pause()
     return False

@@ -1,14 +1,11 @@
 """The Jinja2 environment of rules: sandboxed, strict and bounded.
 
 An unknown name is an error on that target, never an empty string, and no template can reach
-Python's internals. Everything that costs time or memory is counted by the meter first.
+Python's internals. Everything that costs time or memory is counted by the meter first: the length
+of a filter's, method's or format's result is computed from its arguments. One that isn't in these
+tables isn't available to templates, as its length or time can't be computed before it runs.
 
-Bounds of filters, methods and formats: the length of a result is computed from the arguments.
-
-A filter or method that isn't in these tables isn't available to templates: the length of its
-result, or its time, can't be computed before it runs.
-
-Jinja2's messages about unknown names, in the terms of Kubernetes.
+Messages about unknown names are in the terms of Kubernetes.
 """
 
 from __future__ import annotations
