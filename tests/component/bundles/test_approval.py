@@ -64,19 +64,6 @@ async def test_the_id_of_another_bundle_s_equal_plan_means_nothing(
     assert cluster.jobs() == []
 
 
-async def test_an_old_id_means_nothing_for_what_is_planned_next(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, version="1.*")
-    operator = await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster, version="1.0.0")
-    registry.put("app", "1.1.0", "two")
-    await waits(cluster, version="1.1.0")
-    await idle(operator)
-    assert len(werf.applied) == 1
-
-
 async def test_an_approval_that_comes_while_the_plan_is_made_anew_counts_for_an_equal_one(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -129,22 +116,6 @@ async def test_of_two_approvers_the_first_is_named_and_there_is_one_deploy(
     status = await deployed(cluster)
     assert (status["plan"]["by"], status["history"][0]["approvedBy"]) == ("ann", "ann")
     assert len(werf.applied) == 1
-
-
-async def test_a_plan_that_is_approved_and_rejected_at_once_is_rejected(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    operator = await run()
-    found = await waits(cluster)
-    annotate(
-        cluster,
-        **{"approved-plan": found["id"], "rejected-plan": found["id"], "approved-by": "ann"},
-    )
-    await waits(cluster, "PlanRejected", decision="Rejected")
-    await idle(operator)
-    assert cluster.jobs() == []
-    assert condition(cluster, "Stalled") == ("True", "PlanRejected")
 
 
 class Told(list[tuple[str, str]]):
@@ -294,24 +265,6 @@ async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_rem
     anew = await waits(cluster)
     assert (anew["rejections"], anew["id"] != found["id"]) == (1, True)
     approve(cluster, found)  # by the rejected ID
-    await idle(operator)
-    assert cluster.jobs() == []
-
-
-async def test_a_rejection_while_the_plan_is_made_anew_ends_the_approval_that_would_carry_over(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    operator, found = await approved_while_suspended(cluster, run, bundle)
-    werf.holds_plans = True
-    refresh(cluster, "again")
-    await eventually(lambda: plan(cluster)["outcome"] == "Running")
-    annotate(cluster, **{"rejected-plan": found["id"]})
-    await eventually(lambda: plan(cluster).get("rejections") == 1)
-    annotate(cluster, **{"rejected-plan": None})
-    await eventually(lambda: len(cluster.jobs("plan")) == 2)
-    cluster.change("bundles", "shop", spec={"suspend": None})
-    werf.finish(cluster.jobs("plan")[-1])
-    await waits(cluster)
     await idle(operator)
     assert cluster.jobs() == []
 

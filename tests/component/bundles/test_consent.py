@@ -182,23 +182,6 @@ async def test_a_withdrawn_permission_is_seen_when_its_answer_is_old(
     assert consent(cluster)["state"] == "NotAccepted"
 
 
-async def test_what_was_deployed_before_the_rule_counts_as_accepted_until_it_was_once(
-    cluster: BundleCluster, run: Run, bundle: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster.namespace("prod")
-    bundle(project_namespace="prod")
-    cluster.change("bundles", "shop", status=OLD)
-    await run()
-    await deployed(cluster)
-    assert consent(cluster)["state"] == "Assumed"
-
-    cluster.accept("prod")
-    await eventually(lambda: consent(cluster)["state"] == "Accepted")
-    cluster.accept("prod", None)
-    await refused(cluster)
-    assert caplog.text.count("so it counts as accepted") == 1  # the Event is logged, too
-
-
 @pytest.mark.parametrize("fault", [403, 500])
 async def test_where_it_cant_be_asked_only_new_releases_are_refused(
     cluster: BundleCluster, run: Run, bundle: Make, fault: int
@@ -280,22 +263,6 @@ async def test_a_faked_outcome_keeps_no_namespace_from_its_own_release(
     cluster.drop(EVIL)
     await eventually(lambda: EVIL not in cluster.objects)
     assert not [name for name in cluster.runs if "uninstall" in name]
-
-
-async def test_consent_for_a_bundle_with_the_release_keeps_it_from_the_namespaces_own(
-    cluster: BundleCluster, run: Run, bundle: Make, evil: Any
-) -> None:
-    cluster.granted.add(("evil/werf", TEAM))
-    evil(FAKED)
-    bundle()
-    await run()
-    await eventually(lambda: evils(cluster) == "Deployed")
-    await eventually(lambda: cluster.reason() == "ReleaseConflict")
-    assert len(cluster.runs) == 1
-
-    cluster.granted.clear()
-    # Its answer counts for ten minutes.
-    assert cluster.reason() == "ReleaseConflict"
 
 
 async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing_is_polled(

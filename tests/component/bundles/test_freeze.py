@@ -116,17 +116,6 @@ async def test_it_ends_by_itself_at_its_end_and_not_before(
     await eventually(lambda: cluster.reason() == "Deployed")
 
 
-async def test_a_freeze_that_has_ended_holds_nothing_back(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    _, value = ending_in(-2)
-    freeze(cluster, value)
-    bundle()
-    await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert not any("gates" in status for status in cluster.statuses["shop"])
-
-
 async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -327,18 +327,6 @@ async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
     cluster.change("bundles", "shop", status={"forceUpdate": 1})
     await eventually(lambda: cluster.status().get("forceUpdate") == 0)
     assert len(cluster.jobs()) == is_deployed
-
-
-async def test_a_retry_asks_the_gates_as_a_retry(
-    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
-) -> None:
-    cluster.ends = fail
-    bundle(version="1.0.0", retry={"limit": 3, "backoff": "1s"})
-    await run(gates=gates)
-    await eventually(lambda: cluster.reason() == "DeployFailed")
-    cluster.ends = succeed
-    await deployed(cluster, "1.0.0")
-    assert [occasion for _, occasion in window.asked] == [Occasion.NEW_DIGEST, Occasion.RETRY]
 
 
 async def test_a_bundle_without_gates_has_no_trace_of_them(

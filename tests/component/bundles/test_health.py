@@ -15,7 +15,7 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
-from tests.component.bundles.workloads import HELM, deployment, owned
+from tests.component.bundles.workloads import deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
@@ -108,37 +108,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [reason for reason in reasons if reason in ("Healthy", "Unhealthy")]
 
 
-async def test_what_isnt_current_in_time_is_unhealthy(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle(health="Watch")
-    deployment(cluster, ready=0)
-    await run(timing=replace(SOON, health_grace=4.0))  # a slow machine looks before its end
-    await eventually(lambda: healthy(cluster) == BAD)
-    seen = [dict_of(one) for one in cluster.statuses["shop"]]
-    assert ("Unknown", "Progressing") in seen
-
-
 def dict_of(status: dict[str, Any]) -> tuple[str, str]:
     found = {one["type"]: one for one in status.get("conditions", [])}.get("Healthy", {})
     return found.get("status", ""), found.get("reason", "")
-
-
-async def test_only_objects_of_the_release_in_its_namespace_count(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle(health="Watch")
-    deployment(cluster)
-    deployment(cluster, "other", 0, release="another", late=True)
-    deployment(cluster, "hook", 0, metadata=owned("shop", **{"helm.sh/hook": "pre-install"}))
-    deployment(cluster, "elsewhere", 0, metadata=owned("shop", "far-away"), late=True)
-    deployment(cluster, "plain", 0, metadata={"labels": HELM}, late=True)
-    await run()
-    await eventually(lambda: healthy(cluster) == GOOD)
-    deployment(cluster, "other", 0, release="shop", late=True)
-    await eventually(lambda: healthy(cluster) == BAD)
-    cluster.drop(path_of("deployments", "other"))
-    await eventually(lambda: healthy(cluster) == GOOD)
 
 
 async def test_all_four_kinds_are_watched(cluster: BundleCluster, run: Run, bundle: Make) -> None:
@@ -259,28 +231,6 @@ async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_other
     assert "doesn't serve namespace elsewhere" in said(cluster, "far")
     assert {space for _, space in health_watches(operator)} == {TEAM}
     assert cluster.reviews == 8
-
-
-async def test_objects_with_another_label_are_said_not_to_be_seen(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle(health="Watch", metadata={"labels": {"app.kubernetes.io/managed-by": "argocd"}})
-    await run()
-    await eventually(lambda: healthy(cluster) == ("Unknown", "OtherManager"))
-    assert "'argocd'" in said(cluster)
-
-
-async def test_nothing_deployed_is_not_healthy(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends = None
-    bundle(health="Watch")
-    deployment(cluster)
-    await run()
-    await eventually(lambda: healthy(cluster) == ("Unknown", "NotDeployed"))
-    await eventually(cluster.jobs)
-    cluster.end_job(cluster.jobs()[0]["metadata"]["name"], 0, "")
-    await eventually(lambda: healthy(cluster) == GOOD)
 
 
 async def test_a_rollout_takes_few_writes(cluster: BundleCluster, run: Run, bundle: Make) -> None:

@@ -96,9 +96,6 @@ class FakeCluster(FakeApi):
 
     # --- the server's side -----------------------------------------------------------------------
 
-    def _matching(self, request: web.Request) -> "Filter":
-        return Filter(request)
-
     def _found(self, request: web.Request) -> list[tuple[str, dict[str, Any]]]:
         wanted = Filter(request)
         return [(p, body) for p, body in sorted(self.objects.items()) if wanted.means(p, body)]

@@ -230,18 +230,6 @@ async def test_many_sources_in_one_namespace_share_a_watch_and_are_read(cluster,
     assert len(gets) == len(set(gets))
 
 
-async def test_a_selector_tells_the_five_that_end_first(cluster, operator):
-    stage(cluster)
-    for number in range(7):
-        data = {"ca.crt": certificate(f"c{number}", in_seconds((100 - number) * DAY))}
-        metadata = {"labels": {"ca": "yes"}}
-        cluster.object("configmaps", HOME, f"ca-{number}", data=data, metadata=metadata)
-    source = {"kind": "ConfigMap", "selector": {"matchLabels": {"ca": "yes"}}}
-    make_rule(cluster, "r", {"source": source})
-    expected = ["c6", "c5", "c4", "c3", "c2"]
-    await until(lambda: shown(cluster) == expected, "the first five")
-
-
 async def test_composed_objects_tell_the_certificates_that_came_out(cluster, operator):
     stage(cluster)
     ends = in_seconds(3 * DAY)

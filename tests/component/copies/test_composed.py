@@ -236,23 +236,6 @@ async def test_a_source_may_be_created_after_its_rule(cluster, operator):
     await until(lambda: all(hosts(cluster, t) == ["x.io"] for t in TARGETS))
 
 
-async def test_optional_sources_may_be_missing(cluster, operator):
-    stage(cluster)
-    spec = registries(secret("hub"), selected(optional=True))
-    spec["sources"].append(secret("nothing", alias="extra", optional=True))
-    text = "{{ [sources.hub, sources.extra] + sources.private }}"
-    spec["template"]["data"][".dockerconfigjson"] = text.replace(
-        " }}", " | merge_dockerconfig | b64encode }}"
-    ).replace(
-        "[sources.hub, sources.extra] + sources.private",
-        "([sources.hub, sources.extra] + sources.private)",
-    )
-    make_rule(cluster, "r", spec)
-    await until(lambda: all(hosts(cluster, t) == ["hub.io"] for t in TARGETS))
-    pull(cluster, "nothing", extra_io="d")
-    await until(lambda: all(hosts(cluster, t) == ["extra.io", "hub.io"] for t in TARGETS))
-
-
 async def test_a_source_is_never_written_and_copies_are_never_sources(cluster, operator):
     """The rule's own copy in infra would be one of the objects that its selector matches."""
     stage(cluster)
@@ -272,48 +255,6 @@ async def test_a_source_is_never_written_and_copies_are_never_sources(cluster, o
     await until(lambda: len(cluster.copies("secrets", "one")) == len(TARGETS))
     await operator.settled()
     assert cluster.found("secrets", "infra", "one") == before
-
-
-async def test_tokens_and_releases_are_refused(cluster, operator):
-    stage(cluster)
-    cluster.object("secrets", "infra", "hub", type="helm.sh/release.v1", data=config(x_io="a"))
-    make_rule(cluster, "r", registries(secret("hub")))
-    await until(lambda: reason(cluster, "r") == "SourceNotFound")
-    message = cluster.found("copyrators", HOME, "r")["status"]["conditions"][0]["message"]
-    assert "never copied: it is a Helm release" in message
-    await operator.settled()
-    assert cluster.copies("secrets", "registries") == []
-
-
-async def test_every_source_must_allow_the_target(cluster, operator):
-    stage(cluster)
-    pull(cluster, "one", one_io="b")
-    allowed = {
-        "labels": {"registry": "yes"},
-        "annotations": {"copyrator.flant.com/allow-to": "team-0[0-3]"},
-    }
-    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00,team-01"}
-    cluster.object(
-        "secrets",
-        "infra",
-        "two",
-        type="kubernetes.io/dockerconfigjson",
-        data=config(two_io="c"),
-        metadata=allowed,
-    )
-    make_rule(cluster, "r", registries(secret("hub"), selected()))
-    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:2])
-    await until(lambda: reason(cluster, "r") == "Synced")
-    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00"}
-    cluster.object(
-        "secrets",
-        "infra",
-        "two",
-        type="kubernetes.io/dockerconfigjson",
-        data=config(two_io="c"),
-        metadata=allowed,
-    )
-    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:1])
 
 
 async def test_too_many_and_too_large_sources_change_nothing(cluster, operator, monkeypatch):
@@ -539,3 +480,34 @@ async def test_a_source_of_two_rules_is_one_after_the_first_has_ended(cluster, o
     cluster.gone("copyrators", HOME, "r")
     await until(lambda: cluster.found("copyrators", HOME, "r") is None)
     assert operator.controller._context.index.is_source("secrets", "infra", "hub")
+
+
+async def test_every_source_must_allow_the_target(cluster, operator):
+    stage(cluster)
+    pull(cluster, "one", one_io="b")
+    allowed = {
+        "labels": {"registry": "yes"},
+        "annotations": {"copyrator.flant.com/allow-to": "team-0[0-3]"},
+    }
+    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00,team-01"}
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data=config(two_io="c"),
+        metadata=allowed,
+    )
+    make_rule(cluster, "r", registries(secret("hub"), selected()))
+    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:2])
+    await until(lambda: reason(cluster, "r") == "Synced")
+    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00"}
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data=config(two_io="c"),
+        metadata=allowed,
+    )
+    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:1])

@@ -153,10 +153,6 @@ async def test_connections_are_kept_and_used_again(client: KubeClient, api: Fake
     assert len(ports) == 1
 
 
-DETAILS_TERMINATING = {
-    "causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
-}
-FORBIDDEN_QUOTA = 'secrets "a" is forbidden: exceeded quota: q, requested: count/secrets=1'
 WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies here'
 
 
@@ -166,19 +162,10 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies 
         (error(400, "BadRequest"), errors.BadRequest),
         (error(401, "Unauthorized"), errors.Unauthorized),
         (error(403, "Forbidden", 'User "x" cannot create'), errors.Forbidden),
-        (error(403, "Forbidden", details=DETAILS_TERMINATING), errors.NamespaceTerminating),
-        (error(403, "Forbidden", FORBIDDEN_QUOTA), errors.QuotaExceeded),
-        (error(403, "Forbidden", WEBHOOK), errors.AdmissionDenied),
         (error(400, "", WEBHOOK), errors.AdmissionDenied),
         (error(404, "NotFound"), errors.NotFound),
         (raw(b"404 page not found", "text/plain", 404), errors.NotFound),
-        (error(409, "AlreadyExists"), errors.AlreadyExists),
-        (error(409, "Conflict"), errors.ConflictError),
-        (error(410, "Expired"), errors.Gone),
-        (error(413, "RequestEntityTooLarge"), errors.TooLarge),
-        (error(422, "Invalid"), errors.Invalid),
         (error(429, "TooManyRequests"), errors.TooManyRequests),
-        (error(500, "InternalError"), errors.ServerError),
         (error(503, "ServiceUnavailable"), errors.ServerError),
         (raw(b"<html>Bad Gateway</html>", "text/html", 502), errors.ServerError),
         (raw(b"", status=302), errors.ApiError),

@@ -126,12 +126,3 @@ def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, shop
     team.first_job("after")
     until(lambda: "Healthy" in reasons(team, "shop"), "an Event")
     assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
-
-
-def test_a_stateful_set_that_isnt_ready_is_in_progress(shop: Team):
-    team = shop
-    wait_health(team, "shop", "True", "Healthy")
-    set_image(team, "statefulsets", "shop-db", MISSING)
-    text = wait_health(team, "shop", "Unknown", "Progressing")
-    assert "StatefulSet/shop-db (" in text
-    assert "DaemonSet" not in text

@@ -47,19 +47,3 @@ def test_a_failure_with_megabytes_of_secrets_is_on_record_without_a_word_of_them
     assert team.status("shop")["history"][0]["outcome"] == "Failed"
     assert memory(operator) < MOST_MEMORY
     assert operator.process.code is None
-
-
-def test_values_beyond_the_bound_are_named_with_the_remedy(team: Team, operator: Operator) -> None:
-    team.publish("1.0.0", "first")
-    for number in range(9):
-        data = {"values.yaml": "# " + "x" * 1_000_000}
-        team.create("configmaps", f"values-{number}", data=data)
-    sources = [{"kind": "ConfigMap", "name": f"values-{number}"} for number in range(9)]
-    team.bundle("shop", valuesFrom=sources)
-
-    message = team.wait_reason("shop", "ValuesMissing")["message"]
-
-    assert "values-8" in message
-    assert "8 MiB" in message
-    assert memory(operator) < MOST_MEMORY
-    assert not team.jobs("shop")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +10,6 @@ from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, stays
 from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 def promoted_from(*names: str, soak: str) -> dict[str, Any]:
@@ -69,33 +66,6 @@ def test_a_version_goes_from_dev_to_staging_and_to_production(chain: Team) -> No
     team.first_job("production")
     assert expected <= begun(team)
     assert team.status("production")["attempted"]["digest"] == digest
-
-
-def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
-    chain: Team, operator: Operator
-) -> None:
-    team = chain
-    team.bundle("late", version="1.0.0", promoteFrom=promoted_from("staging", soak="1h"))
-    expected = waits_until(team, "late")
-    assert team.condition("late")["reason"] == "NotPromoted"
-    operator.stop(signal.SIGKILL)
-    killed = datetime.now(UTC)
-    written = team.get("bundles", "staging")
-    stays(12, lambda: team.jobs("late") == [])  # longer than renewals may be apart
-    operator.start()
-    said = "without an operator don't count"
-    until(lambda: said in gate(team, "late").get("message", ""), lambda: f"{gate(team, 'late')}")
-    later = waits_until(team, "late")
-    (lease,) = team.api.get(LEASES.format(operator.namespace))["items"]
-    gap = lease["metadata"]["annotations"]["copyrator.flant.com/seen-time"].split()[-1]
-    start, _, seconds = gap.partition("+")
-    begin = datetime.fromisoformat(start)
-    end = begin + timedelta(seconds=int(seconds.removesuffix("s")))
-    assert begin <= killed < end
-    assert later == expected + (end - max(begin, since(team)))
-    assert team.jobs("late") == []
-    assert written is not None
-    assert team.status("staging")["soak"] == written["status"]["soak"], "no write for the gap"
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:

@@ -93,15 +93,6 @@ def test_a_policy_asks_for_a_signature_that_the_spec_does_not_and_both_have_to_h
     until(lambda: verified(team) == ("", ""), "nothing is asked for any more")
 
 
-def test_a_policy_that_denies_what_it_does_not_name(team: Team, admin: Admin) -> None:
-    policy(admin, default="Deny")
-    team.publish("1.0.0", "first")
-    team.bundle("shop")
-    condition = team.wait_reason("shop", "NotInPolicy")
-    assert (condition["status"], NAME in condition["message"]) == ("False", True)
-    assert team.condition("shop", "Stalled")["status"] == "True"
-
-
 def test_a_policy_that_cannot_be_parsed_lets_nothing_new_be_deployed(
     team: Team, admin: Admin
 ) -> None:

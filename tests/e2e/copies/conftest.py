@@ -28,6 +28,17 @@ def encoded(**texts: str) -> dict[str, str]:
     return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
 
 
+def copying(
+    source: str, name: str, *targets: str, kind: str = "ConfigMap", **more: Any
+) -> dict[str, Any]:
+    """The spec of a rule that copies one object, without targets into all that begin as it does."""
+    return {
+        "source": {"kind": kind, "namespace": source, "name": name},
+        "targets": {"namespaces": list(targets) or [f"{name}-*"]},
+        **more,
+    }
+
+
 def condition_of(rule: dict[str, Any], type_: str = "Ready") -> dict[str, Any]:
     conditions = rule.get("status", {}).get("conditions", [])
     return next((one for one in conditions if one["type"] == type_), {})

@@ -1,6 +1,6 @@
 """Taking over what stands there already: once, exactly, and for good."""
 
-from tests.e2e.copies.conftest import encoded, restart
+from tests.e2e.copies.conftest import copying, encoded, restart
 
 from copyrator.api import names
 
@@ -59,12 +59,7 @@ def test_overwrite_takes_an_object_over_exactly_and_keeps_others_marks(
         data={"same": "same", "dead": "key"},
     )
     stopped.start()
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        "onConflict": "Overwrite",
-    }
-    user.rule(stopped.namespace, word, spec)
+    user.rule(stopped.namespace, word, copying(source, word, onConflict="Overwrite"))
     user.wait_ready(stopped.namespace, word)
     found = user.get("configmaps", target, word)
     assert found["data"] == {"key": "value", "same": "same"}
@@ -86,11 +81,7 @@ def test_a_copy_restored_without_its_managed_fields_is_ours_again_after_one_star
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("configmaps", source, word, data={"key": "value"})
     stopped.start()
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(stopped.namespace, word, spec)
+    user.rule(stopped.namespace, word, copying(source, word))
     user.wait_ready(stopped.namespace, word)
     stopped.stop()
     found = user.get("configmaps", target, word)

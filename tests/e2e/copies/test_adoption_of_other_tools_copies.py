@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, restart
+from tests.e2e.copies.conftest import copying, deploy, encoded, restart
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
@@ -59,12 +59,7 @@ def copied_by(tool, user, namespace, name, data):
 def rule(stopped, user, namespace, word):
     source = namespace("source")
     user.create("secrets", source, word, type="Opaque", data=encoded(key="value"))
-    spec = {
-        "source": {"kind": "Secret", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        "onConflict": "Adopt",
-    }
-    user.rule(stopped.namespace, word, spec)
+    user.rule(stopped.namespace, word, copying(source, word, kind="Secret", onConflict="Adopt"))
     yield
     with contextlib.suppress(AssertionError):
         user.delete("copyrators", stopped.namespace, word)
@@ -128,11 +123,7 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
         marks = {"annotations": {"replicator.v1.mittwald.de/replicated-from-version": "1"}}
         path = f"{user.path('roles', target)}?fieldManager=kubernetes-replicator"
         api.create(path, {"metadata": {"name": word, **marks}, "rules": rules})
-        spec = {
-            "source": {"kind": "Role", "namespace": source, "name": word},
-            "targets": {"namespaces": [f"{word}-*"]},
-            "onConflict": "Adopt",
-        }
+        spec = copying(source, word, kind="Role", onConflict="Adopt")
         operator.start()
         user.rule(operator.namespace, word, spec)
         user.wait_ready(operator.namespace, word)

@@ -4,7 +4,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart, wait_quiet
+from tests.e2e.copies.conftest import copying, encoded, restart, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
@@ -27,10 +27,7 @@ def infra(user, namespace, word):
 
 
 def spec(word: str, infra: str):
-    return {
-        "source": {"kind": "Secret", "name": "tls", "namespace": infra},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
+    return copying(infra, "tls", f"{word}-*", kind="Secret")
 
 
 def expiring(user, home: str, name: str) -> str:

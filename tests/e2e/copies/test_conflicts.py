@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tests.e2e.copies.conftest import wait_quiet
+from tests.e2e.copies.conftest import copying, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
@@ -11,14 +11,6 @@ from copyrator.api import names
 
 QUIET = 60.0 if LONG else 5.0
 """Seconds in which nothing is written."""
-
-
-def copying(source, name, *targets, **more):
-    return {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": name},
-        "targets": {"namespaces": list(targets)},
-        **more,
-    }
 
 
 def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, user, namespace, word):

@@ -1,7 +1,7 @@
 """Whatever changes, the copies follow, and nothing is deleted that isn't known to be unwanted."""
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, grant, restart
+from tests.e2e.copies.conftest import copying, deploy, encoded, grant, restart
 from tests.e2e.operator_process import until
 from tests.long import LONG, long_form
 
@@ -9,14 +9,6 @@ FRUGALITY = "tests/e2e/copies/test_frugality.py"
 VIEWS = "tests/component/copies/test_incomplete_views.py"
 MASS = 200 if LONG else 30
 """Sources that are changed at once, each with five copies."""
-
-
-def copying(source, word, **more):
-    return {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        **more,
-    }
 
 
 def test_another_source_namespace_is_one_update_a_copy_and_no_deletion(

@@ -5,6 +5,7 @@ When each is tried again is proved in tests/component/copies/test_flow.py.
 
 import pytest
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import until
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -117,11 +118,7 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
     try:
         wait_refused(user, bad)
         since = operator.cluster.audit_offset()
-        spec = {
-            "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-            "targets": {"namespaces": [f"{word}-*"]},
-        }
-        user.rule(operator.namespace, word, spec)
+        user.rule(operator.namespace, word, copying(source, word))
         user.wait_reason(operator.namespace, word, "PartialFailure")
         for place in good:
             user.wait_data("configmaps", place, word, {"key": "value"})
@@ -173,11 +170,7 @@ def test_rights_that_are_missing_in_one_namespace_are_forbidden_there_and_nowher
     for place in good:
         allow(place)
     stopped.start()
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(stopped.namespace, word, spec)
+    user.rule(stopped.namespace, word, copying(source, word))
     for place in good:
         user.wait_data("configmaps", place, word, {"key": "value"})
     user.wait_reason(stopped.namespace, word, "PartialFailure")

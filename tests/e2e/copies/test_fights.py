@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from click.testing import CliRunner
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import until
 
 from copyrator.cli import cli
@@ -62,11 +63,13 @@ def test_a_fight_takes_few_writes_and_the_rule_says_with_whom(wide, api, user, n
     source, target, calm = namespace(f"{word}-s"), namespace(f"{word}-t"), namespace(f"{word}-c")
     home, since = wide.namespace, wide.cluster.audit_offset()
     user.create("configmaps", source, word, data={"key": "1"})
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [target, calm]},
-        "transform": {"labels": {"add": {"config.openshift.io/inject-trusted-cabundle": "true"}}},
-    }
+    spec = copying(
+        source,
+        word,
+        target,
+        calm,
+        transform={"labels": {"add": {"config.openshift.io/inject-trusted-cabundle": "true"}}},
+    )
     quota = {
         "template": {
             "apiVersion": "v1",

@@ -2,7 +2,7 @@
 
 import base64
 
-from tests.e2e.copies.conftest import encoded
+from tests.e2e.copies.conftest import copying, encoded
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
@@ -54,12 +54,7 @@ def test_an_old_form_rule_may_write_its_selector_as_a_string_and_its_namespaces_
 
 
 def good_rule(user, operator, word, source, kind="ConfigMap", **more):
-    spec = {
-        "source": {"kind": kind, "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        **more,
-    }
-    return user.rule(operator.namespace, word, spec)
+    return user.rule(operator.namespace, word, copying(source, word, kind=kind, **more))
 
 
 def test_a_source_by_name_goes_to_the_namespaces_that_the_globs_mean(

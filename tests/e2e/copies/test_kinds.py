@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.e2e.copies.conftest import GIZMO_GROUP, GIZMOS, encoded, restart
+from tests.e2e.copies.conftest import GIZMO_GROUP, GIZMOS, copying, encoded, restart
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
@@ -107,10 +107,7 @@ def test_a_kind_of_the_default_is_copied_updated_and_healed_and_then_left_in_pea
         wanted = content(user.get(case.plural, source, word))
         return content(user.get(case.plural, target, word)) == wanted
 
-    wanted = {
-        "source": {"kind": case.kind, "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
+    wanted = copying(source, word, kind=case.kind)
     user.rule(wide.namespace, word, wanted)
     until(is_as_the_source, "copied")
     user.replace(case.plural, source, word, **case.second)
@@ -132,11 +129,7 @@ def test_a_kind_of_the_default_is_copied_updated_and_healed_and_then_left_in_pea
 def test_what_others_add_to_a_service_account_is_theirs_and_no_drift(wide, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("serviceaccounts", source, word, imagePullSecrets=[{"name": "ours"}])
-    wanted = {
-        "source": {"kind": "ServiceAccount", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(wide.namespace, word, wanted)
+    user.rule(wide.namespace, word, copying(source, word, kind="ServiceAccount"))
     user.wait_ready(wide.namespace, word)
     user.patch(
         "serviceaccounts",
@@ -160,11 +153,7 @@ def test_a_restart_over_right_copies_of_every_kind_writes_nothing(wide, user, na
     targets = [namespace(f"{word}-{number}") for number in range(2)]
     for case in CASES:
         user.create(case.plural, source, word, **case.second)
-        wanted = {
-            "source": {"kind": case.kind, "namespace": source, "name": word},
-            "targets": {"namespaces": [f"{word}-*"]},
-        }
-        user.rule(wide.namespace, f"{word}-{case.plural}", wanted)
+        user.rule(wide.namespace, f"{word}-{case.plural}", copying(source, word, kind=case.kind))
     for case in CASES:
         user.wait_ready(wide.namespace, f"{word}-{case.plural}")
     assert wide.stop() == 0
@@ -214,11 +203,7 @@ def test_a_custom_kind_that_appears_after_its_rule_is_copied_and_holds_nothing_u
     wide, user, namespace, word, request
 ):
     source, target = namespace("source"), namespace(f"{word}-t")
-    wanted = {
-        "source": {"kind": "Gizmo", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(wide.namespace, word, wanted)
+    user.rule(wide.namespace, word, copying(source, word, kind="Gizmo"))
     condition = user.wait_reason(wide.namespace, word, "KindUnavailable")
     assert "Gizmo" in condition["message"]
     crd = request.getfixturevalue("gizmo_crd")

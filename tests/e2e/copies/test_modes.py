@@ -1,20 +1,12 @@
 """Suspend, Plan, Orphan, and what the API server calls immutable."""
 
 import pytest
-from tests.e2e.copies.conftest import encoded
+from tests.e2e.copies.conftest import copying, encoded
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
 RBAC = "rbac.authorization.k8s.io"
-
-
-def copying(source, word, kind="ConfigMap", **more):
-    return {
-        "source": {"kind": kind, "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        **more,
-    }
 
 
 def failures(user, home, word):
@@ -158,7 +150,7 @@ def test_an_immutable_change_fails_with_a_reason_and_recreate_makes_it_anew(
         second = {"type": "example.com/two", "data": encoded(key="new")}
     user.create(plural, one, word, **first)
     user.create(plural, two, word, **second)
-    user.rule(operator.namespace, word, copying(one, word, kind))
+    user.rule(operator.namespace, word, copying(one, word, kind=kind))
     user.wait_data(plural, target, word, first["data"])
     before = user.get(plural, target, word)["metadata"]
     user.patch("copyrators", operator.namespace, word, spec={"source": {"namespace": two}})

@@ -2,19 +2,12 @@
 
 import json
 
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
 HOLD = "example.com/hold"
-
-
-def copying(source, word, *targets, **more):
-    return {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": list(targets) or [f"{word}-*"]},
-        **more,
-    }
 
 
 def patched(operator, namespace, name, patch):

@@ -9,7 +9,7 @@ import signal
 from collections import Counter
 from contextlib import contextmanager
 
-from tests.e2e.copies.conftest import wait_quiet
+from tests.e2e.copies.conftest import copying, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
@@ -30,12 +30,7 @@ def fleet(operator, user, namespace, word, **more):
     source = namespace("source")
     targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
     user.create("configmaps", source, word, data={"key": "value"})
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        **more,
-    }
-    user.rule(operator.namespace, word, spec)
+    user.rule(operator.namespace, word, copying(source, word, **more))
     user.wait_ready(operator.namespace, word)
     return source, targets
 

@@ -5,7 +5,7 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.e2e.copies.conftest import encoded, restart
+from tests.e2e.copies.conftest import copying, encoded, restart
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
@@ -18,12 +18,7 @@ LARGE = 60.0
 
 
 def rule_for(user, operator, word, kind, source, **more):
-    spec = {
-        "source": {"kind": kind, "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        **more,
-    }
-    user.rule(operator.namespace, word, spec)
+    user.rule(operator.namespace, word, copying(source, word, kind=kind, **more))
 
 
 def same_content(one, other):

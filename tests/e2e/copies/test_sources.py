@@ -1,6 +1,6 @@
 """What a rule copies: by name or selector, from one or several namespaces, at what price."""
 
-from tests.e2e.copies.conftest import encoded
+from tests.e2e.copies.conftest import copying, encoded
 from tests.e2e.operator_process import until
 
 
@@ -46,10 +46,7 @@ def test_a_rule_may_come_before_its_source_and_its_namespace(operator, user, nam
     user.rule(
         operator.namespace,
         word,
-        {
-            "source": {"kind": "Secret", "namespace": source, "name": word},
-            "targets": {"namespaces": [f"{word}-*"]},
-        },
+        copying(source, word, kind="Secret"),
     )
     user.wait_reason(operator.namespace, word, "SourceNotFound")
     user.api.create("/api/v1/namespaces", {"metadata": {"name": source}})
@@ -86,6 +83,17 @@ def requests_of(operator, since):
     return [e for e in operator.cluster.audit_events(since) if e.user == operator.user]
 
 
+def test_a_recreated_source_is_copied_again(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    make(user, source, word, app=word)
+    user.rule(operator.namespace, word, selecting(word, source, matchLabels={"app": word}))
+    user.wait_data("configmaps", target, word, {"from": source})
+    user.delete("configmaps", source, word)
+    user.create("configmaps", source, word, metadata={"labels": {"app": word}}, data={"new": "1"})
+    user.wait_data("configmaps", target, word, {"new": "1"})
+    until(lambda: user.condition(operator.namespace, word).get("reason") == "Synced")
+
+
 def test_what_is_never_copied_is_left_out_and_the_rule_says_why(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     labels = {"labels": {"app": word}}
@@ -108,14 +116,3 @@ def test_what_is_never_copied_is_left_out_and_the_rule_says_why(operator, user, 
     condition = user.wait_reason(operator.namespace, word, "SourceNotFound")
     assert "never copied" in condition["message"]
     assert user.names("secrets", target) == []
-
-
-def test_a_recreated_source_is_copied_again(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    make(user, source, word, app=word)
-    user.rule(operator.namespace, word, selecting(word, source, matchLabels={"app": word}))
-    user.wait_data("configmaps", target, word, {"from": source})
-    user.delete("configmaps", source, word)
-    user.create("configmaps", source, word, metadata={"labels": {"app": word}}, data={"new": "1"})
-    user.wait_data("configmaps", target, word, {"new": "1"})
-    until(lambda: user.condition(operator.namespace, word).get("reason") == "Synced")

@@ -2,6 +2,7 @@
 
 import re
 
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import DIRECT, until
 
 
@@ -24,11 +25,7 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
 ):
     source, target = namespace("source"), namespace(f"{word}-t")
     stopped.start()
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(stopped.namespace, word, spec)
+    user.rule(stopped.namespace, word, copying(source, word))
     user.wait_reason(stopped.namespace, word, "SourceNotFound")
     user.create("configmaps", target, word, data={"key": "theirs"})
     user.create("configmaps", source, word, data={"key": "value"})

@@ -1,16 +1,10 @@
 """Which namespaces get copies; those that are going are passed over."""
 
 import pytest
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import until
 
 from localcluster.api import ApiStatusError
-
-
-def copying(source, word, **targets):
-    return {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"], **targets},
-    }
 
 
 @pytest.fixture
@@ -88,7 +82,8 @@ def test_globs_are_anchored_and_every_kind_of_selector_counts_at_once(
         {"key": "tier", "operator": "In", "values": ["front", "back"]},
     ]
     chosen = {"matchLabels": {"team": "red"}, "matchExpressions": expressions}
-    spec = copying(source, word, namespaces=[f"{word}-*"], exclude=["*-out-*"], selector=chosen)
+    targets = {"namespaces": [f"{word}-*"], "exclude": ["*-out-*"], "selector": chosen}
+    spec = copying(source, word, targets=targets)
     user.rule(operator.namespace, word, spec)
     user.wait_data("configmaps", yes, word, {"key": "value"})
     assert user.wait_ready(operator.namespace, word)["copies"]["desired"] == 1

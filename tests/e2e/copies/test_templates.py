@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.copies.conftest import deploy, grant
+from tests.e2e.copies.conftest import copying
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from copyrator.api import names
 from generate.kind_fields import TARGET, kind_fields
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/rules/namespace-provisioning.yaml"
-RIGHTS = "tests/e2e/rights/test_missing_rights.py"
-BINDING = "RoleBinding.rbac.authorization.k8s.io"
 
 
 def provisioning(word: str, prefix: str) -> dict[str, Any]:
@@ -46,70 +43,16 @@ def test_every_namespace_old_or_new_gets_a_binding_of_its_own_group_to_edit(
     assert user.wait_ready(wide.namespace, word)["copies"]["ready"] == 2
 
 
-def test_an_unknown_name_is_an_error_on_that_target_only_until_it_is_known(
-    wide, user, namespace, word
-):
-    good = namespace(f"{word}-good", labels={"team": "red"})
-    bad = namespace(f"{word}-bad")
-    template = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{word}-about", "labels": {"of": "{{ namespace.labels.team }}"}},
-        "data": {
-            "about": "{{ namespace.name }} of {{ namespace.labels.team }}",
-            "cost": "{{ namespace.annotations.get('cost', 'none') }}",
-        },
-    }
-    spec = {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
-    user.rule(wide.namespace, word, spec)
-    user.wait_data("configmaps", good, f"{word}-about", {"about": f"{good} of red", "cost": "none"})
-    user.wait_reason(wide.namespace, word, "PartialFailure")
-    status = user.get("copyrators", wide.namespace, word)["status"]
-    (failure,) = status["failures"]
-    assert (failure["namespace"], failure["reason"]) == (bad, "TemplateError")
-    assert "team" in failure["message"]
-    assert user.get("configmaps", bad, f"{word}-about") is None
-    metadata = {"labels": {"team": "blue"}, "annotations": {"cost": "42"}}
-    user.api.patch(f"/api/v1/namespaces/{bad}", {"metadata": metadata})
-    user.wait_data("configmaps", bad, f"{word}-about", {"about": f"{bad} of blue", "cost": "42"})
-    user.wait_ready(wide.namespace, word)
-    user.api.patch(f"/api/v1/namespaces/{good}", {"metadata": {"labels": {"team": "green"}}})
-    user.wait_data(
-        "configmaps", good, f"{word}-about", {"about": f"{good} of green", "cost": "none"}
-    )
-
-
 def test_the_name_of_a_copy_may_be_made_of_source_and_namespace(wide, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("configmaps", source, word, data={"key": "value"})
-    spec = {
-        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        "transform": {"name": "{{ source.name }}-of-{{ namespace.name }}"},
-    }
-    user.rule(wide.namespace, word, spec)
+    user.rule(
+        wide.namespace,
+        word,
+        copying(source, word, transform={"name": "{{ source.name }}-of-{{ namespace.name }}"}),
+    )
     user.wait_data("configmaps", target, f"{word}-of-{target}", {"key": "value"})
     user.wait_ready(wide.namespace, word)
-
-
-@long_form(f"{RIGHTS}::test_a_missing_right_is_named_and_the_rest_goes_on")
-def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
-    cluster, user, namespace, word, tmp_path
-):
-    target = namespace(f"{word}-t")
-    with deploy(cluster, tmp_path / "operator.log", (BINDING,)) as binder:
-        binder.start()
-        user.rule(binder.namespace, word, provisioning(word, "kubernetes"))
-        user.wait_reason(binder.namespace, word, "PartialFailure")
-        (failure,) = user.get("copyrators", binder.namespace, word)["status"]["failures"]
-        assert failure["reason"] == "Forbidden"
-        assert "bind" in failure["message"]
-        assert 'clusterroles "edit"' in failure["message"]
-        assert "rules.bindClusterRoles" in failure["message"]
-        assert user.get("rolebindings", target, f"kubernetes-{target}") is None
-        grant(binder, (BINDING,), bindClusterRoles=["edit"])
-        until(lambda: user.get("rolebindings", target, f"kubernetes-{target}"), "granted, bound")
-        user.wait_ready(binder.namespace, word)
 
 
 def test_a_role_that_grants_more_than_the_operator_has_is_refused_with_what_is_missing(

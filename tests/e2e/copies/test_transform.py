@@ -1,16 +1,8 @@
 """How a copy differs from its source, and what is never copied along."""
 
-from tests.e2e.copies.conftest import encoded
+from tests.e2e.copies.conftest import copying, encoded
 
 from copyrator.api import names
-
-
-def copying(source, word, transform=None, kind="ConfigMap"):
-    return {
-        "source": {"kind": kind, "namespace": source, "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        "transform": transform or {},
-    }
 
 
 def test_name_keys_labels_and_annotations_are_transformed(operator, user, namespace, word):
@@ -33,7 +25,7 @@ def test_name_keys_labels_and_annotations_are_transformed(operator, user, namesp
         "labels": {"add": {"added": "label"}, "remove": ["drop"]},
         "annotations": {"add": {"added": "annotation"}, "remove": ["drop.example.com/*"]},
     }
-    user.rule(operator.namespace, word, copying(source, word, transform))
+    user.rule(operator.namespace, word, copying(source, word, transform=transform))
     user.wait_data("configmaps", target, f"{word}-shared", {"URL": "u", "app.user": "me"})
     user.wait_ready(operator.namespace, word)
     copy = user.get("configmaps", target, f"{word}-shared")
@@ -53,59 +45,6 @@ def test_name_keys_labels_and_annotations_are_transformed(operator, user, namesp
     user.wait_gone("configmaps", target, f"{word}-shared")
 
 
-STRIPPED_LABELS = {
-    "app.kubernetes.io/managed-by": "Helm",
-    "app.kubernetes.io/instance": "argo-tracks-by-this",
-    "helm.sh/chart": "chart-1.0.0",
-    "argocd.argoproj.io/instance": "app",
-    "kustomize.toolkit.fluxcd.io/name": "flux",
-    "addonmanager.kubernetes.io/mode": "Reconcile",
-    "applyset.kubernetes.io/part-of": "applyset-x-v1",
-    "config.openshift.io/inject-trusted-cabundle": "true",
-    "olm.managed": "true",
-    "reconcile.external-secrets.io/managed": "true",
-}
-STRIPPED_ANNOTATIONS = {
-    "kubectl.kubernetes.io/last-applied-configuration": '{"data": "in clear"}',
-    "meta.helm.sh/release-name": "release",
-    "meta.helm.sh/release-namespace": "where",
-    "helm.sh/resource-policy": "keep",
-    "argocd.argoproj.io/tracking-id": "app:v1/ConfigMap:x/y",
-    "argocd.argoproj.io/sync-options": "Prune=true",
-    "config.kubernetes.io/owning-inventory": "inventory",
-    "sealedsecrets.bitnami.com/managed": "true",
-    "service.beta.openshift.io/inject-cabundle": "true",
-    "cert-manager.io/inject-ca-from": "ns/certificate",
-    "kopf.zalando.org/last-handled-configuration": '{"data": "in clear"}',
-    "example.com/last-handled-configuration": '{"data": "by kopf under another prefix"}',
-    "replicator.v1.mittwald.de/replicate-to": ".*",
-    "reflector.v1.k8s.emberstack.com/reflection-allowed": "true",
-}
-
-
-def test_other_tools_marks_owners_and_finalizers_are_never_copied(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, "owner", data={})
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
-    owner["uid"] = user.get("configmaps", source, "owner")["metadata"]["uid"]
-    metadata = {
-        "labels": {**STRIPPED_LABELS, "app": "kept"},
-        "annotations": {**STRIPPED_ANNOTATIONS, "note": "kept"},
-        "finalizers": ["example.com/theirs"],
-        "ownerReferences": [owner],
-    }
-    user.create("configmaps", source, word, metadata=metadata, data={"key": "value"})
-    user.rule(operator.namespace, word, copying(source, word))
-    user.wait_data("configmaps", target, word, {"key": "value"})
-    found = user.get("configmaps", target, word)["metadata"]
-    user.patch("configmaps", source, word, metadata={"finalizers": None})
-    assert found["labels"] == {"app": "kept", names.LABEL_MANAGED_BY: names.MANAGED_BY}
-    marks = {names.ANN_HASH, names.ANN_RULE, names.ANN_SOURCE}
-    assert found["annotations"].keys() == {"note", *marks}
-    assert "finalizers" not in found
-    assert "ownerReferences" not in found
-
-
 def test_a_ca_alone_is_copied_out_of_a_tls_secret_by_another_type(operator, user, namespace, word):
     """Without the type every copy would be refused by the API server: it isn't asked."""
     source, target = namespace("source"), namespace(f"{word}-t")
@@ -113,14 +52,14 @@ def test_a_ca_alone_is_copied_out_of_a_tls_secret_by_another_type(operator, user
     user.create("secrets", source, word, type="kubernetes.io/tls", data=pair)
     only = {"keys": {"include": ["ca.crt"]}}
     since = operator.cluster.audit_offset()
-    user.rule(operator.namespace, word, copying(source, word, only, kind="Secret"))
+    user.rule(operator.namespace, word, copying(source, word, transform=only, kind="Secret"))
     user.wait_reason(operator.namespace, word, "PartialFailure")
     status = user.get("copyrators", operator.namespace, word)["status"]
     assert status["failures"][0]["reason"] == "TemplateError"
     assert "spec.transform.type: Opaque" in status["failures"][0]["message"]
     written = [event.resource for event in operator.writes(since, at=[target])]
     assert "secrets" not in written
-    retyped = copying(source, word, {**only, "type": "Opaque"}, kind="Secret")
+    retyped = copying(source, word, transform={**only, "type": "Opaque"}, kind="Secret")
     user.patch("copyrators", operator.namespace, word, spec=retyped)
     user.wait_ready(operator.namespace, word)
     assert user.get("secrets", target, word)["type"] == "Opaque"

@@ -6,7 +6,6 @@ import pytest
 from tests.e2e.cli.conftest import ROOT, Stage, plainly, staged
 from tests.e2e.installation import BUNDLES
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from localcluster import Cluster
 from localcluster.bundle import push
@@ -75,22 +74,6 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     # Approved after all: both decisions are removed first.
     stage.types(f"approve bundle {shop} --yes")
     until(lambda: status(stage, "shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed")
-
-
-@long_form(
-    "tests/e2e/cli/plans/test_with_the_operator.py::test_any_version_can_be_planned_and_isnt_deployed"
-)
-def test_a_plan_of_a_bundle_without_approval_is_only_shown(stage: Stage) -> None:
-    free = bundle(stage, "free")
-    stage.wait_reason(BUNDLES.format(stage.apps), "free", "Deployed")
-    said = plainly(stage.types(f"plan bundle {free} --refresh"))
-    assert "No changes planned for release" in said
-    stage.types(f"suspend bundle {free}")
-    release(stage, "free", "1.1.0")
-    until(lambda: status(stage, "free")["available"]["version"] == "1.1.0", "1.1.0 is seen")
-    said = plainly(stage.types(f"plan bundle {free} --refresh", code=2))
-    assert "update ConfigMap - free\n" in said
-    assert status(stage, "free")["deploy"]["version"] == "1.0.0"
 
 
 def test_any_version_can_be_planned_and_isnt_deployed(stage: Stage) -> None:
