@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.component.cli.test_ui_server import INSTALLATION, opened, page
 from tests.long import LONG
-from tests.unit.cli.objects_seen import bundle, rule, seen
+from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.core.faults import Fault

@@ -13,12 +13,13 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 import pytest
 from aiohttp import web
-from tests.unit.cli.objects_seen import bundle, rule, seen
+from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles import approve
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.ui import actions, command
+from copyrator.cli.ui import command
+from copyrator.cli.ui import server as ui_server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
 from copyrator.cli.view.overview import SeenCopies, overview
@@ -175,7 +176,7 @@ def done(monkeypatch):
         done.append(what)
         return "It is done."
 
-    monkeypatch.setattr(actions, "act", act)
+    monkeypatch.setattr(ui_server, "act", act)
     return done
 
 
@@ -199,7 +200,7 @@ async def test_an_approval_is_of_the_plan_that_the_page_showed(opened, monkeypat
         return bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
 
     monkeypatch.setattr(approve, "decide", decide)
-    monkeypatch.setattr(actions, "one", one)
+    monkeypatch.setattr(ui_server, "one", one)
     path = "/do/approve/bundles/infra/waits"
     _, text, _ = await opened.get(path)
     assert f"copyrator approve bundle infra/waits {'a' * 32}" in text

@@ -11,11 +11,10 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.bundles.freeze import freezes_for
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import What, complete_names, copies, one
 from copyrator.cli.core.output import (
@@ -32,27 +31,13 @@ from copyrator.cli.rules.dry_run import actor_of, dry_running
 from copyrator.cli.rules.why import ExplainedObject, composed_of, verdict_of
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_bundle
-from copyrator.cli.view.rule import (
-    RuleView,
-    certificate_lines,
-    describe_rollout,
-    failure_lines,
-    rollout_lines,
-    source_lines,
-)
+from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
-_STATES = {
-    "ready": "ready",
-    "failed": "failed",
-    "conflicts": "in conflict",
-    "pending": "pending",
-}
-"""Field of status.copies to its words."""
 
 
 @click.command()
@@ -138,73 +123,6 @@ async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
     with suppress(errors.Forbidden):
         return (await events_of(client, body))[-EVENTS_SHOWN:]
     return []
-
-
-def describe_rule(view: RuleView) -> Iterator[Detail]:
-    """The parts about a rule."""
-    yield from rows.describe_head(view.body, view.now)
-    if isinstance(view.spec, RuleSpec):
-        yield from _describe_spec(view.spec, view.body)
-    else:
-        yield Detail("Invalid", view.spec)
-    counts = view.counts
-    parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
-    if others := counts.satisfied:
-        parts[0] += f" ({others} of them not created by the operator)"
-    yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
-    if view.composed_of:
-        yield Detail("Made from", view.composed_of)
-    synced = view.status.get("lastSyncTime")
-    yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
-    yield from _describe_unused(view.status)
-    for line in certificate_lines(view):
-        yield Detail("Certificate", line)
-    for line in rollout_lines(view):
-        yield Detail("Rollout step", line)
-    if failures := view.failures:
-        total = counts.failed + counts.conflicts
-        of = f" ({len(failures)} of {total})" if total > len(failures) else ""
-        yield Detail(f"Failures{of}", below=list(failure_lines(failures)))
-
-
-def _describe_unused(status: Body) -> Iterator[Detail]:
-    """What isn't in the copies, of the sources and of the template."""
-    for lost in status.get("overridden") or ():
-        used = f"{lost.get('by')} is used for {lost.get('host')}"
-        yield Detail("Not used", f"{lost.get('source')}: {used}")
-    for unused in status.get("passedOver") or ():
-        yield Detail("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
-    if dropped := status.get("droppedFields"):
-        yield Detail("Dropped", f"{', '.join(map(str, dropped))} (unknown to the API server)")
-
-
-def _describe_spec(spec: RuleSpec, body: Body) -> Iterator[Detail]:
-    if spec.legacy:
-        yield Detail("Form", "old (ruleType)")
-    if spec.source:
-        which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
-        where = ", ".join(spec.source.namespaces)
-        yield Detail("Source", f"{spec.kind} {which} in {where}")
-    else:
-        yield Detail("Template", spec.kind)
-        for line in source_lines(spec):
-            yield Detail("Source", line)
-    yield Detail("Targets", _targets(spec.targets))
-    yield Detail("On conflict", spec.on_conflict)
-    yield Detail("Deletion", spec.deletion_policy)
-    if spec.rollout:
-        yield Detail("Rollout", describe_rollout(spec.rollout))
-    if spec.suspend:
-        yield Detail("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
-
-
-def _targets(targets: Any) -> str:
-    parts = [", ".join(targets.namespaces.patterns) or "every namespace"]
-    if targets.exclude.patterns:
-        parts.append(f"except {', '.join(targets.exclude.patterns)}")
-    if text := targets.selector.to_string():
-        parts.append(f"with labels {text}")
-    return " ".join(parts)
 
 
 def _describe_events(events: Sequence[Body], now: datetime) -> Detail:

@@ -39,7 +39,6 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
-from copyrator.cli.view.bundle import BundleView, bundle_columns
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
@@ -329,6 +328,11 @@ class _Printer:
         now = datetime.now(UTC)
         self._row: Callable[[dict[str, Any]], object] = lambda body: body
         if what == "bundles":
+            from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
+                BundleView,
+                bundle_columns,
+            )
+
             self._row = lambda body: BundleView(body, now)
             columns = bundle_columns(now, namespaces=namespaces)
         else:

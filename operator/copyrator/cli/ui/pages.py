@@ -22,13 +22,12 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import Detail, printable, said
-from copyrator.cli.get.describe import describe_rule
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.matrix import Matrix
 from copyrator.cli.view.overview import Overview, Snapshot, State, bundle_row, rule_row
-from copyrator.cli.view.rule import RuleView
+from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.cli.view.why_bundle import explain_bundle
 
 LISTED: Final = 100

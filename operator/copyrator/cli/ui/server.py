@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,20 +20,24 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from copyrator.api import names
+from copyrator.api.bundle_status import parse_status
 from copyrator.api.keys import ObjectName
-from copyrator.cli.bundles import logs
-from copyrator.cli.core import hints
+from copyrator.cli.bundles import approve, logs
+from copyrator.cli.bundles.plan import first_lines, looked_at
+from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.core import hints, reconcile
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import RESOURCES, SINGULAR
-from copyrator.cli.core.output import detail_lines
+from copyrator.cli.core.objects import RESOURCES, SINGULAR, one
+from copyrator.cli.core.output import detail_lines, said
+from copyrator.cli.core.reconcile import set_suspend
 from copyrator.cli.get import why
 from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
-from copyrator.cli.ui import actions
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.bundle import BundleView, operation_counts
 from copyrator.cli.view.live import Live
 from copyrator.cli.view.matrix import View, matrix
 from copyrator.cli.view.overview import overview
@@ -48,6 +52,8 @@ QUIET: Final = 20.0
 """Seconds without a change after which a page is updated all the same."""
 SETTLE: Final = 1.0
 """Seconds between two updates of a page, at least."""
+LOG_TIMEOUT: Final = 5.0
+"""Seconds for which a page waits for a plan's log."""
 _ASSETS: Final = Path(__file__).parent / "assets"
 _KEY: Final = "{namespace}/{name:[^/]+}"
 """Of an object in a path; by default aiohttp takes no braces."""
@@ -72,7 +78,90 @@ _OPENED: Final = (
 """The answer to the token: a page, because a browser that came from a file or another site doesn't
 send a SameSite=Strict cookie when it follows a redirect."""
 
+Body = Mapping[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One thing to do: what it means, and how it is done; it returns what was done."""
+
+    effect: str
+    act: Callable[[KubeClient, str, dict[str, Any], str], Coroutine[Any, Any, str]]
+    """With the kind (``rules``, ``bundles``), the object, and the ID of the plan that was shown."""
+    decides: bool = False
+    """Whether it is a decision about a plan."""
+
+
+async def _suspend(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
+    return (await set_suspend(client, what, body, value=True, timeout=0))[1]
+
+
+async def _resume(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
+    return (await set_suspend(client, what, body, value=False, timeout=0))[1]
+
+
+async def _reconcile(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
+    rule = what == "rules"
+    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
+    await reconcile.annotated(client, what, body, annotation)
+    return "It is annotated; the operator reconciles it now."
+
+
+async def _approve(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
+    await approve.decide(client, approve.APPROVE, body, plan)
+    return f"Plan {said(plan)} is approved; the operator deploys it when its other gates pass."
+
+
+async def _reject(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
+    await approve.decide(client, approve.REJECT, body, plan)
+    return f"Plan {said(plan)} is rejected; it isn't deployed."
+
+
+VERBS: Final[Mapping[str, Verb]] = {
+    "suspend": Verb("Nothing is written or deployed for it until it is resumed.", _suspend),
+    "resume": Verb("The operator writes and deploys for it again.", _resume),
+    "reconcile": Verb(
+        "A Bundle's registry is polled, and its version is deployed even if it is deployed "
+        "already; a rule's failed copies are retried.",
+        _reconcile,
+    ),
+    "approve": Verb("The plan is deployed.", _approve, decides=True),
+    "reject": Verb("The plan isn't deployed.", _reject, decides=True),
+}
+
+
+def describe_effect(verb: Verb, body: Body) -> str:
+    """What the verb does to this object."""
+    if not verb.decides:
+        return verb.effect
+    plan = parse_status(body).plan
+    return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
+
+
+async def read_first_lines(client: KubeClient, verb: Verb, body: Body, seconds: float) -> list[str]:
+    """The lines that a person reads before a decision about a plan; none for other verbs.
+
+    What is in its log only, such as how many Secrets it changes, is missing without an answer in
+    so many seconds.
+    """
+    if not verb.decides:
+        return []
+    log = PlanLog()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            log = (await looked_at(client, body)).log
+    return list(first_lines(parse_status(body).plan, log))
+
+
+async def act(client: KubeClient, name: str, what: str, key: tuple[str, str], plan: str) -> str:
+    """Do it to the object as it is now; return a sentence.
+
+    Raises:
+        Fault: it can't be done.
+        ApiError: the API server refused it.
+    """
+    return await VERBS[name].act(client, what, await one(client, what, *key), plan)
 
 
 @dataclass(slots=True)
@@ -87,7 +176,7 @@ class Server:
     home: str | None
     port: int = 0
     settle: float = SETTLE
-    log_timeout: float = actions.LOG_TIMEOUT
+    log_timeout: float = LOG_TIMEOUT
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the URL that opens the session, once."""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -253,12 +342,12 @@ class Server:
         body = await self._object(request, what)
         namespace, object_name = _key(request)
         shown = f"{SINGULAR[what]} {namespace}/{object_name}"
-        plan = actions.plan_id(body) if verb.decides else ""
+        plan = (parse_status(body).plan.id or "") if verb.decides else ""
         command = (name, SINGULAR[what], f"{namespace}/{object_name}", *([plan] if plan else []))
         html = self.pages.confirm(
             question=f"{name.capitalize()} {shown}?",
-            first=await actions.first_of(self.client, verb, body, self.log_timeout),
-            effect=actions.described(verb, body),
+            first=await read_first_lines(self.client, verb, body, self.log_timeout),
+            effect=describe_effect(verb, body),
             command=hints.hint(*command),
             path=request.path,
             token=self._form,
@@ -273,7 +362,7 @@ class Server:
         form = await request.post()
         if not _same(str(form.get("token", "")), self._form):
             return self._failed("Refused", "This form isn't from this page; open it again.", 403)
-        said = await actions.act(self.client, name, what, _key(request), str(form.get("plan", "")))
+        said = await act(self.client, name, what, _key(request), str(form.get("plan", "")))
         return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -325,11 +414,11 @@ def _key(request: web.Request) -> tuple[str, str]:
     return request.match_info["namespace"], request.match_info["name"]
 
 
-def _verb(request: web.Request) -> tuple[str, actions.Verb, str]:
+def _verb(request: web.Request) -> tuple[str, Verb, str]:
     name, what = request.match_info["verb"], request.match_info["what"]
-    if name not in actions.VERBS or what not in RESOURCES:
+    if name not in VERBS or what not in RESOURCES:
         raise web.HTTPNotFound
-    return name, actions.VERBS[name], what
+    return name, VERBS[name], what
 
 
 def _page_of(request: web.Request) -> str:

@@ -36,11 +36,8 @@ from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, Pla
 from copyrator.api.promotion import shown_hold
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.identity import spec_hash
-from copyrator.bundles.gates import signature
-from copyrator.bundles.gates.catalog import FREEZE
 from copyrator.bundles.plan.drift import due_at
 from copyrator.bundles.plan.operations import describe_counts
-from copyrator.bundles.plan.record import APPROVAL
 from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.core.hints import hint_about
@@ -53,6 +50,8 @@ MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
+APPROVAL, FREEZE, SIGNATURE = "approval", "freeze", "signature"
+"""Gates; their modules aren't imported, as a list of Bundles needs only the names."""
 _LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
 _TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 _FOR_PEOPLE: Final = (
@@ -156,7 +155,7 @@ class BundleView:
     def reason(self) -> str:
         """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
         reason = rows.reason_of(self.summary.condition(ConditionType.READY))
-        frozen = FREEZE.name in self.summary.open_gates and reason not in (
+        frozen = FREEZE in self.summary.open_gates and reason not in (
             BundleReason.FROZEN,
             BundleReason.FREEZE_UNREADABLE,
         )
@@ -530,10 +529,7 @@ def _next_poll(view: BundleView) -> str:
 
 def is_retried(status: BundleStatus) -> bool:
     """Whether polls are made before the interval has passed, at times that no status has."""
-    return (
-        signature.GATE.name in status.open_gates
-        or status.ready_reason == BundleReason.TAG_NOT_FOUND
-    )
+    return SIGNATURE in status.open_gates or status.ready_reason == BundleReason.TAG_NOT_FOUND
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:

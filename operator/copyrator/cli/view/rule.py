@@ -20,7 +20,7 @@ from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import CopyCounts, read_copy_counts, read_rule_status
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.output import Column
+from copyrator.cli.core.output import Column, Detail
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 
@@ -245,6 +245,82 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     yield from (f"  Rollout: step {line}" for line in rollout_lines(view))
     yield from (f"  {line}" for line in failure_lines(view.failures))
     yield from (f"  Certificate: {line}" for line in certificate_lines(view))
+
+
+_STATES = {
+    "ready": "ready",
+    "failed": "failed",
+    "conflicts": "in conflict",
+    "pending": "pending",
+}
+"""Field of status.copies to its words."""
+
+
+def describe_rule(view: RuleView) -> Iterator[Detail]:
+    """The parts about a rule."""
+    yield from rows.describe_head(view.body, view.now)
+    if isinstance(view.spec, RuleSpec):
+        yield from _describe_spec(view.spec, view.body)
+    else:
+        yield Detail("Invalid", view.spec)
+    counts = view.counts
+    parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
+    if others := counts.satisfied:
+        parts[0] += f" ({others} of them not created by the operator)"
+    yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
+    if view.composed_of:
+        yield Detail("Made from", view.composed_of)
+    synced = view.status.get("lastSyncTime")
+    yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
+    yield from _describe_unused(view.status)
+    for line in certificate_lines(view):
+        yield Detail("Certificate", line)
+    for line in rollout_lines(view):
+        yield Detail("Rollout step", line)
+    if failures := view.failures:
+        total = counts.failed + counts.conflicts
+        of = f" ({len(failures)} of {total})" if total > len(failures) else ""
+        yield Detail(f"Failures{of}", below=list(failure_lines(failures)))
+
+
+def _describe_unused(status: Body) -> Iterator[Detail]:
+    """What isn't in the copies, of the sources and of the template."""
+    for lost in status.get("overridden") or ():
+        used = f"{lost.get('by')} is used for {lost.get('host')}"
+        yield Detail("Not used", f"{lost.get('source')}: {used}")
+    for unused in status.get("passedOver") or ():
+        yield Detail("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
+    if dropped := status.get("droppedFields"):
+        yield Detail("Dropped", f"{', '.join(map(str, dropped))} (unknown to the API server)")
+
+
+def _describe_spec(spec: RuleSpec, body: Body) -> Iterator[Detail]:
+    if spec.legacy:
+        yield Detail("Form", "old (ruleType)")
+    if spec.source:
+        which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
+        where = ", ".join(spec.source.namespaces)
+        yield Detail("Source", f"{spec.kind} {which} in {where}")
+    else:
+        yield Detail("Template", spec.kind)
+        for line in source_lines(spec):
+            yield Detail("Source", line)
+    yield Detail("Targets", _targets(spec.targets))
+    yield Detail("On conflict", spec.on_conflict)
+    yield Detail("Deletion", spec.deletion_policy)
+    if spec.rollout:
+        yield Detail("Rollout", describe_rollout(spec.rollout))
+    if spec.suspend:
+        yield Detail("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
+
+
+def _targets(targets: Any) -> str:
+    parts = [", ".join(targets.namespaces.patterns) or "every namespace"]
+    if targets.exclude.patterns:
+        parts.append(f"except {', '.join(targets.exclude.patterns)}")
+    if text := targets.selector.to_string():
+        parts.append(f"with labels {text}")
+    return " ".join(parts)
 
 
 def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:

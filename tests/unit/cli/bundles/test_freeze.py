@@ -1,14 +1,18 @@
-"""What the commands say of freezes, as far as the user may read them."""
+"""What `freeze` takes, and what commands say of freezes, as far as the user may read them."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from copyrator.cli.bundles.freeze import check, freezes_for
+from copyrator.api.freeze import MAX_REASON
+from copyrator.cli import cli
+from copyrator.cli.bundles.freeze import _Until, check, freezes_for
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view.bundle import BundleView
@@ -17,6 +21,46 @@ from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, Resource
 from copyrator.settings.config import Settings
+
+
+def test_an_end_is_a_duration_from_now_or_a_time() -> None:
+    before = datetime.now(UTC)
+    found = _Until().convert("1h30m", None, None)
+    assert timedelta(minutes=90) <= found - before < timedelta(minutes=91)
+    late = "2036-12-31T19:00:00+01:00"
+    assert _Until().convert(late, None, None) == datetime(2036, 12, 31, 18, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tomorrow", "is neither a duration"),
+        ("2d", "is neither a duration"),
+        ("2036-12-31T18:00:00", "an RFC 3339 time with its zone"),
+        ("2036-12-31", "an RFC 3339 time with its zone"),
+        ("0s", "isn't in the future"),
+        ("2020-01-01T00:00:00Z", "isn't in the future"),
+    ],
+)
+def test_other_ends_are_refused(text: str, says: str) -> None:
+    with pytest.raises(click.BadParameter) as refused:
+        _Until().convert(text, None, None)
+    assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing option '--reason'"),
+        (["--reason", " \n "], "--reason is empty"),
+        (["--reason", "x" * (MAX_REASON + 1)], f"--reason is longer than {MAX_REASON} characters"),
+    ],
+)
+def test_a_freeze_needs_a_reason(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(cli, ["freeze", "-n", "team", *arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert says in done.output
+
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HERE = Installation(settings=Settings(namespace="home"), namespace="home", found=True)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.unit.cli.objects_seen import bundle
+from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation

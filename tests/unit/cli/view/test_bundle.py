@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.bundles.gates.catalog import all_gates
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import detail_lines, printable
 from copyrator.cli.view.bundle import (
+    APPROVAL,
+    FREEZE,
+    SIGNATURE,
     BundleView,
     bundle_columns,
     describe_bundle,
@@ -173,6 +177,10 @@ def test_a_list_says_which_wait_for_a_freeze() -> None:
     assert glance(READY, pending("OutsideWindow"), gates=[window]) == ("Deployed", "")
     for gates in ("junk", ["junk", {"name": "window"}], [{**frozen, "state": "Passed"}]):
         assert glance(READY, gates=gates)[0] == "Deployed"
+
+
+def test_the_gates_of_these_names_exist() -> None:
+    assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in all_gates()}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:

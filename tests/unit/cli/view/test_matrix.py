@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.cli.objects_seen import rule, seen
+from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view.matrix import COLUMNS, ROWS, View, matrix

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.cli.objects_seen import bundle, rule, seen
+from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.cli.view.overview import CERTIFICATES, State, overview
 

@@ -6,9 +6,9 @@ import pytest
 
 from copyrator.api.times import format_time
 from copyrator.cli.core.output import detail_lines
-from copyrator.cli.get.describe import describe_rule
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
+from copyrator.cli.view.rule import describe_rule
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.cli.objects_seen import rule
+from tests.unit.cli.view.objects_seen import rule
 
 from copyrator.api.rollout import Consumer, Restart, Rollout, RolloutState, Stopped
 from copyrator.api.selectors import LabelSelector

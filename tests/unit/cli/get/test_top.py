@@ -1,7 +1,7 @@
 """The overview in a terminal."""
 
 from rich.console import Console
-from tests.unit.cli.objects_seen import rule, seen
+from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.cli.get.top import rendered
 

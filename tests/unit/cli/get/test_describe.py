@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 from copyrator.cli.core.output import detail_lines
-from copyrator.cli.get.describe import describe_rule
-from copyrator.cli.view.rule import RuleView
+from copyrator.cli.view.rule import RuleView, describe_rule
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

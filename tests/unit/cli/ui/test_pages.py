@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.unit.cli.objects_seen import rule, seen
+from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.cli.core.output import Detail
 from copyrator.cli.ui.pages import Pages, fields
