@@ -1,6 +1,7 @@
 """Places for watches of others' objects: nobody takes those of all, and none is lost."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +10,9 @@ from copyrator.copies.targets.unmanaged import (
     TENANTS_UNMANAGED_WATCHES,
     TRUSTED_UNMANAGED_WATCHES,
     UNMANAGED_WATCHES,
-    UnmanagedWatches,
+    UnmanagedObjects,
 )
+from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.store import Seen
@@ -54,80 +56,88 @@ def news():
 
 
 @pytest.fixture
-def watches(pool, news):
-    return UnmanagedWatches(pool, lambda key, version: news.append((key, version)))
+def objects(pool, news):
+    return UnmanagedObjects(pool, lambda key, *_: news.append(key), lambda: 0.0, DEFAULT_TIMING)
 
 
-def follow(watches, number, namespace="team", tenant=None):
+def find(objects, number, namespace="team", tenant=None):
+    """An object is found at the target of a rule."""
     key = CopyKey("configmaps", namespace, f"app-{number}")
-    watches.follow(key, CONFIGMAPS, tenant)
+    compiled = SimpleNamespace(targets=SimpleNamespace(tenant=tenant))
+    winner = SimpleNamespace(owner="rule", binding=SimpleNamespace(compiled=compiled))
+    objects.record(key, CONFIGMAPS, SimpleNamespace(resource_version="7"), winner)
     return key
 
 
-def test_one_target_namespace_gets_so_many_and_another_still_gets_its_own(watches):
+def watched(pool):
+    return sum(not one.released for one in pool.handed_out)
+
+
+def test_one_target_namespace_gets_so_many_and_another_still_gets_its_own(objects, pool):
     for number in range(EACH + 3):
-        follow(watches, number)
-    assert len(watches) == EACH
-    follow(watches, 0, "other")
-    assert len(watches) == EACH + 1
+        find(objects, number)
+    assert watched(pool) == EACH
+    find(objects, 0, "other")
+    assert watched(pool) == EACH + 1
 
 
-def test_a_tenant_pays_for_its_rules_wherever_they_point(watches):
+def test_a_tenant_pays_for_its_rules_wherever_they_point(objects, pool):
     for number in range(EACH + 3):
-        follow(watches, 0, f"team-{number}", "greedy")
-    assert len(watches) == EACH
-    follow(watches, 0, "team", "modest")
-    assert len(watches) == EACH + 1
+        find(objects, 0, f"team-{number}", "greedy")
+    assert watched(pool) == EACH
+    find(objects, 0, "team", "modest")
+    assert watched(pool) == EACH + 1
 
 
-def test_all_tenants_together_take_none_of_the_trusted_rules_places(watches):
+def test_all_tenants_together_take_none_of_the_trusted_rules_places(objects, pool):
     for number in range(1_000):
-        follow(watches, number, f"a-{number}", f"tenant-{number}")
-    assert len(watches) == TENANTS_UNMANAGED_WATCHES
+        find(objects, number, f"a-{number}", f"tenant-{number}")
+    assert watched(pool) == TENANTS_UNMANAGED_WATCHES
     for number in range(1_000):
-        follow(watches, number, f"b-{number}")
+        find(objects, number, f"b-{number}")
     both = TENANTS_UNMANAGED_WATCHES + TRUSTED_UNMANAGED_WATCHES
-    assert len(watches) == both
+    assert watched(pool) == both
 
 
-def test_a_place_is_taken_once_and_given_back_once(watches, pool):
-    keys = [follow(watches, number) for number in range(EACH)]
-    follow(watches, 0)
+def test_a_place_is_taken_once_and_given_back_once(objects, pool):
+    find(objects, 0)
+    keys = [find(objects, number) for number in range(EACH)]
     assert len(pool.handed_out) == EACH
     for _ in range(2):
-        watches.release(keys[0])
+        objects.forget(keys[0])
     assert pool.handed_out[0].released == 1
-    follow(watches, "next"), follow(watches, "one too many")
+    find(objects, "next"), find(objects, "one too many")
     assert len(pool.handed_out) == EACH + 1
-    watches.close()
-    follow(watches, "too late")
+    objects.close()
+    find(objects, "too late")
     assert [one.released for one in pool.handed_out] == [1] * (EACH + 1)
-    assert len(watches) == 0
 
 
-def test_the_version_is_known_only_while_the_watch_is_complete(watches, pool, news):
-    key = follow(watches, 1)
-    name = ObjectName("team", "app-1")
+def test_the_version_is_known_only_while_the_watch_is_complete(objects, pool, news):
+    key = find(objects, 1)
+    name, known = ObjectName("team", "app-1"), objects.get(key)
     (registration,) = pool.handed_out
     assert (registration.spec.name, registration.spec.metadata_only) == ("app-1", True)
-    assert watches.version(key) is None
+    assert known.live_version is None
     registration.store[name] = Seen("7")
-    assert watches.version(key) is None
+    assert known.live_version is None
     registration.synced = True
-    assert watches.version(key) == "7"
+    assert known.live_version == "7"
+    assert not objects.is_gone(key)
     pool.on_synced()
+    pool.listener(name, None, Seen("7"))
     assert news == []
     pool.listener(name, None, Seen("8"))
+    assert news == [key]
     del registration.store[name]
     pool.listener(name, Seen("8"), None)
-    assert watches.version(key) == ""
+    assert objects.is_gone(key)
     pool.on_synced()
-    assert news == [(key, "8"), (key, ""), (key, "")]
-    watches.release(key)
-    assert watches.version(key) is None
+    assert news == [key] * 3
+    objects.forget(key)
+    assert not objects.is_gone(key)
 
 
 def test_what_only_looks_watches_nothing():
-    watches = UnmanagedWatches(None, lambda *_: None)
-    assert watches.version(follow(watches, 1)) is None
-    assert len(watches) == 0
+    objects = UnmanagedObjects(None, lambda *_: None, lambda: 0.0, DEFAULT_TIMING)
+    assert objects.get(find(objects, 1)).live_version is None

@@ -326,7 +326,7 @@ class _Attempt:
             self._report(FailureReason.CONFLICT, conflict_message(known.differs))
         elif self._context.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
-        return RequeueAfter(unmanaged.next_wait(self._key, known), Priority.RESYNC)
+        return RequeueAfter(known.next_wait(self._context.timing), Priority.RESYNC)
 
     async def _compared(
         self, known: UnmanagedObject, found: Unmanaged, winner: CopyRequest

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from copyrator.api.keys import CopyKey, ObjectName
@@ -37,87 +38,6 @@ TRUSTED_UNMANAGED_WATCHES: Final = 64  # limit: fairness between namespaces
 TENANTS_UNMANAGED_WATCHES: Final = 32  # limit: fairness between namespaces
 """The same of all tenants together, apart from those of trusted rules."""
 
-OnVersion = Callable[[CopyKey, str], None]
-"""Called with a key and the resourceVersion of the live object; empty where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Followed:
-    registration: Registration
-    places: FairLimit
-    namespace: str
-    """Whose share the watch counts against."""
-
-
-class UnmanagedWatches:
-    """Calls ``on_change`` for every change of the objects that it watches."""
-
-    def __init__(self, informers: InformerFactory | None, on_change: OnVersion) -> None:
-        self._informers = informers
-        self._on_change = on_change
-        self._followed: dict[CopyKey, _Followed] = {}
-        each = UNMANAGED_WATCHES
-        self._trusted = FairLimit(each=each, together=TRUSTED_UNMANAGED_WATCHES)
-        self._tenants = FairLimit(each=each, together=TENANTS_UNMANAGED_WATCHES)
-
-    def __len__(self) -> int:
-        return len(self._followed)
-
-    def follow(self, key: CopyKey, resource: Resource, tenant: str | None) -> None:
-        """Watch an object from now on, while there is room.
-
-        Args:
-            key: its target.
-            resource: its kind.
-            tenant: the namespace of the rule that requests the target; None for a trusted rule.
-        """
-        if self._informers is None or key in self._followed:
-            return
-        places = self._trusted if tenant is None else self._tenants
-        namespace = tenant or key.namespace
-        if not places.try_acquire(namespace):
-            return
-        spec = WatchSpec(
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            metadata_only=True,
-            decode=seen,
-            reserved=True,
-        )
-
-        def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._on_change(key, new.resource_version if new else "")
-
-        def synced() -> None:
-            if self.version(key) == "":
-                self._on_change(key, "")
-
-        registration = self._informers.acquire(spec, changed, on_synced=synced)
-        self._followed[key] = _Followed(registration, places, namespace)
-
-    def version(self, key: CopyKey) -> str | None:
-        """The live object's version, empty where there is none; None without a working watch."""
-        followed = self._followed.get(key)
-        if followed is None or not followed.registration.synced:
-            return None
-        told: Seen | None = followed.registration.store.get(ObjectName(key.namespace, key.name))
-        return told.resource_version if told else ""
-
-    def release(self, key: CopyKey) -> None:
-        """End its watch; idempotent."""
-        followed = self._followed.pop(key, None)
-        if followed is not None:
-            followed.registration.release()
-            followed.places.release(followed.namespace)
-
-    def close(self) -> None:
-        """End all watches, and open no more."""
-        self._informers = None
-        for key in list(self._followed):
-            self.release(key)
-
-
 LONGEST_SATISFIED = 3_600.0
 """Seconds at most for an object with the wanted content: there may be one in each namespace."""
 
@@ -137,15 +57,26 @@ class UnmanagedObject:
     """The fields that differ from those terms; None where they weren't compared."""
     wait: float = 0.0
     """Seconds of the last wait."""
+    watch: Registration | None = None
+    """None where there was no room for it."""
+    give_back: Callable[[], None] = lambda: None
+    """Called when the watch has ended, to free its place."""
+
+    @property
+    def live_version(self) -> str | None:
+        """The live object's version, empty where there is none; None without a working watch."""
+        if self.watch is None or not self.watch.synced:
+            return None
+        return next((found.resource_version for found in self.watch.store.values()), "")
 
     @property
     def satisfied(self) -> Terms | None:
         """The terms that it fulfils."""
         return self.terms if self.differs == () else None
 
-    def next_wait(self, timing: CopyTiming, *, watched: bool) -> float:
-        """Seconds until the next read."""
-        if watched:
+    def next_wait(self, timing: CopyTiming) -> float:
+        """Seconds until the next read, if no event comes before."""
+        if self.live_version is not None:
             return timing.longest_reread
         longest = timing.longest_reread if self.satisfied is None else LONGEST_SATISFIED
         self.wait = min(max(self.wait * 2, timing.first_reread), longest)
@@ -168,11 +99,14 @@ class UnmanagedObjects:
         monotonic: Callable[[], float],
         timing: CopyTiming,
     ) -> None:
-        self.watches = UnmanagedWatches(informers, self._changed)
+        self._informers = informers
         self._requeue = requeue
         self._now = monotonic
         self._timing = timing
         self._known: dict[CopyKey, UnmanagedObject] = {}
+        each = UNMANAGED_WATCHES
+        self._trusted = FairLimit(each=each, together=TRUSTED_UNMANAGED_WATCHES)
+        self._tenants = FairLimit(each=each, together=TENANTS_UNMANAGED_WATCHES)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -189,15 +123,12 @@ class UnmanagedObjects:
     def is_unchanged(self, key: CopyKey, terms: Terms) -> bool:
         """Whether the object is known to be unchanged, and was compared with these terms."""
         known = self._known.get(key)
-        return (
-            known is not None
-            and known.terms == terms
-            and self.watches.version(key) == known.version
-        )
+        return known is not None and known.terms == terms and known.live_version == known.version
 
     def is_gone(self, key: CopyKey) -> bool:
         """Whether the object's watch shows that it doesn't exist."""
-        return self.watches.version(key) == ""
+        known = self._known.get(key)
+        return known is not None and known.live_version == ""
 
     def record(
         self, key: CopyKey, resource: Resource, found: Unmanaged, winner: CopyRequest
@@ -209,17 +140,15 @@ class UnmanagedObjects:
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
         known.looked_at, known.owner = self._now(), winner.owner
-        self.watches.follow(key, resource, winner.binding.compiled.targets.tenant)
+        self._watch(key, resource, winner.binding.compiled.targets.tenant)
         return known
-
-    def next_wait(self, key: CopyKey, known: UnmanagedObject) -> float:
-        """Seconds until the object is read again, if no watch event comes before."""
-        return known.next_wait(self._timing, watched=self.watches.version(key) is not None)
 
     def forget(self, key: CopyKey) -> None:
         """There is no conflict any more, or no rule requests the target."""
-        if self._known.pop(key, None) is not None:
-            self.watches.release(key)
+        known = self._known.pop(key, None)
+        if known is not None and known.watch is not None:
+            known.watch.release()
+            known.give_back()
 
     def rule_ended(self, owner: str) -> None:
         """A rule isn't served any more: requeue the targets of its conflicts."""
@@ -229,8 +158,35 @@ class UnmanagedObjects:
 
     def close(self) -> None:
         """Drop everything, for good."""
-        self._known.clear()
-        self.watches.close()
+        self._informers = None
+        for key in list(self._known):
+            self.forget(key)
+
+    def _watch(self, key: CopyKey, resource: Resource, tenant: str | None) -> None:
+        """Watch an object from now on, while there is room; a tenant's rules share its places."""
+        known = self._known[key]
+        limit = self._trusted if tenant is None else self._tenants
+        payer = tenant or key.namespace
+        if self._informers is None or known.watch is not None or not limit.try_acquire(payer):
+            return
+
+        def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._changed(key, new.resource_version if new else "")
+
+        def synced() -> None:
+            if known.live_version == "":
+                self._changed(key, "")
+
+        spec = WatchSpec(
+            resource=resource,
+            namespace=key.namespace,
+            name=key.name,
+            metadata_only=True,
+            decode=seen,
+            reserved=True,
+        )
+        known.give_back = partial(limit.release, payer)
+        known.watch = self._informers.acquire(spec, changed, on_synced=synced)
 
     def _changed(self, key: CopyKey, version: str) -> None:
         known = self._known.get(key)
