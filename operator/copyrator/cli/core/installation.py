@@ -21,6 +21,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import LEASES, Resource
+from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS, Settings
 from copyrator.settings.options import from_options, parameters
 
@@ -103,13 +104,13 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
         deployments = await listed(client, DEPLOYMENTS, home, selector=SELECTOR)
     if deployments:
         first, *others = deployments
-        return of_deployment(first, [other["metadata"]["namespace"] for other in others])
+        return of_deployment(first, [name_of(other).namespace for other in others])
     leases: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
         leases = await listed(client, LEASES, home)
     for lease in leases:
-        if lease["metadata"]["name"] == LEASE_NAME:
-            namespace = lease["metadata"]["namespace"]
+        namespace, name = name_of(lease)
+        if name == LEASE_NAME:
             return Installation(
                 settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
                 namespace=namespace,
@@ -122,19 +123,25 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
 
 def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Installation:
     """The installation of a Deployment of the chart."""
-    metadata, pod = body["metadata"], body["spec"]["template"]["spec"]
+    (namespace, name), pod = name_of(body), body["spec"]["template"]["spec"]
     container = next(
         (one for one in pod["containers"] if one["name"] == "copyrator"), pod["containers"][0]
     )
     return Installation(
-        settings=settings_of(container, metadata["namespace"]),
-        namespace=metadata["namespace"],
-        deployment=metadata["name"],
+        settings=settings_of(container, namespace),
+        namespace=namespace,
+        deployment=name,
         image=container.get("image"),
         service_account=pod.get("serviceAccountName") or "default",
         found=True,
         others=others,
     )
+
+
+def pod_selector(deployment: Mapping[str, Any]) -> str:
+    """The labels of a Deployment's pods, for a list and for kubectl."""
+    labels = deployment["spec"]["selector"].get("matchLabels") or {}
+    return ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
 
 
 def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:

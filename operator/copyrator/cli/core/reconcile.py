@@ -113,8 +113,7 @@ def reconcile(
 
 def _is_kept(body: Mapping[str, Any]) -> bool:
     """Whether a request failed that the operator handles later."""
-    status = body.get("status") or {}
-    return any(status.get(field) for field in _FAILED.values())
+    return any((body.get("status") or {}).get(field) for field in _FAILED.values())
 
 
 def _is_ready(body: Mapping[str, Any]) -> bool:

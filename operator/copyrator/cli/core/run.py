@@ -31,7 +31,7 @@ def run_arguments(args: Sequence[str]) -> list[str]:
     Raises:
         click.BadParameter: a switch has a value that must be true or false.
     """
-    return list(_spelled(args))
+    return list(_convert(args))
 
 
 def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
@@ -59,7 +59,7 @@ def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
     )
 
 
-def _spelled(args: Sequence[str]) -> Iterator[str]:
+def _convert(args: Sequence[str]) -> Iterator[str]:
     known = _flags()
     for position, arg in enumerate(args):
         if arg == "--":

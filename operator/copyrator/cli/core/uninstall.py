@@ -24,6 +24,7 @@ from copyrator.cli.core.installation import (
     holder_of,
     of_deployment,
     own_namespace_option,
+    pod_selector,
 )
 from copyrator.cli.core.objects import MANAGED, annotations_of, copy_kinds, listed, listed_in
 from copyrator.kube import errors
@@ -43,8 +44,7 @@ async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
         Fault: a pod doesn't end; it might add finalizers again.
     """
     body = await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}})
-    labels = body["spec"]["selector"]["matchLabels"]
-    selector = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    selector = pod_selector(body)
     try:
         async with asyncio.timeout(PATIENCE):
             await _gone(client, namespace, selector)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_status import RuleReason
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
@@ -60,7 +60,7 @@ def observed(body: Body) -> int:
 
 def in_progress(body: Body) -> bool:
     """Whether work whose outcome isn't known is in progress, as kstatus' InProgress; no rollout."""
-    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    conditions = rows.conditions_of(body)
     if conditions.get(ConditionType.READY, {}).get("reason") == RuleReason.ROLLING_OUT:
         return False  # a rollout takes hours, and the request is being handled
     ready = conditions.get(ConditionType.READY, {}).get("status")
@@ -70,7 +70,7 @@ def in_progress(body: Body) -> bool:
 
 def waits_for_gate(body: Body) -> bool:
     """Whether a gate delays what is asked for, such as a request: a Bundle that isn't Ready."""
-    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    conditions = rows.conditions_of(body)
     ready, pending = (
         conditions.get(one, {}) for one in (ConditionType.READY, ConditionType.UPDATE_PENDING)
     )

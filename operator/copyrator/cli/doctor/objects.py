@@ -27,7 +27,7 @@ from copyrator.bundles.trust.policy import (
     read_requirement,
 )
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.installation import DEPLOYMENTS, Installation
+from copyrator.cli.core.installation import DEPLOYMENTS, Installation, pod_selector
 from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
@@ -200,7 +200,7 @@ async def _names(client: KubeClient, installation: Installation, domain: str) ->
     """
     found = await client.request("GET", POLICIES)
     ending = f".{installation.namespace}.{domain}"
-    names = [str(one["metadata"]["name"]) for one in found.get("items") or ()]
+    names = [name_of(one).name for one in found.get("items") or ()]
     return [name for name in names if name.endswith(ending)]
 
 
@@ -225,25 +225,24 @@ async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[
     if ready:
         yield Check("Pods", True, f"{ready} of {wanted} ready")
         return
-    labels = body["spec"]["selector"].get("matchLabels") or {}
-    selector = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    selector = pod_selector(body)
     found: list[dict[str, Any]] = []
     try:
         found = await listed(client, PODS, namespace, selector=selector)
     except errors.Forbidden:
         why = ["you have no permission to list them"]
     else:
-        why = [reason for pod in found for reason in waiting(pod)]
+        why = [reason for pod in found for reason in wait_reasons(pod)]
     said = f"0 of {wanted} ready"
     reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
     look = f"kubectl -n {namespace} describe pods -l {selector}"
     yield Check("Pods", False, f"{said}{reasons}; see: {look}")
 
 
-def waiting(pod: Body) -> Iterator[str]:
+def wait_reasons(pod: Body) -> Iterator[str]:
     """What a pod's containers wait for; of a pod that isn't scheduled, why."""
     status = pod.get("status") or {}
-    name = pod["metadata"]["name"]
+    name = name_of(pod).name
     for container in status.get("containerStatuses") or ():
         state = (container.get("state") or {}).get("waiting") or {}
         if state.get("reason"):

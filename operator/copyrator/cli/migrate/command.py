@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -26,11 +26,11 @@ from copyrator.cli.core.output import Format, dump, items, object_option, refere
 from copyrator.cli.migrate.tools import (
     DATA_KINDS,
     NOWHERE,
-    BundleRule,
+    MigratedRule,
     RequestedCopies,
     bundle_rules,
     cluster_secret,
-    imported,
+    import_requests,
     requests,
 )
 from copyrator.kube import errors
@@ -54,31 +54,19 @@ _NEGATED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A rule to be printed, and the comments above it."""
-
-    request: RequestedCopies
-    name: str
-
-    def rule(self, home: str) -> dict[str, Any]:
-        """Its manifest, in the namespace of trusted rules."""
-        return self.request.rule(home, self.name)
-
-
-def migrations(requests: Iterable[RequestedCopies]) -> list[Migration]:
+def migrations(requests: Iterable[RequestedCopies]) -> list[MigratedRule]:
     """The rules that together do what the annotations request, each with a name of its own."""
     by_copy: dict[tuple[str, ...], list[RequestedCopies]] = {}
     for request in requests:
         by_copy.setdefault(_copied(request), []).append(request)
     taken = Counter(group[0].base_name for group in by_copy.values())
-    found: list[Migration] = []
+    found: list[MigratedRule] = []
     for copied, group in by_copy.items():
         name = group[0].base_name
         if taken[name] > 1:  # a-b/c and a/b-c: the same names in every run
             name += f"-{hashlib.sha256('/'.join(copied).encode()).hexdigest()[:6]}"
-        for number, request in enumerate(_disjoint(list(_united(group)), name), start=1):
-            found.append(Migration(request, name if number == 1 else f"{name}-{number}"))
+        for number, request in enumerate(_disjoint(list(_unite(group)), name), start=1):
+            found.append(request.rule(name if number == 1 else f"{name}-{number}"))
     return found
 
 
@@ -87,27 +75,27 @@ def _copied(request: RequestedCopies) -> tuple[str, ...]:
     return (request.kind, request.namespace, request.name, request.copy_name or request.name)
 
 
-def _united(group: Sequence[RequestedCopies]) -> Iterator[RequestedCopies]:
+def _unite(group: Sequence[RequestedCopies]) -> Iterator[RequestedCopies]:
     """Equal requests once, lists of namespaces as one; the whole cluster includes all others."""
     if all_of_it := [request for request in group if request.everywhere]:
-        yield _together(all_of_it[0], group)
+        yield _combine(all_of_it[0], group)
         return
     listed = [request for request in group if not request.exclude and request.selector.empty]
     if listed:
         globs = dict.fromkeys(glob for request in listed for glob in request.namespaces)
         if len(globs) > 1:
             globs.pop(NOWHERE, None)
-        yield replace(_together(listed[0], listed), namespaces=tuple(globs))
+        yield replace(_combine(listed[0], listed), namespaces=tuple(globs))
     others: dict[tuple[Any, ...], list[RequestedCopies]] = {}
     for request in group:
         if request not in listed:
             where = (tuple(request.namespaces), tuple(request.exclude), request.selector)
             others.setdefault(where, []).append(request)
     for same in others.values():
-        yield _together(same[0], same)
+        yield _combine(same[0], same)
 
 
-def _together(first: RequestedCopies, group: Sequence[RequestedCopies]) -> RequestedCopies:
+def _combine(first: RequestedCopies, group: Sequence[RequestedCopies]) -> RequestedCopies:
     """`first`, with the tools and remarks of all."""
     tools = dict.fromkeys(request.tool for request in group)
     remarks = dict.fromkeys(remark for request in group for remark in request.remarks)
@@ -179,10 +167,10 @@ def migrate(target: Target, home: str | None, trust_namespace: str, shape: Forma
     if shape is None:
         _print_with_remarks(found, where)
     elif shape is Format.NAME:
-        click.echo("\n".join(reference(one.rule(where)) for one in found))
+        click.echo("\n".join(reference(one.manifest(where)) for one in found))
     else:
-        dump(items([one.rule(where) for one in found]), shape)
-    tools = ", ".join(sorted({tool for one in found for tool in one.request.tool.split(", ")}))
+        dump(items([one.manifest(where) for one in found]), shape)
+    tools = ", ".join(sorted({tool for one in found for tool in one.tool.split(", ")}))
     click.echo(
         f"{count(len(found), 'rule')} in place of {tools}. Stop the old tool first, then apply "
         "them: docs/adoption.md",
@@ -190,19 +178,18 @@ def migrate(target: Target, home: str | None, trust_namespace: str, shape: Forma
     )
 
 
-def _print_with_remarks(found: Sequence[Migration | BundleRule], where: str) -> None:
+def _print_with_remarks(found: Sequence[MigratedRule], where: str) -> None:
     for one in found:
-        request = one.request
         click.echo("---")
-        click.echo(f"# {request.tool}: {request.kind} {request.namespace}/{request.name}")
-        for remark in request.remarks:
+        click.echo(f"# {one.tool}: {one.replaces}")
+        for remark in one.remarks:
             click.echo(f"# NOTE: {remark}")
-        click.echo(yaml.safe_dump(one.rule(where), sort_keys=False).rstrip())
+        click.echo(yaml.safe_dump(one.manifest(where), sort_keys=False).rstrip())
 
 
 async def _find(
     target: Target, home: str | None, trust_namespace: str
-) -> tuple[list[Migration | BundleRule], str]:
+) -> tuple[list[MigratedRule], str]:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         spaces = await listed(client, NAMESPACES, None, metadata_only=True)
@@ -221,7 +208,7 @@ async def _find(
         for body in await _all(client, CLUSTER_SECRETS):
             found.append(cluster_secret(body, known))
         exports = await _all(client, SECRET_EXPORTS)
-        found += imported(await _all(client, SECRET_IMPORTS), exports)
+        found += import_requests(await _all(client, SECRET_IMPORTS), exports)
         bundles = [
             rule
             for body in await _all(client, TRUST_BUNDLES)

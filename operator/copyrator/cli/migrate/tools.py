@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.keys import ObjectName
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, Requirement
+from copyrator.cli.core.objects import annotations_of
+from copyrator.kube.watch.store import name_of
 
 REPLICATOR: Final = "replicator.v1.mittwald.de/"
 REFLECTOR: Final = "reflector.v1.k8s.emberstack.com/"
@@ -34,6 +37,27 @@ _REQUIREMENT = re.compile(
     r")\s*(?:,|$)"
 )
 _GLOB_OF = re.compile(r"\^?([a-z0-9-]*)(\.\*|\[a-z0-9-?\]\*)?\$?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigratedRule:
+    """A rule to be printed, with what is said of it."""
+
+    tool: str
+    replaces: str
+    """The kind and name of what the tool copies."""
+    name: str
+    spec: Mapping[str, Any] = field(repr=False)
+    remarks: Sequence[str] = ()
+
+    def manifest(self, home: str) -> dict[str, Any]:
+        """The rule, in the namespace of trusted rules."""
+        return {
+            "apiVersion": names.RULE_API_VERSION,
+            "kind": names.RULE_KIND,
+            "metadata": {"name": self.name, "namespace": home},
+            "spec": dict(self.spec),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +88,7 @@ class RequestedCopies:
             text += f"-as-{self.copy_name}"
         return re.sub(r"[^a-z0-9.-]+", "-", text.lower())[:240].strip("-.")
 
-    def rule(self, home: str, name: str) -> dict[str, Any]:
+    def rule(self, name: str) -> MigratedRule:
         """The rule that does the same."""
         targets: dict[str, Any] = {}
         if self.namespaces:
@@ -73,20 +97,19 @@ class RequestedCopies:
             targets["exclude"] = list(self.exclude)
         if not self.selector.empty:
             targets["selector"] = _selector(self.selector)
-        spec: dict[str, Any] = {
-            "source": {"kind": self.kind, "namespace": self.namespace, "name": self.name}
-        }
+        source = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
+        spec: dict[str, Any] = {"source": source}
         if targets:
             spec["targets"] = targets
         if self.copy_name:
             spec["transform"] = {"name": self.copy_name}
-        spec["onConflict"] = "Adopt"
-        return {
-            "apiVersion": names.RULE_API_VERSION,
-            "kind": names.RULE_KIND,
-            "metadata": {"name": name, "namespace": home},
-            "spec": spec,
-        }
+        return MigratedRule(
+            tool=self.tool,
+            replaces=f"{self.kind} {self.namespace}/{self.name}",
+            name=name,
+            spec=spec | {"onConflict": "Adopt"},
+            remarks=self.remarks,
+        )
 
 
 def _selector(selector: LabelSelector) -> dict[str, Any]:
@@ -109,15 +132,14 @@ def requests(
 ) -> list[RequestedCopies]:
     """The requests in the annotations of objects of one kind; `known`: existing namespaces."""
     found: list[RequestedCopies] = []
-    pulls: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    pulls: dict[tuple[str, str, str], list[ObjectName]] = {}
     for body in bodies:
-        metadata = body["metadata"]
-        annotations = metadata.get("annotations") or {}
-        place = (metadata["namespace"], metadata["name"])
+        annotations, place = annotations_of(body), name_of(body)
         found += _replicator(kind, place, annotations, known)
         if kind in DATA_KINDS:
             found += _reflector(kind, place, annotations, known)
-            found += _syncer(kind, place, annotations)
+            if (text := annotations.get(SYNCER)) is not None:
+                found.append(_labelled("config-syncer", kind, place, text))
         for tool, key in (
             ("kubernetes-replicator", f"{REPLICATOR}replicate-from"),
             ("reflector", f"{REFLECTOR}reflects"),
@@ -130,11 +152,8 @@ def requests(
     return found + list(_pulled(kind, pulls))
 
 
-Place = tuple[str, str]
-
-
 def _replicator(
-    kind: str, place: Place, annotations: Mapping[str, str], known: Sequence[str]
+    kind: str, place: ObjectName, annotations: Mapping[str, str], known: Sequence[str]
 ) -> Iterator[RequestedCopies]:
     to = annotations.get(f"{REPLICATOR}replicate-to")
     matching = annotations.get(f"{REPLICATOR}replicate-to-matching")
@@ -146,7 +165,7 @@ def _replicator(
 
 
 def _reflector(
-    kind: str, place: Place, annotations: Mapping[str, str], known: Sequence[str]
+    kind: str, place: ObjectName, annotations: Mapping[str, str], known: Sequence[str]
 ) -> Iterator[RequestedCopies]:
     def is_on(name: str) -> bool:
         return annotations.get(f"{REFLECTOR}{name}", "").lower() == "true"
@@ -160,14 +179,8 @@ def _reflector(
     yield _requested("reflector", kind, place, namespaces=globs, remarks=remarks)
 
 
-def _syncer(kind: str, place: Place, annotations: Mapping[str, str]) -> Iterator[RequestedCopies]:
-    text = annotations.get(SYNCER)
-    if text is not None:
-        yield _labelled("config-syncer", kind, place, text)
-
-
 def _pulled(
-    kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]
+    kind: str, pulls: Mapping[tuple[str, str, str], Sequence[ObjectName]]
 ) -> Iterator[RequestedCopies]:
     """Targets that name their source: one rule for each source and name of the copies."""
     for (tool, namespace, name), places in sorted(pulls.items()):
@@ -178,7 +191,7 @@ def _pulled(
             yield _requested(
                 tool,
                 kind,
-                (namespace, name),
+                ObjectName(namespace, name),
                 namespaces=sorted(spaces),
                 copy_name=None if copy == name else copy,
             )
@@ -186,7 +199,7 @@ def _pulled(
 
 def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCopies:
     """A ClusterSecret, whose data is in itself or in a Secret that it names."""
-    name = body["metadata"]["name"]
+    name = name_of(body).name
     globs, remarks = _globs(",".join(body.get("matchNamespace") or ()), known)
     avoid, more = _globs(",".join(body.get("avoidNamespaces") or ()), known)
     reference = ((body.get("data") or {}).get("valueFrom") or {}).get("secretKeyRef") or {}
@@ -208,16 +221,16 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCo
     )
 
 
-def _requested(tool: str, kind: str, place: Place, **more: Any) -> RequestedCopies:
+def _requested(tool: str, kind: str, place: ObjectName, **more: Any) -> RequestedCopies:
     remarks = tuple(more.pop("remarks", ()))
     if kind in _PERMISSIONS:
         remarks += (f'{_PERMISSIONS[kind]} (docs/rules.md, "Permission to grant permissions")',)
     return RequestedCopies(
-        tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more
+        tool=tool, kind=kind, namespace=place.namespace, name=place.name, remarks=remarks, **more
     )
 
 
-def _labelled(tool: str, kind: str, place: Place, text: str) -> RequestedCopies:
+def _labelled(tool: str, kind: str, place: ObjectName, text: str) -> RequestedCopies:
     """To the namespaces of a selector; of one that can't be parsed, to none."""
     if (selector := _parsed(text)) is not None:
         return _requested(tool, kind, place, selector=selector)
@@ -294,43 +307,16 @@ _DEFAULT_CAS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleRule:
-    """One target of a Bundle; `kind` is the target's."""
-
-    tool: str = TRUST_MANAGER
-    kind: str
-    namespace: str
-    """Of the sources."""
-    name: str
-    spec: Mapping[str, Any] = field(repr=False)
-    remarks: Sequence[str] = ()
-
-    @property
-    def request(self) -> BundleRule:
-        """What is printed above the rule."""
-        return self
-
-    def rule(self, home: str) -> dict[str, Any]:
-        """Its manifest, in the namespace of trusted rules."""
-        return {
-            "apiVersion": names.RULE_API_VERSION,
-            "kind": names.RULE_KIND,
-            "metadata": {"name": f"{self.name}-{self.kind.lower()}", "namespace": home},
-            "spec": dict(self.spec),
-        }
-
-
-def bundle_rules(body: Mapping[str, Any], trust_namespace: str) -> list[BundleRule]:
+def bundle_rules(body: Mapping[str, Any], trust_namespace: str) -> list[MigratedRule]:
     """The rules that do what a Bundle does: one for each target."""
     spec = body.get("spec") or {}
-    name = str(body["metadata"]["name"])
+    name = name_of(body).name
     sources, parts, remarks = _sources(spec.get("sources") or (), trust_namespace)
     target = spec.get("target") or {}
     for form in sorted(target.get("additionalFormats") or {}):
         shown = {"jks": "JKS", "pkcs12": "PKCS#12"}.get(form, form)
         remarks.append(f"the {shown} trust store can't be carried over: rules write PEM only")
-    found: list[BundleRule] = []
+    found: list[MigratedRule] = []
     for place, (kind, data) in _TARGETS.items():
         if (wanted := target.get(place)) is None:
             continue
@@ -347,8 +333,12 @@ def bundle_rules(body: Mapping[str, Any], trust_namespace: str) -> list[BundleRu
         if selector := target.get("namespaceSelector"):
             rule["targets"] = {"selector": selector}
         rule["onConflict"] = "Adopt"
-        one = BundleRule(
-            kind=kind, namespace=trust_namespace, name=name, spec=rule, remarks=tuple(remarks)
+        one = MigratedRule(
+            tool=TRUST_MANAGER,
+            replaces=f"{kind} {trust_namespace}/{name}",
+            name=f"{name}-{kind.lower()}",
+            spec=rule,
+            remarks=tuple(remarks),
         )
         found.append(one)
     return found
@@ -383,20 +373,20 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def imported(
+def import_requests(
     imports: Sequence[Mapping[str, Any]], exports: Sequence[Mapping[str, Any]]
 ) -> Iterator[RequestedCopies]:
     """SecretImports as copies: one rule for each Secret that is imported."""
-    offered = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in exports}
-    spaces: dict[tuple[str, str], list[str]] = {}
+    offered = {name_of(one): one for one in exports}
+    spaces: dict[ObjectName, list[str]] = {}
     for one in imports:
-        metadata = one["metadata"]
-        source = (str((one.get("spec") or {}).get("fromNamespace")), str(metadata["name"]))
-        spaces.setdefault(source, []).append(str(metadata["namespace"]))
+        namespace, name = name_of(one)
+        source = ObjectName(str((one.get("spec") or {}).get("fromNamespace")), name)
+        spaces.setdefault(source, []).append(namespace)
     for source, wanted in sorted(spaces.items()):
         export = offered.get(source)
         allowed = _allowed(export, wanted)
-        remarks = [f"a new SecretImport of {'/'.join(source)} needs an entry in spec.targets"]
+        remarks = [f"a new SecretImport of {source} needs an entry in spec.targets"]
         if left := sorted(set(wanted) - set(allowed)):
             why = "no SecretExport offers it" if export is None else "its SecretExport may not"
             remarks.append(f"left out, {why} there: {', '.join(left)}")
@@ -404,8 +394,8 @@ def imported(
             yield RequestedCopies(
                 tool=SECRETGEN,
                 kind="Secret",
-                namespace=source[0],
-                name=source[1],
+                namespace=source.namespace,
+                name=source.name,
                 namespaces=tuple(sorted(allowed)),
                 remarks=tuple(remarks),
             )

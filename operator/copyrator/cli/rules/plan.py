@@ -49,10 +49,10 @@ from copyrator.cli.rules.plan_rows import (
     action_of,
     diff,
     in_steps,
-    merged,
+    merge_rows,
     summary,
 )
-from copyrator.cli.rules.why import waiting
+from copyrator.cli.rules.why import composition_fault
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import dropped_fields
@@ -251,7 +251,7 @@ def show(results: Sequence[RulePlan], shape: Format) -> None:
             console().print(f"rule {result.rule}")
         if result.rows:
             wide = shape is Format.WIDE
-            rows = result.rows if wide else merged(result.rows)
+            rows = result.rows if wide else merge_rows(result.rows)
             Table(COLUMNS, wide=wide, whole=True).print(rows)
         prose([summary(result.rows, result.right), *result.notes])
 
@@ -340,7 +340,7 @@ async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
 
 def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
     context = dry_run.context
-    if why := waiting(dry_run, rule):
+    if why := composition_fault(dry_run, rule):
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         assert isinstance(rule.spec, RuleSpec)

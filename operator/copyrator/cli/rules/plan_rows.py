@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -30,10 +30,6 @@ class RowAction(StrEnum):
     """An unmanaged object exists there."""
     BLOCKED = "blocked"
     """The API server, an admission plugin or a webhook refuses it."""
-
-
-CHANGES = frozenset(RowAction)
-"""All of them: what is as wanted has no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +77,8 @@ class PlanRow:
         }
         if self.reason:
             found |= {"reason": self.reason, "message": self.message}
-        keys = {
-            "added": self.keys.added,
-            "changed": self.keys.changed,
-            "removed": self.keys.removed,
-        }
-        if any(keys.values()):
-            found["keys"] = {name: list(value) for name, value in keys.items() if value}
+        if keys := {name: list(value) for name, value in asdict(self.keys).items() if value}:
+            found["keys"] = keys
         if self.note:
             found["note"] = self.note
         return found
@@ -135,7 +126,7 @@ API_VERSION = "cli.copyrator.flant.com/v1"
 """Of what only this program prints."""
 
 
-def merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
+def merge_rows(rows: Sequence[PlanRow]) -> list[PlanRow]:
     """Rows with the same fault in several namespaces as one."""
     found = [row for row in rows if not row.reason]
     for group in group_failures(row for row in rows if row.reason):

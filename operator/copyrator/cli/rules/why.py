@@ -44,7 +44,7 @@ def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
     return found
 
 
-def waiting(dry_run: DryRun, rule: Rule) -> str | None:
+def composition_fault(dry_run: DryRun, rule: Rule) -> str | None:
     """Why the copies of a template with sources stay as they are, or None."""
     binding = binding_of(dry_run.context, rule.owner)
     return binding.composition.fault if binding is not None else None
@@ -66,7 +66,7 @@ def _has_copy(dry_run: DryRun, binding: SourceBinding, namespace: str) -> bool:
     return record is not None and record.owner == binding.compiled.rule.owner
 
 
-def as_sentence(sources: Mapping[str, int]) -> str | None:
+def describe_sources(sources: Mapping[str, int]) -> str | None:
     """The rules, each with its number of copies."""
     if not sources:
         return None
@@ -135,7 +135,7 @@ async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
         return "Its rule no longer requires it: it will be deleted."
     broken = None
     if plan.why is Cause.UNWANTED:
-        broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
+        broken = describe_sources(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
     said = broken or _missing(plan) or _sentence(plan.why, plan.winner.owner if plan.winner else "")
     return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
 
@@ -282,7 +282,7 @@ def _of_served(asked: ExplainedObject, rule: Rule) -> str:
     if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
         return _paused(rule) + "this is its source"
     said = (
-        waiting(asked.dry_run, rule)
+        composition_fault(asked.dry_run, rule)
         or _outside(bindings[0], place)
         or _of_bindings(asked, rule, bindings, place)
     )

@@ -19,7 +19,7 @@ from copyrator.cli.doctor.objects import (
     object_faults,
     plans_are_asked,
     signatures,
-    waiting,
+    wait_reasons,
 )
 from copyrator.kube import errors
 from copyrator.kube.client.client import Page
@@ -76,7 +76,7 @@ def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
         ],
     }
-    assert list(waiting({"metadata": {"name": "p"}, "status": status})) == [
+    assert list(wait_reasons({"metadata": {"name": "p"}, "status": status})) == [
         "p: ImagePullBackOff: no such image",
         "p: Unschedulable: no",
     ]

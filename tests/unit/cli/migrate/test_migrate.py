@@ -8,7 +8,7 @@ import pytest
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.migrate.command import migrations
-from copyrator.cli.migrate.tools import bundle_rules, cluster_secret, imported, requests
+from copyrator.cli.migrate.tools import bundle_rules, cluster_secret, import_requests, requests
 from copyrator.copies.template.rendering import Composing, Tree
 from localcluster.signing import self_signed
 
@@ -19,7 +19,7 @@ RF = "reflector.v1.k8s.emberstack.com/"
 
 def printed(*bodies, kind="Secret"):
     """The rules that migrate prints, each of which is valid."""
-    found = [one.rule("copyrator") for one in migrations(requests(kind, bodies, KNOWN))]
+    found = [one.manifest("copyrator") for one in migrations(requests(kind, bodies, KNOWN))]
     for rule in found:
         assert isinstance(parse_rule(rule), RuleSpec), parse_rule(rule)
     return found
@@ -100,7 +100,7 @@ def test_a_clustersecret_that_names_a_secret_is_a_rule_and_one_that_holds_data_s
         "avoidNamespaces": ["team-b"],
         "data": {"valueFrom": reference},
     }
-    spec = cluster_secret(body, KNOWN).rule("copyrator", "shared")["spec"]
+    spec = cluster_secret(body, KNOWN).rule("shared").spec
     assert spec["source"] == SOURCE
     assert spec["targets"] == {"namespaces": ["team-*"], "exclude": ["team-b"]}
     assert spec["transform"] == {"name": "shared"}
@@ -190,8 +190,8 @@ def test_several_annotations_on_one_source_become_rules_that_share_no_name_and_n
 def test_what_cant_be_kept_apart_is_said():
     annotations = {f"{KR}replicate-to-matching": "a=1,b=2", "kubed.appscode.com/sync": "c=3"}
     first, second = migrations(requests("Secret", [marked(**annotations)], KNOWN))
-    assert first.request.remarks == ()
-    (remark,) = second.request.remarks
+    assert first.remarks == ()
+    (remark,) = second.remarks
     assert remark.startswith("in a namespace that the rule default-creds-secret also targets, one")
 
 
@@ -262,7 +262,7 @@ def found(kind, name, **data):
 
 def test_a_bundle_becomes_a_rule_that_makes_the_same_bundle():
     (one,) = bundle_rules(bundle(SOURCES), "trust")
-    body = one.rule("copyrator")
+    body = one.manifest("copyrator")
     spec = parse_rule(body)
     assert isinstance(spec, RuleSpec), spec
     assert body["metadata"] == {"name": "cas-configmap", "namespace": "copyrator"}
@@ -289,11 +289,11 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
         "namespaceSelector": selector,
     }
     config, secret = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
-    assert (config.kind, secret.kind) == ("ConfigMap", "Secret")
+    assert (config.replaces, secret.replaces) == ("ConfigMap trust/cas", "Secret trust/cas")
     assert config.spec["template"]["metadata"] == {"name": "cas", "labels": {"l": "1"}}
     assert list(secret.spec["template"]["stringData"]) == ["b"]
     for one in (config, secret):
-        assert isinstance(parse_rule(one.rule("copyrator")), RuleSpec)
+        assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
         assert one.spec["targets"] == {"selector": selector}
         assert [remark.partition(" can't")[0] for remark in one.remarks] == [
             "the JKS trust store",
@@ -303,7 +303,7 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
 
 def test_a_bundle_of_inline_certificates_needs_no_sources():
     (one,) = bundle_rules(bundle(SOURCES[-1:]), "trust")
-    spec = parse_rule(one.rule("copyrator"))
+    spec = parse_rule(one.manifest("copyrator"))
     assert isinstance(spec, RuleSpec)
     assert spec.sources == ()
     assert spec.template is not None
@@ -336,12 +336,12 @@ def wanted(namespace, source="infra"):
     ],
 )
 def test_imports_of_one_secret_become_one_rule(exports, namespaces, left_out):
-    (one,) = imported([wanted("b"), wanted("a")], exports)
+    (one,) = import_requests([wanted("b"), wanted("a")], exports)
     assert (one.namespace, one.name, one.namespaces) == ("infra", "token", namespaces)
     assert any("left out" in remark for remark in one.remarks) is left_out
-    assert isinstance(parse_rule(one.rule("copyrator", "x")), RuleSpec)
+    assert isinstance(parse_rule(one.rule("x").manifest("copyrator")), RuleSpec)
 
 
 @pytest.mark.parametrize("exports", [[], [export(toNamespaces=["c"])], [export()]])
 def test_what_nobody_exports_becomes_no_rule(exports):
-    assert list(imported([wanted("a")], exports)) == []
+    assert list(import_requests([wanted("a")], exports)) == []

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from copyrator.cli.rules.plan_rows import Keys, PlanRow, RowAction, action_of, diff, merged, summary
+from copyrator.cli.rules.plan_rows import (
+    Keys,
+    PlanRow,
+    RowAction,
+    action_of,
+    diff,
+    merge_rows,
+    summary,
+)
 
 
 def secret(data, **metadata):
@@ -75,7 +83,7 @@ def test_rows_of_a_plan_are_merged_but_not_its_changes():
         for letter in "abc"
     ]
     changes = [PlanRow(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
-    rows = merged([*faults, *changes])
+    rows = merge_rows([*faults, *changes])
     assert [row.namespace for row in rows] == [
         "new-a", "new-b", "new-c", "3 namespaces (team-a, team-b, …)"
     ]  # fmt: skip
@@ -88,7 +96,7 @@ def test_messages_that_name_their_own_namespace_are_the_same_fault():
         )
         for name in ("team-a", "team-b", "team-c", "team-d")
     ]
-    (row,) = merged(faults)
+    (row,) = merge_rows(faults)
     assert (row.namespace, row.message) == (
         "4 namespaces (team-a, team-b, …)",
         "the namespace has no label",
