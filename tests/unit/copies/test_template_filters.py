@@ -14,8 +14,11 @@ from copyrator.copies.template.scope import (
     Findings,
     Meter,
     Scope,
+    SourceText,
     TemplateError,
     Visibility,
+    Withheld,
+    origin_of,
     source_set,
 )
 
@@ -38,12 +41,17 @@ NO_TYPE = "takes maps, lists, texts, numbers, true, false and none"
         ("from_json", 1, "from_json takes a text; a value is none"),
         ("to_json", [HALF], "a value can't be written as JSON"),
         ("to_json", {1: 2}, "to_json: the keys of a map must be texts"),
+        ("to_json", {"a": {1: 2}}, "to_json: the keys of a map must be texts"),
         ("to_json", [Undefined()], "to_json: a value in it is undefined"),
         ("to_json", [object()], f"to_json {NO_TYPE}"),
         ("to_yaml", [HALF], "a value can't be written as YAML"),
         ("to_yaml", {1: 2}, "to_yaml: the keys of a map must be texts"),
         ("to_yaml", [Undefined()], "to_yaml: a value in it is undefined"),
         ("to_yaml", [object()], f"to_yaml {NO_TYPE}"),
+        ("number", "5 apples", "a value isn't a number"),
+        ("number", [5], "number takes a text; a value is none"),
+        ("bool", "maybe", "a value is neither true nor false"),
+        ("bool", 1, "bool takes a text; a value is none"),
         ("merge_dockerconfig", Undefined(), "takes a source, a text, or a list of them"),
         ("merge_dockerconfig", 1, "takes a source, a text, or a list of them"),
         (
@@ -161,6 +169,60 @@ def test_what_a_filter_says_of_a_source(
     with pytest.raises(TemplateError) as caught:
         filters.FILTERS[name](meter, value, **arguments)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("name", ["b64encode", "from_json", "number", "bool"])
+def test_a_source_in_place_of_a_text_is_named(name: str):
+    with pytest.raises(TemplateError) as caught:
+        filters.FILTERS[name](Meter(), of("ConfigMap"))
+    assert str(caught.value) == f"{name} takes a text; source a (infra/creds) is none"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("b64encode", "has half of a character"),
+        ("to_json", "can't be written as JSON"),
+        ("to_yaml", "can't be written as YAML"),
+        ("number", "isn't a number"),
+        ("bool", "is neither true nor false"),
+    ],
+)
+def test_the_key_of_a_source_is_named_whose_value_cannot_be_taken(name: str, said: str):
+    with pytest.raises(TemplateError) as caught:
+        filters.FILTERS[name](Meter(), SourceText.of(HALF, "source a (infra/creds), key x"))
+    assert str(caught.value) == f"source a (infra/creds), key x {said}"
+
+
+def test_a_value_keeps_its_origin_in_base64():
+    where = "source a (infra/creds), key x"
+    encoded = filters.b64encode(Meter(), SourceText.of("a", where))
+    assert (encoded, origin_of(encoded)) == ("YQ==", where)
+    with pytest.raises(TemplateError, match="data of a Secret can be used only"):
+        str(filters.b64encode(Meter(), Withheld("a", where)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "made"),
+    [
+        *(("number", "+5", 5), ("number", "-5", -5), ("number", "5", 5), ("number", "5.0", 5.0)),
+        *(("bool", " Yes ", True), ("bool", "off", False)),
+    ],
+)
+def test_what_a_text_says_has_its_type_and_price(name: str, text: str, made: Any):
+    bill = Bill()
+    found = filters.FILTERS[name](bill, text)
+    assert (found, type(found)) == (made, type(made))
+    assert bill.entries == [(10, len(text.strip()))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("bool", True), ("bool", None), ("number", 5), ("number", None)]
+)
+def test_what_is_no_text_already_costs_nothing(name: str, value: Any):
+    bill = Bill()
+    assert filters.FILTERS[name](bill, value) is value
+    assert bill.entries == []
 
 
 def test_without_sources_texts_are_merged_as_well():

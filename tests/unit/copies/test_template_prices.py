@@ -1,5 +1,7 @@
 """The prices of what templates can do: the limits of rules depend on them, so they are stable."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from copyrator.copies.template.rendering import Text
@@ -13,8 +15,11 @@ from copyrator.copies.template.sandbox import (
 from copyrator.copies.template.scope import (
     RENDERED_OBJECT,
     TEMPLATE_NUMBER_BITS,
+    Findings,
     Meter,
+    Scope,
     TemplateError,
+    Visibility,
     checked,
     count_of,
 )
@@ -159,6 +164,14 @@ def test_what_has_no_price_is_refused(bound, args, message):
     with pytest.raises(TemplateError) as error:
         bound(Bill(), *args)
     assert str(error.value).startswith(message)
+
+
+def test_a_format_that_may_have_been_computed_from_a_secret_isnt_quoted():
+    bill = Bill()
+    bill.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), Visibility.CLEAR)
+    with pytest.raises(TemplateError) as error:
+        str_format(bill, "{:%Y-%m}", 1)
+    assert str(error.value) == "the format isn't available in templates"
 
 
 @pytest.mark.parametrize("width", [1, FORMAT_WIDTH])

@@ -41,6 +41,7 @@ def rendered(text, **context):
         ("{{ [{'b': 1}]|map(attribute='b')|list }}", "[1]", 34),
         ("{{ 'ab'|replace('a', 'b') }}", "bb", 12),
         ("{{ '<'|e }}", "&lt;", 18),
+        ("{{ 'a'|b64encode }}", "YQ==", 2),
         ("{{ a is defined }} {{ b is defined }}", "True False", 3),
         ("{{ 'ab' is in a }}", "True", 4),
         ("{{ 3 is odd }} {{ 3 is eq 3 }} {{ [3]|select('odd')|list }}", "True True [3]", 39),

@@ -45,6 +45,7 @@ def service(port):
         ("{{ 5 if namespace.labels.on == 'true' else 7 }}", 5),
         ("{{ [1, 2, 3] | length }}", 3),
         ("{{ 9223372036854775807 }}", 2**63 - 1),
+        ("{{ -9223372036854775808 }}", -(2**63)),
     ],
 )
 def test_a_number_that_is_the_whole_text_stays_a_number(text, made):
@@ -175,6 +176,11 @@ def test_where_a_string_is_wanted_a_number_is_written_as_before(start, path, tex
 def test_where_no_string_is_wanted_a_number_or_boolean_stays_one(start, path, text, made):
     found = rendered(start, path, text)
     assert (found, type(found)) == (made, type(made))
+
+
+def test_a_list_where_none_is_wanted_keeps_numbers_for_the_api_server_to_refuse():
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"labels": ["{{ 5 }}"]}}
+    assert Tree(body).render(CONTEXT)["metadata"]["labels"] == [5]
 
 
 def test_keys_are_always_texts():
