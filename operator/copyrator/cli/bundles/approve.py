@@ -15,12 +15,12 @@ from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
 from copyrator.bundles.plan.record import is_spent
-from copyrator.cli.bundles.plan import WHAT, Shown, looked_at, show, unfinished
+from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint, hint_about
 from copyrator.cli.core.installation import username
-from copyrator.cli.core.objects import What, complete_names, one
+from copyrator.cli.core.objects import What, annotations_of, complete_names, one
 from copyrator.cli.core.output import Format, object_option, prose, said
 from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
@@ -30,6 +30,7 @@ from copyrator.cli.view.bundle import BundleView, decision, is_expired, operatio
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES
+from copyrator.kube.watch.store import name_of
 
 FIELD_MANAGER: Final = "copyrator-approve"
 APPROVER: Final = "copyrator-approver"
@@ -79,7 +80,7 @@ async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body)
     Raises:
         Fault: with the permission, and how to get it.
     """
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    namespace, name = name_of(body)
     verbs = ("approve", "patch")
     missing = [
         verb
@@ -107,7 +108,7 @@ def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> N
         Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
     """
     plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
-    if fault := unfinished(view):
+    if fault := plan_fault(view):
         raise Fault(fault)
     if plan_id is not None and plan_id != plan.id:
         raise Fault(
@@ -189,7 +190,7 @@ async def write_decision(
         if written is not None:
             before, body = written, await _cleared(client, written, timeout)
         else:
-            before, body = body, await one(client, WHAT, *_name_of(body))
+            before, body = body, await one(client, WHAT, *name_of(body))
         if body["metadata"]["uid"] != uid:
             raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
         check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
@@ -201,10 +202,6 @@ async def write_decision(
     raise Fault(f"{shown(WHAT, body)} was changed by others at each try; try again")
 
 
-def _name_of(body: Body) -> tuple[str, str]:
-    return body["metadata"]["namespace"], body["metadata"]["name"]
-
-
 async def _patched(
     client: KubeClient, body: Body, annotations: Mapping[str, str | None]
 ) -> dict[str, Any] | None:
@@ -212,7 +209,7 @@ async def _patched(
     guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
     patch = {"metadata": {**guard, "annotations": annotations}}
     try:
-        return await client.patch(BUNDLES, *_name_of(body), patch, field_manager=FIELD_MANAGER)
+        return await client.patch(BUNDLES, *name_of(body), patch, field_manager=FIELD_MANAGER)
     except errors.ConflictError:
         return None
 
@@ -247,7 +244,7 @@ def _is_rejected_anew(before: Body, body: Body) -> bool:
 
 def _rejections(body: Body) -> tuple[bool, bool]:
     """Whether the plan is rejected: by the status, and by the annotation."""
-    plan, annotations = parse_status(body).plan, body["metadata"].get("annotations") or {}
+    plan, annotations = parse_status(body).plan, annotations_of(body)
     stands = annotations.get(names.ANN_REJECTED_PLAN) == plan.id
     return plan.decision == PlanDecision.REJECTED, stands
 
@@ -327,20 +324,20 @@ def _decide(
     prose([f"{done} {word}{result(body, waited=timeout > 0)}"])
 
 
-async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> Shown:
+async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> PlanView:
     """The Bundle with its plan, if it can be decided by this user."""
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
         await check_permission(client, choice, body)
         check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
-        return await looked_at(client, body)
+        return await read_plan(client, body)
 
 
 async def _write(
     choice: DecisionVerb,
     target: Target,
-    found: Shown,
+    found: PlanView,
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""

@@ -1,6 +1,6 @@
 """`copyrator freeze` and `thaw`: stop deploys in a namespace, or in all, and start them again.
 
-What is frozen, read from the cluster as far as the user may.
+What is frozen is read as far as the user may.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from copyrator.cli.core.installation import (
     operator_namespace_option,
     username,
 )
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
@@ -64,9 +64,9 @@ class Frozen:
 
 def freeze_of(namespace: Mapping[str, Any]) -> Freeze | None:
     """The freeze of a Namespace; None where it has none."""
-    metadata = namespace["metadata"]
-    value = (metadata.get("annotations") or {}).get(ANN_FREEZE)
-    return None if value is None else read_annotation(metadata["name"], str(value))
+    value = annotations_of(namespace).get(ANN_FREEZE)
+    name = namespace["metadata"]["name"]
+    return None if value is None else read_annotation(name, str(value))
 
 
 async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
@@ -84,10 +84,12 @@ async def freezes_for(
     own = bundle["metadata"]["namespace"]
     release = (bundle.get("spec") or {}).get("project_namespace") or own
     names = [one for one in dict.fromkeys((own, release)) if installation.settings.serves(one)]
-    return (await found(client, installation, names)).freezes
+    return (await find_freezes(client, installation, names)).freezes
 
 
-async def found(client: KubeClient, installation: Installation, names: Iterable[str]) -> Frozen:
+async def find_freezes(
+    client: KubeClient, installation: Installation, names: Iterable[str]
+) -> Frozen:
     """The freezes of all namespaces and of these."""
     freezes: list[Freeze | None] = []
     denied: list[str] = []
@@ -106,10 +108,10 @@ async def found(client: KubeClient, installation: Installation, names: Iterable[
     return Frozen(tuple(one for one in freezes if one is not None), tuple(denied))
 
 
-async def all_found(client: KubeClient, installation: Installation) -> Frozen:
+async def find_all_freezes(client: KubeClient, installation: Installation) -> Frozen:
     """The freezes of all namespaces that the operator serves."""
     served = installation.settings.watch_namespaces
-    of_all = await found(client, installation, served)
+    of_all = await find_freezes(client, installation, served)
     if served:
         return of_all
     try:
@@ -122,7 +124,7 @@ async def all_found(client: KubeClient, installation: Installation) -> Frozen:
 
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
     """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
-    there = await all_found(client, installation)
+    there = await find_all_freezes(client, installation)
     frozen = in_force(there.freezes, now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
     if not said and there.denied:
@@ -308,7 +310,7 @@ async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
             of_all = await freeze_of_all(client, scope.home)
             found = [of_all] if of_all is not None else []
     else:
-        there = await all_found(client, scope.installation)
+        there = await find_all_freezes(client, scope.installation)
         found = sorted(there.freezes, key=lambda one: one.namespace)
     left = in_force(found, datetime.now(UTC))
     lines = [f"Still: {sentence(one)}." for one in left[:_NAMED]]

@@ -10,7 +10,7 @@ from copyrator.api.names import ANN_HOLD
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import RESOURCES, What, complete_names, one
+from copyrator.cli.core.objects import RESOURCES, What, annotations_of, complete_names, one
 from copyrator.cli.core.output import Format, object_option, prose, reference, show
 from copyrator.cli.core.waiting import shown
 
@@ -63,7 +63,7 @@ async def _annotate(
     namespace, name = target.locate(name)
     async with target.connect() as client:
         body = await one(client, what, namespace, name)  # a message that names what there is
-        was_held = ANN_HOLD in (body["metadata"].get("annotations") or {})
+        was_held = ANN_HOLD in annotations_of(body)
         patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
         return await client.patch(RESOURCES[what], namespace, name, patch), was_held
 

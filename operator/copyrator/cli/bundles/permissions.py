@@ -97,7 +97,7 @@ def _unlisted(status: BundleStatus) -> int:
 
 
 def _roles_hint(view: BundleView) -> str:
-    return hint("why", view.name, "--kind", "bundle", "--roles")
+    return hint("why", str(view.name), "--kind", "bundle", "--roles")
 
 
 def _next(view: BundleView) -> str:

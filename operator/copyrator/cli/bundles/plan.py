@@ -38,7 +38,7 @@ from copyrator.cli.bundles.plan_log import (
 )
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import one
+from copyrator.cli.core.objects import annotations_of, one
 from copyrator.cli.core.output import (
     Column,
     Detail,
@@ -138,7 +138,7 @@ def fold(diff: str) -> tuple[str, int]:
             at += 1
             continue
         content = lines[at + 1 : end]
-        left = list(_folded_content(content, version))
+        left = list(_fold_content(content, version))
         number += len(content) - len(left)
         kept += [lines[at], *left, lines[end]]
         at = end + 1
@@ -158,7 +158,7 @@ def _end_of_block(lines: Sequence[str], begin: int) -> int | None:
     return None
 
 
-def _folded_content(content: Sequence[str], version: str | None) -> Iterator[str]:
+def _fold_content(content: Sequence[str], version: str | None) -> Iterator[str]:
     """The lines of a block that are kept."""
     signs = {line[2:3] for line in content}
     if signs in ({"+"}, {"-"}):
@@ -213,7 +213,7 @@ ONLY_SHOWN: Final = "It is only shown: only the plan of what would be deployed c
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PlanView:
     """A Bundle with its plan, and what its log has."""
 
     view: BundleView
@@ -253,17 +253,17 @@ def plan_bundle(
     Raises:
         Fault: there is no plan, or it is being made, or it failed.
     """
-    found = run(_found(target, name, wanted))
+    found = run(_read_plan(target, name, wanted))
     if shape in (Format.JSON, Format.YAML):
         dump(document(found), shape)
     if found.plan.outcome != PlanOutcome.PLANNED and found.is_preview:
         raise Fault(f"bundle {found.view.name}: {preview_failure(found.view)}")
-    if not found.is_preview and (fault := unfinished(found.view)):
+    if not found.is_preview and (fault := plan_fault(found.view)):
         raise Fault(fault)
     if shape is Format.NAME:
         for operation in found.log.operations or ():
             click.echo(_reference(operation))
-        prose(_missing(found), err=True)
+        prose(_explain_missing(found), err=True)
     elif shape in (Format.TABLE, Format.WIDE):
         show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
@@ -274,25 +274,27 @@ def plan_bundle(
     return bool(found.plan.operations)
 
 
-async def _found(target: Target, name: str, wanted: PreviewOptions | None) -> Shown:
+async def _read_plan(target: Target, name: str, wanted: PreviewOptions | None) -> PlanView:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
         if wanted is not None:
-            body = await _made(client, body, wanted)
+            body = await _request_plan(client, body, wanted)
         is_preview = wanted is not None and wanted.version is not None
-        return await looked_at(client, body, is_preview=is_preview)
+        return await read_plan(client, body, is_preview=is_preview)
 
 
-async def looked_at(client: KubeClient, body: Body, *, is_preview: bool = False) -> Shown:
+async def read_plan(client: KubeClient, body: Body, *, is_preview: bool = False) -> PlanView:
     """A Bundle with its plan's log, where that is finished."""
-    found = Shown(BundleView(body, datetime.now(UTC)), PlanLog(), is_preview)
+    found = PlanView(BundleView(body, datetime.now(UTC)), PlanLog(), is_preview)
     if found.plan.outcome != PlanOutcome.PLANNED:
         return found
     return replace(found, log=await read_plan_log(client, body, found.plan))
 
 
-async def _made(client: KubeClient, body: dict[str, Any], wanted: PreviewOptions) -> dict[str, Any]:
+async def _request_plan(
+    client: KubeClient, body: dict[str, Any], wanted: PreviewOptions
+) -> dict[str, Any]:
     """Request a plan, and wait until that has ended.
 
     Raises:
@@ -307,7 +309,7 @@ async def _made(client: KubeClient, body: dict[str, Any], wanted: PreviewOptions
         check_updates_are_on(WHAT, seen)  # they may be switched off meanwhile
         if parse_status(seen).last_handled_plan == token:
             return True
-        current = (seen["metadata"].get("annotations") or {}).get(names.ANN_PLAN_AT)
+        current = annotations_of(seen).get(names.ANN_PLAN_AT)
         if wanted.version is not None and current != token:
             raise Fault(f"{shown(WHAT, seen)}: another plan was requested meanwhile; try again")
         return False
@@ -333,7 +335,7 @@ def _obstacle(body: Body) -> str:
     return f"; {said(pending.get('reason'))}: {said(pending.get('message'), 2000)}"
 
 
-def unfinished(view: BundleView) -> str:
+def plan_fault(view: BundleView) -> str:
     """Why there is no plan to show; empty where there is one."""
     plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
     if plan.outcome is None:
@@ -355,10 +357,10 @@ def unfinished(view: BundleView) -> str:
     return ""
 
 
-def show(found: Shown, *, wide: bool = False, whole: bool = False) -> None:
+def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
     """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
     first = list(first_lines(found.plan, found.log))
-    prose([*first, *([""] if first else []), *detail_lines(_head(found))])
+    prose([*first, *([""] if first else []), *detail_lines(_describe_head(found))])
     if found.log.operations:
         click.echo()
         Table(columns(found), wide=wide, whole=True).print(found.log.operations)
@@ -368,19 +370,19 @@ def show(found: Shown, *, wide: bool = False, whole: bool = False) -> None:
         lines = printable(diff).split("\n")
         prose(["Diff, as werf printed it:", *(f"  {line}".rstrip() for line in lines)])
         if number:
-            prose(["", _folded(found, number)])
-    if missing := list(_missing(found)):
+            prose(["", _explain_fold(found, number)])
+    if missing := list(_explain_missing(found)):
         prose(["", *missing])
 
 
-def _folded(found: Shown, number: int) -> str:
+def _explain_fold(found: PlanView, number: int) -> str:
     again = _anew(found) if found.is_preview else ()
     command = found.view.hint("plan", *again, "--whole")
     lines = count(number, "line")
     return f"Not shown: {lines} of werf's version and managedFields; with them: {command}"
 
 
-def _head(found: Shown) -> Iterator[Detail]:
+def _describe_head(found: PlanView) -> Iterator[Detail]:
     plan, view = found.plan, found.view
     yield Detail("Bundle", view.name)
     if found.is_preview:
@@ -390,7 +392,7 @@ def _head(found: Shown) -> Iterator[Detail]:
         if note := _left_out(view):
             yield Detail("Note", note)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
-    release = f"{release_namespace(view.body)}/{view.body['metadata']['name']}"
+    release = f"{release_namespace(view.body)}/{view.name.name}"
     yield Detail("Release", f"{release}, revision {said(plan.revision)}{values}")
     made = rows.age(plan.made_at, view.now)
     yield Detail("Made", f"{made} ago by the Job {said(plan.job)}")
@@ -419,7 +421,7 @@ def _left_out(view: BundleView) -> str | None:
     return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
 
 
-def _missing(found: Shown) -> Iterator[str]:
+def _explain_missing(found: PlanView) -> Iterator[str]:
     """What isn't shown, why, and what to do about it."""
     log, plan = found.log, found.plan
     anew = found.view.hint("plan", *_anew(found))
@@ -429,7 +431,7 @@ def _missing(found: Shown) -> Iterator[str]:
             f"{anew} makes the plan again."
         )
     if log.cut:
-        command = f"kubectl logs -n {found.view.body['metadata']['namespace']} job/{said(plan.job)}"
+        command = f"kubectl logs -n {found.view.name.namespace} job/{said(plan.job)}"
         yield f"The diff is cut after {DIFF_BYTES >> 20} MiB; all of it: {command}"
     if log.operations and not _knows_all_risky(found):
         yield (
@@ -438,14 +440,14 @@ def _missing(found: Shown) -> Iterator[str]:
         )
 
 
-def _anew(found: Shown) -> tuple[str, ...]:
+def _anew(found: PlanView) -> tuple[str, ...]:
     """The options by which the plan is made again."""
     if not found.is_preview:
         return ("--refresh",)
     return "--version", said(found.view.status.preview.requested_version)
 
 
-def columns(found: Shown) -> list[Column]:
+def columns(found: PlanView) -> list[Column]:
     """The columns of the operations; risky ones are marked."""
     marked = _risky(found)
     columns = [
@@ -461,7 +463,7 @@ def columns(found: Shown) -> list[Column]:
     return columns
 
 
-def _risky(found: Shown) -> frozenset[Operation]:
+def _risky(found: PlanView) -> frozenset[Operation]:
     """The risky operations; a few more where the status doesn't name all of them."""
     listed, operations = set(found.plan.risky), found.log.operations or ()
     if len(listed) >= (found.plan.risky_operations or 0):
@@ -469,7 +471,7 @@ def _risky(found: Shown) -> frozenset[Operation]:
     return frozenset(risky(operations, ()))
 
 
-def _knows_all_risky(found: Shown) -> bool:
+def _knows_all_risky(found: PlanView) -> bool:
     return len(_risky(found)) <= (found.plan.risky_operations or 0)
 
 
@@ -478,7 +480,7 @@ def _reference(operation: Operation) -> str:
     return f"{operation.kind.lower()}{group}/{operation.name}"
 
 
-def document(found: Shown) -> dict[str, Any]:
+def document(found: PlanView) -> dict[str, Any]:
     """As in -o json: the plan of the status, with what its log has."""
     log = found.log
     marked = _risky(found)
@@ -496,7 +498,7 @@ def document(found: Shown) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "BundlePlan",
-        "bundle": found.view.name,
+        "bundle": str(found.view.name),
         "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else listed,
@@ -506,7 +508,7 @@ def document(found: Shown) -> dict[str, Any]:
     }
 
 
-def _hidden(found: Shown) -> dict[str, Any]:
+def _hidden(found: PlanView) -> dict[str, Any]:
     """What isn't in the diff, where the operator has judged that."""
     operations = found.log.operations
     if not is_judged(found.plan) or operations is None:

@@ -1,12 +1,10 @@
-"""The missing permissions that a plan's blind applies name.
-
-It is used where the operator may not review permissions: werf quotes the API server's refusal of
-each dry run in the plan's text, which is in the log of its Job.
-
-A plan's operations and werf's diff, from the log of the Job that made it.
+"""A plan's operations and werf's diff, from the log of the Job that made it.
 
 The status names the Job. Its owner, its pod and its log are checked before anything of them is
 shown: whoever may create Jobs or pods in the namespace could make others.
+
+Where the operator may not review permissions, `with_refusals` finds those that are missing: werf
+quotes the API server's refusal of each dry run in the plan's text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The options that set whose signatures are trusted, and the judge of a repository's digests.
-
-The options of commands that ask a registry from this machine.
-"""
+"""Options of commands that ask a registry from this machine, and the judge of its signatures."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """`copyrator resolve`: the tag that a version selects in a registry, and why not the others.
 
-The gates of a Bundle, as `resolve --bundle` judges versions by them.
-
-What they judge by is read from the cluster as far as the user may; a gate for which something is
-missing isn't judged, and the answer says why.
+With `--bundle` its gates judge versions, too, by what the user may read; a gate for which something
+is missing isn't judged, and the answer says why.
 """
 
 from __future__ import annotations
@@ -165,7 +163,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
                 unread[gate] = f"Bundle {other.namespace}/{other.name}: {error.message}"
                 continue
             cache.take(read_entry(found, defaults))
-    frozen = await freeze.found(
+    frozen = await freeze.find_freezes(
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
     if frozen.denied:

@@ -1,7 +1,4 @@
-"""`copyrator get`: rules, Bundles and copies in a table.
-
-The changes that `copyrator get --watch` and `events --watch` print.
-"""
+"""`copyrator get`: rules, Bundles and copies in a table, and their changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`copyrator why`: which rule made an object, or why none does; why a Bundle runs its version.
 
-`copyrator why --roles`: what grants a Bundle's service account the permissions that it lacks.
+With `--roles`: what grants a Bundle's service account the permissions that it lacks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def print_roles(
     """
     if kind is not None and kind.lower() not in ("bundle", "bundles"):
         raise click.UsageError("--roles is only for Bundles: --kind bundle")
-    body, is_missing = run(_looked_at(target, namespace, name))
+    body, is_missing = run(_read_bundle(target, namespace, name))
     view = BundleView(body, datetime.now(UTC))
     if isinstance(spec := view.spec, InvalidSpec):
         raise Fault(f"Bundle {namespace}/{name}: {spec}")
@@ -67,7 +67,7 @@ def print_roles(
         dump({"apiVersion": "v1", "kind": "List", "items": roles}, shape)
 
 
-async def _looked_at(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
+async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
     async with target.connect() as client:
         body = await with_refusals(client, await one(client, "bundles", namespace, name))
         return body, await is_namespace_missing(client, release_namespace(body))
@@ -151,7 +151,7 @@ async def answer(
     async with target.connect() as client:
         installation = await find_installation(client, home)
         if kind is None or means(kind, "bundles"):
-            bundle = await _found(client, BUNDLES, namespace, name)
+            bundle = await _find(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
                 freezes = await freezes_for(client, installation, bundle)
@@ -231,7 +231,7 @@ _UNSEEN = (
 _NOBODY: Mapping[str, Any] = {"metadata": {}}
 
 
-async def _found(
+async def _find(
     client: KubeClient, resource: Resource, namespace: str, name: str
 ) -> dict[str, Any] | None:
     try:
@@ -250,10 +250,10 @@ async def _object(
         resource = RESOURCES.get(kind.lower()) or await discovery.resolve(
             _spelled(word), version or None
         )
-        return resource, await _found(client, resource, namespace, name)
+        return resource, await _find(client, resource, namespace, name)
     for guess in _GUESSES:
         resource = await discovery.resolve(guess)
-        if body := await _found(client, resource, namespace, name):
+        if body := await _find(client, resource, namespace, name):
             return resource, body
     return await discovery.resolve(await _rules_kind(client)), None
 

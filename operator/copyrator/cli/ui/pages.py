@@ -270,7 +270,7 @@ def _rule_fields(view: RuleView) -> list[tuple[str, str]]:
 
 def _reported_bundle(view: BundleView) -> dict[str, Any]:
     return {
-        "shown": view.name,
+        "shown": str(view.name),
         "fields": _bundle_fields(view),
         "gates": view.status.gates,
         "history": history_rows(view),

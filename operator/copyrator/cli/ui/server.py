@@ -24,7 +24,7 @@ from copyrator.api import names
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles import approve, logs
-from copyrator.cli.bundles.plan import first_lines, looked_at
+from copyrator.cli.bundles.plan import first_lines, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.core import hints, reconcile
 from copyrator.cli.core.cluster import Target
@@ -150,7 +150,7 @@ async def read_first_lines(client: KubeClient, verb: Verb, body: Body, seconds: 
     log = PlanLog()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            log = (await looked_at(client, body)).log
+            log = (await read_plan(client, body)).log
     return list(first_lines(parse_status(body).plan, log))
 
 

@@ -31,6 +31,7 @@ from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.promotion import shown_hold
@@ -42,8 +43,10 @@ from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.objects import annotations_of
 from copyrator.cli.core.output import Column, Detail, said
 from copyrator.cli.view import rows
+from copyrator.kube.watch.store import name_of
 
 MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 """Of a plan whose contents aren't bound."""
@@ -98,15 +101,15 @@ class BundleView:
         defaults = BundleDefaults(interval=known.timer_interval, jobs_ttl=known.jobs_ttl)
         return parse_bundle(self.body, defaults)
 
-    @property
-    def name(self) -> str:
-        """``namespace/name``."""
-        return f"{self.body['metadata']['namespace']}/{self.body['metadata']['name']}"
+    @cached_property
+    def name(self) -> ObjectName:
+        """Namespace and name."""
+        return name_of(self.body)
 
     @property
-    def annotations(self) -> Body:
+    def annotations(self) -> Mapping[str, str]:
         """The object's annotations."""
-        return self.body["metadata"].get("annotations") or {}
+        return annotations_of(self.body)
 
     def hint(self, verb: str, *words: str) -> str:
         """A command about it."""
@@ -215,10 +218,9 @@ def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterato
     yield from rows.describe_head(view.body, now)
     yield Detail("Source", _source(view))
     yield Detail("Version", _raw(view).get("version") or "latest")
-    namespace = view.body["metadata"]["namespace"]
-    where = _raw(view).get("project_namespace") or namespace
+    where = _raw(view).get("project_namespace") or view.name.namespace
     yield Detail("Release in", where)
-    if where != namespace:
+    if where != view.name.namespace:
         yield Detail("Consent", consent(view, where)[0])
     for label, found in (("Available", status.available), ("Deployed", status.deployed)):
         since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"

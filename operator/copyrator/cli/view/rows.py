@@ -13,7 +13,9 @@ from copyrator.api.rule_status import RuleReason
 from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.cli.core.hints import hint
+from copyrator.cli.core.objects import annotations_of
 from copyrator.cli.core.output import Column, Detail
+from copyrator.kube.watch.store import name_of
 
 Body = Mapping[str, Any]
 
@@ -126,13 +128,13 @@ def common_columns(now: datetime) -> tuple[Column, ...]:
 
 def annotation(body: Body, name: str) -> str:
     """An annotation's value, or a dash."""
-    return str((body["metadata"].get("annotations") or {}).get(name) or "-")
+    return str(annotations_of(body).get(name) or "-")
 
 
 def describe_head(body: Body, now: datetime) -> Iterator[Detail]:
     """The first parts of a description of a rule or Bundle."""
     metadata, condition = body["metadata"], ready(body)
-    yield Detail("Name", f"{metadata['namespace']}/{metadata['name']}")
+    yield Detail("Name", name_of(body))
     yield Detail("Age", age(metadata.get("creationTimestamp"), now))
     state = f"{condition.get('status', '-')} ({condition.get('reason', '-')})"
     yield Detail("Ready", state if condition else "not reconciled yet")

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from copyrator.api.plan_status import PlanDecision
 from copyrator.cli.bundles.approve import check_open, outcome
-from copyrator.cli.bundles.plan import unfinished
+from copyrator.cli.bundles.plan import plan_fault
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON
@@ -76,5 +76,5 @@ def test_the_outcome_of_a_decision_is_known_also_when_the_deploy_goes_on():
 @given(JSON, JSON)
 def test_a_forged_plan_ends_no_command(plan, conditions):
     body = bundle(plan, conditions=conditions)
-    assert len(unfinished(BundleView(body, NOW))) < 20_000
+    assert len(plan_fault(BundleView(body, NOW))) < 20_000
     outcome(body, "a" * 32)

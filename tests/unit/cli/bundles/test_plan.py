@@ -16,7 +16,7 @@ from rich.text import Text
 
 from copyrator.api.plan_status import PlanStatus, PreviewPlan
 from copyrator.bundles.plan.operations import Operation, OperationType
-from copyrator.cli.bundles.plan import Shown, document, first_lines, fold, show
+from copyrator.cli.bundles.plan import PlanView, document, first_lines, fold, show
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON
@@ -108,7 +108,7 @@ def test_what_is_said_first_of_a_plan(plan, operations, lines):
 def test_of_a_preview_secrets_are_counted_where_it_isnt_judged_whether_it_is_bound():
     lines = ["Hidden from the diff: the contents of 2 Secrets"]
     assert list(first_lines(PreviewPlan.parse(NOTHING), PlanLog(SECRETS))) == lines
-    found = document(Shown(view(preview=PLAN), PlanLog(SECRETS), is_preview=True))
+    found = document(PlanView(view(preview=PLAN), PlanLog(SECRETS), is_preview=True))
     assert (found["hiddenSecrets"], found["plan"].get("bound")) == (2, None)
 
 
@@ -124,7 +124,7 @@ def view(**status: Any) -> BundleView:
 @pytest.mark.parametrize("is_preview", [False, True])
 def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
     found = view(**{"preview" if is_preview else "plan": PLAN | UNBOUND})
-    show(Shown(found, PlanLog(SECRETS, "what werf printed"), is_preview))
+    show(PlanView(found, PlanLog(SECRETS, "what werf printed"), is_preview))
     printed = capsys.readouterr().out
     assert printed.startswith("Contents aren't bound: ")
     parts = (
@@ -142,11 +142,11 @@ def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
 
 
 def test_programs_get_it_too():
-    found = document(Shown(view(plan=PLAN | UNBOUND), PlanLog(SECRETS)))
+    found = document(PlanView(view(plan=PLAN | UNBOUND), PlanLog(SECRETS)))
     assert (found["plan"]["bound"], found["plan"]["unbound"]) == (False, UNBOUND["unbound"])
     assert (found["plan"]["hidden"], found["hiddenSecrets"]) == (2, 2)
-    assert "hiddenSecrets" not in document(Shown(view(plan=PLAN), PlanLog(SECRETS)))
-    assert "hiddenSecrets" not in document(Shown(view(plan=PLAN | UNBOUND), PlanLog()))
+    assert "hiddenSecrets" not in document(PlanView(view(plan=PLAN), PlanLog(SECRETS)))
+    assert "hiddenSecrets" not in document(PlanView(view(plan=PLAN | UNBOUND), PlanLog()))
 
 
 FORGED = st.fixed_dictionaries(
@@ -188,7 +188,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, log: PlanLog, **change
         "spec": {},
         "status": {"plan": plan | {"risky": [str(OPERATIONS[1])]} | changes},
     }
-    show(Shown(BundleView(body, NOW), log))
+    show(PlanView(BundleView(body, NOW), log))
     return Text.from_ansi(capsys.readouterr().out).plain
 
 
@@ -226,7 +226,7 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
     hint = "Not shown: 1 line of werf's version and managedFields; with them: copyrator plan bundle"
     assert f"{hint} apps/shop --whole" in " ".join(said.split())
     body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "u"}, "status": {}}
-    found = Shown(BundleView(body, NOW), PlanLog(OPERATIONS, diff))
+    found = PlanView(BundleView(body, NOW), PlanLog(OPERATIONS, diff))
     show(found, whole=True)
     said = capsys.readouterr().out
     assert "werf.io/version: v2.67.0" in said
@@ -274,7 +274,7 @@ def test_what_a_plan_leaves_out_and_the_deploy_gets_is_named(
         "spec": spec,
         "status": {"plan": plan, "preview": plan | {"message": message}, "conditions": conditions},
     }
-    show(Shown(BundleView(body, NOW), PlanLog(OPERATIONS, ""), is_preview))
+    show(PlanView(BundleView(body, NOW), PlanLog(OPERATIONS, ""), is_preview))
     assert (NOTE in capsys.readouterr().out) is expected
 
 

@@ -9,7 +9,7 @@ import pytest
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.plan.operations import Plan, effects, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
-from copyrator.cli.bundles.plan import Shown, columns, document
+from copyrator.cli.bundles.plan import PlanView, columns, document
 from copyrator.cli.bundles.plan_log import (
     PlanLog,
     _UnreadableError,
@@ -122,7 +122,7 @@ def shown(risky, number, **log):
     status = STATUS.to_dict() | {"risky": risky, "riskyOperations": number}
     body = {**BUNDLE, "status": {"plan": status}}
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    return Shown(
+    return PlanView(
         BundleView(body, now), PlanLog(**{"operations": PLAN.operations, "diff": "x", **log})
     )
 
