@@ -12,8 +12,8 @@ import os
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +49,7 @@ from copyrator.oci.hosts import (
 )
 from copyrator.settings.limits import CA_BYTES, REGISTRY_HEADER_BYTES, REGISTRY_REQUESTS_PER_HOST
 from copyrator.settings.proxies import Proxies, ProxyError
-from copyrator.workqueue.fairness import FairLimit, TimeSlice
+from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
@@ -60,7 +60,7 @@ and the unread part of a response, some 200 KB."""
 
 REGISTRY_LARGE_ANSWERS: Final = 4  # limit: registries
 """Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB; and
-as many pages of tag lists: 32 MiB."""
+as many pages of tag lists (32 MiB), two for the Bundles of one namespace."""
 
 REGISTRY_SMALL_ANSWER: Final = 64 * 1024  # limit: registries
 """Bytes of a response that are held without waiting: manifests and tokens have a few KB."""
@@ -225,8 +225,9 @@ class RegistryTransport:
         self.hosts = HostCache(metrics, rate)
         self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)
         self._large = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
-        self._large_pages = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
-        """Of those for a sink, which may take any time: others don't wait for it."""
+        self._large_pages = FairLimit(each=2, together=REGISTRY_LARGE_ANSWERS)
+        """Of those for a sink, which may take any time: others don't wait for it. By tenant: hosts
+        cost one nothing, and a slow one holds a slot until the timeout."""
         self._proxies = Proxies(os.environ)
         self._rules = AddressRules(allowed)
         self._contexts = SslContextCache()
@@ -393,13 +394,29 @@ class RegistryTransport:
                     raise _too_long(where, request.max_body)
                 if not is_large and len(body) + len(piece) > REGISTRY_SMALL_ANSWER:
                     is_large = True
-                    slots = self._large_pages if sink else self._large
-                    await stack.enter_async_context(slots.slot(where))
+                    slot = self._page_slot(where) if sink else self._large.slot(where)
+                    await stack.enter_async_context(slot)
                 body += piece
             if sink is None:
                 return bytes(body)
             await sink(body)
         return b""
+
+    @asynccontextmanager
+    async def _page_slot(self, where: str) -> AsyncIterator[None]:
+        """Hold a slot for a long page; waiting is bounded, as the request holds others' limits."""
+        group = tenant() or ""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._large_pages.acquire(group)
+        except TimeoutError:
+            raise RegistryUnreachable(
+                f"{where}: its tag list waits for other long ones; it is requested again later"
+            ) from None
+        try:
+            yield
+        finally:
+            self._large_pages.release(group)
 
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:

@@ -18,17 +18,21 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
+from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.inputs.watches import REFERENCE_WATCHES
 from copyrator.bundles.memory import Memories
+from copyrator.bundles.version.candidates import Criteria
 from copyrator.bundles.version.polls import (
     TENANT_HOST_POLLS,
     TENANT_POLLS,
     RegistryPoller,
+    TagListQuery,
     TagQuery,
 )
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
+from copyrator.workqueue.fairness import tenant
 from copyrator.workqueue.isolated import Isolated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,6 +100,10 @@ class Registries:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.lists_for: list[str | None] = []
+
+    async def tags(self, *_: Any) -> None:
+        self.lists_for.append(tenant())
 
     async def digest(self, repository: Repository, _tag: str, _credential: Any) -> str:
         self.asked.append(repository.registry)
@@ -125,6 +133,20 @@ async def test_two_namespaces_with_the_same_query_send_it_once_also_when_both_ha
     await eventually(lambda: len(answered) == 2)
 
     assert len(oci.asked) == 1
+    await polls.close()
+
+
+async def test_a_tag_list_is_read_for_the_namespace_whose_bundle_asks_for_it() -> None:
+    oci, answered = Registries(), list[BundleKey]()
+    polls, versions = poller(oci, answered), parse_version("1.*")
+    assert isinstance(versions, VersionRange)
+    for namespace in ("one", "two"):
+        listing = TagListQuery(Repository("quick", namespace))
+        polls.choose(BundleKey(namespace, "shop"), listing, Criteria(versions), 0.0)
+
+    await eventually(lambda: len(answered) == 2)
+
+    assert sorted(map(str, oci.lists_for)) == ["one", "two"]
     await polls.close()
 
 

@@ -21,7 +21,7 @@ from copyrator.metrics import Metrics
 from copyrator.oci import tokens
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
+from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError, RegistryUnreachable
 from copyrator.oci.hosts import (
     KEEP_ALIVE,
     KEPT_ALIVE,
@@ -34,6 +34,7 @@ from copyrator.oci.hosts import (
 from copyrator.oci.reference import Repository
 from copyrator.oci.tags import TAG_LIST_TAGS
 from copyrator.oci.tokens import TOKEN_CHARACTERS
+from copyrator.workqueue.fairness import working_for
 
 ALICE = Credential("alice", "s3cret")
 MB = 1024 * 1024
@@ -97,14 +98,14 @@ async def test_pages_of_millions_of_tags_are_refused_and_take_no_memory(
     await client.close()
 
 
-async def test_one_long_page_of_a_host_is_held_and_few_of_its_tags(registry: FakeRegistry) -> None:
+async def test_two_long_pages_are_held_and_few_of_their_tags(registry: FakeRegistry) -> None:
     client = registry_client(60.0)
     tag = f',"{"a" * 100}"'.encode()
     registry.fault = streaming(b'{"tags":["a"', tag, 75_000, b"]}")  # 7.7 MB
 
-    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(3)), client=client)
+    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(4)), client=client)
 
-    assert peak < 12 * MB
+    assert peak < 20 * MB
     await client.close()
 
 
@@ -127,6 +128,68 @@ async def test_a_long_page_that_is_being_read_delays_no_other_large_answer(
     assert not reading.done()
     goes_on.set()
     await reading
+
+
+@pytest.fixture
+async def dripping() -> AsyncIterator[list[FakeRegistry]]:
+    """Hosts that send the beginning of a long page, and then no more for a minute."""
+    registries = [FakeRegistry() for _ in range(6)]
+    for one in registries:
+        await one.start()
+        one.fault = streaming_slowly
+    yield registries
+    for one in registries:
+        await one.stop()
+
+
+async def streaming_slowly(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b'{"tags":["' + b"a" * 100_000)
+    with suppress(ConnectionError):
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            await response.write(b"a")
+    return response
+
+
+async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
+    registry: FakeRegistry, dripping: list[FakeRegistry]
+) -> None:
+    client = registry_client(20.0)
+    registry.fault = answering(200, json.dumps({"tags": ["a" * 100] * 2000}))
+    with working_for("crowd"):
+        slow = [asyncio.create_task(client.tags(repository(one), None, ignore)) for one in dripping]
+    while not all(one.asked for one in dripping):
+        await asyncio.sleep(0.01)
+
+    with working_for("other"):
+        async with asyncio.timeout(10):
+            await client.tags(repository(registry), None, ignore)
+
+    assert not any(task.done() for task in slow)
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    await client.close()
+
+
+async def test_a_long_page_waits_for_others_as_long_as_for_its_registry(
+    dripping: list[FakeRegistry],
+) -> None:
+    client = registry_client(1.0)
+    async with asyncio.timeout(10):  # a page a second for each of two would be three seconds
+        started = time.monotonic()
+        faults = await asyncio.gather(
+            *(client.tags(repository(one), None, ignore) for one in dripping),
+            return_exceptions=True,
+        )
+
+    assert time.monotonic() - started < 2.9
+    texts = sorted(str(fault).partition(" ")[2] for fault in faults)
+    assert texts.count("its tag list waits for other long ones; it is requested again later") >= 2
+    assert all(isinstance(fault, RegistryUnreachable) for fault in faults)
+    await client.close()
 
 
 async def test_two_hundred_thousand_tags_without_pages_are_read(registry: FakeRegistry) -> None:

@@ -112,6 +112,9 @@ def test_whatever_comes_is_a_tag_list_or_is_not(text: bytes) -> None:
         b'{"tags": ["a"],}',
         b'{"tags": ["a"], "tags": ["b"]}',
         b'{"tags": ["a"], "tags" : null}',
+        b'{"tags": ["a"], "t\\u0061gs": ["b"]}',
+        b'{"\\u0074\\u0061\\u0067\\u0073": null, "tags": ["b"]}',
+        b'{"t\\u0061gs": ["a"], "ta\\u0067s": ["b"]}',
         b'{"x": {"tags": ["a"]}}',
         b'{"tags": ["\\ud800"]}',
         b'{"tags": ["\\x"]}',
@@ -126,6 +129,14 @@ def test_what_is_no_tag_list_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="not a tag list") as refused:
         tags_in(text)
     assert str(refused.value) == "not a tag list"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'{"t\\u0061gs": ["a"]}', b'{"tags": ["a"], "\\\\u0074ags": "tags", "x": "\\u0074ags"}'],
+)
+def test_a_key_is_tags_however_it_is_written(text: bytes) -> None:
+    assert tags_in(text) == ["a"]
 
 
 @pytest.mark.parametrize("text", [b'{"tags": null}', b'{"tags": []}', b' {"a":{}, "tags" : [ ] } '])

@@ -27,7 +27,7 @@ from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings import limits
 from copyrator.signatures.model import Judgement
-from copyrator.workqueue.fairness import FairLimit, TimeSlice
+from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 if TYPE_CHECKING:
@@ -371,7 +371,8 @@ class RegistryPoller:
         if isinstance(query, TagListQuery):
             await asyncio.sleep(GATHER)
             pending.asked_at = self._monotonic()
-            return PollAnswer(pending.asked_at, choices=await self._read(query))
+            with working_for(namespace):
+                return PollAnswer(pending.asked_at, choices=await self._read(query))
         repository, credential = query.repository, query.credential
         if isinstance(query, SignatureQuery):
             judged = await self._signatures.judge(query, namespace)
