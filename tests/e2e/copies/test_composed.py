@@ -185,6 +185,14 @@ def test_the_api_server_refuses_what_means_nothing(operator, user, infra, word, 
     assert said in str(caught.value)
 
 
+def test_names_of_copies_cannot_depend_on_sources(operator, user, infra, word):
+    spec = registries(word, infra)
+    spec["template"]["metadata"]["name"] = "x-{{ sources.hub.metadata.name }}"
+    user.rule(operator.namespace, word, spec)
+    said = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert "can't depend on sources" in said["message"]
+
+
 def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(
     operator, user, infra, targets, word
 ):
