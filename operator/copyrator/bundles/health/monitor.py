@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,10 +48,9 @@ from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
-from copyrator.kube.watch.placement import WatchPlacement
+from copyrator.kube.watch.placement import WatchPlacement, watch_permissions
 from copyrator.settings import limits
 
 log = logging.getLogger(__name__)
@@ -260,7 +259,7 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
             return missing
 
     async def _missing_in(self, place: Place) -> str:
-        refusals = list(watch_permissions(place))
+        refusals = watch_permissions(KINDS, [place or ""])
         client = self._context.client
         granted = await asyncio.gather(*(is_allowed(client, one.attributes) for one in refusals))
         lacking = (one for one, is_ok in zip(refusals, granted, strict=True) if not is_ok)
@@ -297,15 +296,6 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
                 self._reported[space] = state
                 for key in keys:
                     self._on_change(key)
-
-
-def watch_permissions(place: Place) -> Iterable[Refusal]:
-    """The permissions that watches of a place require, each as its refusal."""
-    return (
-        Refusal(Permission(resource.group, resource.plural, verb), place or "")
-        for resource in KINDS
-        for verb in ("list", "watch")
-    )
 
 
 class HealthMonitor:

@@ -27,10 +27,10 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
 from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.placement import WatchPlacement
+from copyrator.kube.watch.placement import WatchPlacement, watch_permissions
 from copyrator.kube.watch.store import Seen, WantedNames, seen
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -230,18 +230,13 @@ class OpenWatch:
             self.registration.release()
 
 
-def scope_permissions(scope: WatchScope, served: Iterable[str] | None) -> list[Refusal]:
+def scope_permissions(scope: WatchScope, served: Collection[str]) -> list[Refusal]:
     """The permissions that a wide scope requires, each as its refusal.
 
-    `served`: the namespaces that the operator serves; empty or None: all.
+    `served`: the namespaces that the operator serves; empty: all.
     """
-    places = [scope.namespace] if scope.namespace else list(served or ()) or [""]
-    group, plural = scope.resource.group, scope.resource.plural
-    return [
-        Refusal(Permission(group, plural, verb), place)
-        for place in places
-        for verb in ("list", "watch")
-    ]
+    namespaces = [scope.namespace] if scope.namespace else served or [""]
+    return watch_permissions([scope.resource], namespaces)
 
 
 class HasRead(Protocol):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Callable, Hashable, Iterable, Set
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from copyrator.kube.errors import ApiError
+from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,16 @@ class DeniedPlace:
     until: float
     """Monotonic seconds."""
     delay: float
+
+
+def watch_permissions(resources: Iterable[Resource], namespaces: Iterable[str]) -> list[Refusal]:
+    """The permissions that watches in namespaces ("": in all) require, each as its refusal."""
+    return [
+        Refusal(Permission(resource.group, resource.plural, verb), namespace)
+        for resource in resources
+        for namespace in namespaces
+        for verb in ("list", "watch")
+    ]
 
 
 class Opened(Protocol):
