@@ -22,6 +22,7 @@ from copyrator.cli.core.objects import What, complete_names, listed, one
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.watch.store import name_of
 
 LOOK = 0.5
 """Seconds between two reads of a log that is followed."""
@@ -88,7 +89,7 @@ def _has_ended(job: Mapping[str, Any]) -> bool:
 
 async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:
     """Print what the Job's containers add, until it has ended or is deleted."""
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    namespace, name = name_of(job)
     printed: dict[tuple[str, str], int] = {}
     ended = False
     while not ended:
@@ -123,16 +124,15 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     What can't be redacted, for want of the permission to read those Secrets, is withheld; the end
     of the last failed Job's log, which the operator has redacted, is in the status.
     """
-    metadata = body["metadata"]
-    namespace = metadata["namespace"]
-    selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
+    namespace, name = name_of(body)
+    selector = f"{names.LABEL_BUNDLE}={name}"
     jobs = await listed(client, JOBS, namespace, selector=f"{selector},{_OF_DEPLOYS}")
     jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
     redaction = Redactor(client)
     found: list[tuple[str, str]] = []
     try:
         for job in jobs[:1]:
-            name = job["metadata"]["name"]
+            name = name_of(job).name
             secrets = secrets_of(await _pods(client, job))
             async for _, container, text in _texts(client, job, SHOWN_LINES):
                 head = f"Job {name}, container {container}"
@@ -151,10 +151,10 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
 
 async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pods that a Job owns, oldest first: others may have its label."""
-    metadata = job["metadata"]
-    selector = f"batch.kubernetes.io/job-name={metadata['name']}"
-    found = await listed(client, PODS, metadata["namespace"], selector=selector)
-    mine = [pod for pod in found if is_owned(pod, metadata["uid"])]
+    namespace, name = name_of(job)
+    selector = f"batch.kubernetes.io/job-name={name}"
+    found = await listed(client, PODS, namespace, selector=selector)
+    mine = [pod for pod in found if is_owned(pod, job["metadata"]["uid"])]
     return sorted(mine, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
@@ -167,7 +167,7 @@ async def _texts(
     """
     is_plan = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
     for pod in await _pods(client, job):
-        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        namespace, name = name_of(pod)
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
         for container in containers:
             text = ""

@@ -30,6 +30,7 @@ from copyrator.cli.core.output import said
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.watch.store import name_of
 
 DIFF_BYTES: Final = 1 << 20
 """Bytes of a diff that are shown."""
@@ -81,7 +82,7 @@ async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> Pl
 async def _read(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
     if not plan.job:
         raise _UnreadableError("the status names no Job")
-    namespace = body["metadata"]["namespace"]
+    namespace = name_of(body).namespace
     job = await client.get(JOBS, namespace, plan.job)
     nonce = nonce_of(job, body)
     pod = ended_pod(await _pods(client, job), job)
@@ -111,9 +112,9 @@ def remove_no_errors(log: str) -> str:
 
 
 async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:
-    metadata = job["metadata"]
-    selector = f"batch.kubernetes.io/job-name={metadata['name']}"
-    return await listed(client, PODS, metadata["namespace"], selector=selector)
+    namespace, name = name_of(job)
+    selector = f"batch.kubernetes.io/job-name={name}"
+    return await listed(client, PODS, namespace, selector=selector)
 
 
 def _fault(fault: BlockFault, plan: PlanSummary) -> _UnreadableError:
@@ -152,8 +153,8 @@ def ended_pod(pods: Iterable[Body], job: Body) -> str:
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (status.get("state") or {}).get("terminated") or {}
             if status.get("name") == DEPLOY_CONTAINER and ended.get("exitCode") == 0:
-                return str(pod["metadata"]["name"])
-    shown = said(job["metadata"]["name"])
+                return name_of(pod).name
+    shown = said(name_of(job).name)
     if mine:
         raise _UnreadableError(f"the pod of the Job {shown} hasn't ended with exit code 0")
     raise _UnreadableError(f"the pod of the Job {shown} was deleted")
@@ -164,7 +165,7 @@ def release_namespace(body: Body) -> str:
     spec = parse_bundle(body, BundleDefaults())
     if isinstance(spec, BundleSpec):
         return spec.project_namespace
-    return str(body["metadata"]["namespace"])
+    return name_of(body).namespace
 
 
 def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, ...] | None:

@@ -35,6 +35,7 @@ from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
+from copyrator.kube.watch.store import name_of
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
@@ -144,7 +145,7 @@ async def find_copy(
         Fault: there is none, or there are several.
     """
     resources, found = await copies(client, namespace)
-    mine = [body for body in found if body["metadata"]["name"] == name]
+    mine = [body for body in found if name_of(body).name == name]
     if kind:
         mine = [body for body in mine if body["kind"].lower() == kind.lower()]
     if not mine:
@@ -174,13 +175,12 @@ async def state_of(
     client: KubeClient, target: Target, resource: Resource, body: Body, home: str | None
 ) -> CopyState:
     """What the operator does about it now."""
-    metadata = body["metadata"]
     try:
         installation = await find_installation(client, home)
-        actor = await actor_of(client, target, installation, metadata["namespace"])
+        actor = await actor_of(client, target, installation, name_of(body).namespace)
         async with dry_running(installation, actor) as dry_run:
             await dry_run.serve_all(resource.kind)
-            asked = ExplainedObject(dry_run, resource, metadata["namespace"], metadata["name"])
+            asked = ExplainedObject(dry_run, resource, *name_of(body))
             owner = rows.annotation(body, names.ANN_RULE)
             if hidden := dry_run.hidden(owner):
                 return CopyState(hidden)
@@ -191,14 +191,13 @@ async def state_of(
 
 def describe_copy(body: Body, state: CopyState, now: datetime) -> Iterator[Detail]:
     """The parts about a copy."""
-    metadata = body["metadata"]
-    yield Detail("Name", f"{metadata['namespace']}/{metadata['name']}")
+    yield Detail("Name", name_of(body))
     yield Detail("Kind", body["kind"])
     yield Detail("Rule", rows.annotation(body, names.ANN_RULE))
     source = rows.annotation(body, names.ANN_SOURCE)
     made_of = state.composed_of or "none: the rule's template"
     yield Detail("Source", source if source != "-" else made_of)
-    yield Detail("Age", rows.age(metadata.get("creationTimestamp"), now))
+    yield Detail("Age", rows.age(body["metadata"].get("creationTimestamp"), now))
     written = _writers(body)
     if ours := written.pop(names.FIELD_MANAGER, None):
         yield Detail("Written", f"{rows.age(ours, now)} ago")

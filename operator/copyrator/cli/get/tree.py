@@ -20,6 +20,7 @@ from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rule import RuleView, source_lines
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS
+from copyrator.kube.watch.store import name_of
 
 Body = Mapping[str, Any]
 
@@ -92,14 +93,14 @@ def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
 
 
 async def _bundle(client: KubeClient, body: Body) -> Node:
-    metadata = body["metadata"]
-    selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
-    return bundle_tree(body, await listed(client, JOBS, metadata["namespace"], selector=selector))
+    namespace, name = name_of(body)
+    selector = f"{names.LABEL_BUNDLE}={name}"
+    return bundle_tree(body, await listed(client, JOBS, namespace, selector=selector))
 
 
 def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     """A Bundle, what it reads, its release and the Jobs that exist."""
-    name = body["metadata"]["name"]
+    name = name_of(body).name
     view = BundleView(body, datetime.now(UTC))
     spec, found = view.spec, view.status.deployed
     version = f"{found.version} ({rows.digest(found.digest)})" if found.version else "not deployed"
@@ -126,7 +127,7 @@ def _outcome(job: Body) -> str:
 
 
 def _shown(body: Body) -> str:
-    return f"{body['kind']} {body['metadata']['namespace']}/{body['metadata']['name']}"
+    return f"{body['kind']} {name_of(body)}"
 
 
 def _state(body: Body) -> str:

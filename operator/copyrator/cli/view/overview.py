@@ -20,6 +20,7 @@ from copyrator.cli.view.rule import (
     is_expired,
     rollout_progress,
 )
+from copyrator.kube.watch.store import name_of
 
 Body = Mapping[str, Any]
 
@@ -180,11 +181,11 @@ def bundle_row(view: BundleView) -> OverviewRow:
 
 
 def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> OverviewRow:
-    ready = rows.ready(body)
+    ready, (namespace, name) = rows.ready(body), name_of(body)
     return OverviewRow(
         what=what,
-        namespace=body["metadata"]["namespace"],
-        name=body["metadata"]["name"],
+        namespace=namespace,
+        name=name,
         state=_state(ready, message),
         reason=rows.reason_of(ready),
         since=rows.age(ready.get("lastTransitionTime"), now),

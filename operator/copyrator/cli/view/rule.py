@@ -20,6 +20,7 @@ from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import CopyCounts, read_copy_counts, read_rule_status
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.objects import is_set_to_suspend
 from copyrator.cli.core.output import Column, Detail
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
@@ -236,8 +237,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     state = f"Ready={condition.get('status')} for {since}, {condition.get('reason')}"
     message = f": {condition['message']}" if condition.get("message") else ""
     yield f"{shown} is {state}{message}"
-    spec = view.body.get("spec")
-    if isinstance(spec, Mapping) and spec.get("suspend"):
+    if is_set_to_suspend(view.body):
         yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
     yield f"  Copies: {view.copies} are as wanted."
     if view.composed_of:
