@@ -182,6 +182,7 @@ def test_a_source_in_place_of_a_text_is_named(name: str):
     ("name", "said"),
     [
         ("b64encode", "has half of a character"),
+        ("from_json", "isn't JSON"),
         ("to_json", "can't be written as JSON"),
         ("to_yaml", "can't be written as YAML"),
         ("number", "isn't a number"),
