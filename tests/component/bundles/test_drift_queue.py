@@ -154,6 +154,7 @@ def skipped(operator: Operator) -> float:
     return operator.metrics.registry.get_sample_value("copyrator_drift_checks_skipped_total") or 0.0
 
 
+@pytest.mark.timeout(1800 if LONG else 300)  # 300 checks on a busy machine
 async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -163,9 +164,11 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     timing = replace(TIMING, drift_tidied=timedelta())
     names = [f"shop{number}" for number in range(FLEET)]
     for name in names:
-        bundle(name, drift={**DETECT, "interval": "15m"})
+        bundle(name, drift={**DETECT, "interval": "1h"})
     operator = await run(timing=timing, max_plan_jobs=8)
-    await eventually(lambda: all(is_checked(cluster, name) for name in names))
+    await eventually(
+        lambda: all(is_checked(cluster, name) for name in names), seconds=1500 if LONG else 240
+    )
     await idle(operator)
     made = len(cluster.jobs("drift"))
     assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"
@@ -177,7 +180,7 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     reads = [one for one in cluster.seen[seen:] if one.verb not in ("list", "watch")]
     due = len(cluster.jobs("drift")) - made
     assert due <= max(4, FLEET / 10), "only those whose time has come by now"
-    assert len(reads) <= 12 * due
+    assert len(reads) <= 12 * (due + 1), "the Job of a check that has begun may not be there yet"
 
 
 async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
