@@ -7,7 +7,6 @@ annotations that users write. So listeners only record it: by tenant, and the tr
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -241,17 +240,8 @@ def _label(key: RuleKey) -> str:
     return f"{key.namespace}/{key.name}"
 
 
-log = logging.getLogger(__name__)
-
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware; for times in status and messages."""
-
-SUMMARY_REST = 20.0
-"""Pause between two summaries that only the status needs, in multiples of the last one's duration.
-
-A summary takes 5 us for a copy that is right; while some of 100,000 change all the time, it must
-not take half of a core.
-"""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -21,12 +21,16 @@ from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState
-from copyrator.copies.rules.status import delay_first_status, report_all_writes, write_status
+from copyrator.copies.rules.status import (
+    delay_first_status,
+    patch_metadata,
+    report_all_writes,
+    write_status,
+)
 from copyrator.copies.rules.summarize import RuleSummary, owned_copies
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.planning import Cause, Unconfirmed, judge_edit
 from copyrator.kube import errors
-from copyrator.kube.resources import RULES
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -265,21 +269,12 @@ class RuleRemover:
         return left
 
     async def _drop_finalizer(self, rule: Rule) -> None:
-        context = self._context
-        patch = {
-            "metadata": {
-                "uid": rule.uid,
-                "resourceVersion": rule.resource_version,
-                "finalizers": [f for f in rule.finalizers if f != names.FINALIZER_RULE],
-            }
-        }
+        finalizers = [one for one in rule.finalizers if one != names.FINALIZER_RULE]
         try:
-            answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+            await patch_metadata(self._context, rule, finalizers=finalizers)
         except errors.NotFound:
             return
-        rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
-        rule.resource_version = answer["metadata"]["resourceVersion"]
-        report_all_writes(context, [rule])
+        report_all_writes(self._context, [rule])
         self.forget(rule.key)
 
 

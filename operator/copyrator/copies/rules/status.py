@@ -126,6 +126,20 @@ async def write_status(
         _record_warning(context, rule, kind, known)
 
 
+async def patch_metadata(context: CopyContext, rule: Rule, **changes: Any) -> None:
+    """Change the metadata of a rule, if no other client has changed the rule meanwhile.
+
+    Raises:
+        ConflictError: one has.
+        ApiError: it can't be written.
+    """
+    known = {"uid": rule.uid, "resourceVersion": rule.resource_version}
+    patch = {"metadata": {**known, **changes}}
+    answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+    rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
+    rule.resource_version = answer["metadata"]["resourceVersion"]
+
+
 async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
     """Report a missing permission in the status, unless it is the one to write the status."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))

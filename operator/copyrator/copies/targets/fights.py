@@ -310,9 +310,6 @@ class CopyDriftTracker:
         """With the version that isn't ours; None where any version has to be read."""
         self._read: dict[CopyKey, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._suspects)
-
     def suspect(self, key: CopyKey, version: str | None = None) -> None:
         """Mark a copy to be read: a version that isn't ours, or (None) its turn in the round."""
         self._suspects[key] = version
