@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.freeze import Freeze
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.cli.core.installation import Installation
@@ -515,6 +516,76 @@ def test_why_says_the_soak_of_what_is_deployed() -> None:
     assert why(body, "It is held") == [
         "It is held: x. To end that: copyrator unhold bundle apps/shop"
     ]
+
+
+VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("label", "body", "lines"),
+    [
+        ("Deployed", bundle(deployed=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(available=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(), ["-"]),
+        (
+            "Next attempt",
+            bundle(attempted={"nextRetryAt": "2026-01-02T12:05:00Z"}),
+            ["in 5m"],
+        ),
+        (
+            "Preview",
+            bundle(preview={"outcome": "Running", "version": "1.2.0", "job": "j"}),
+            ["1.2.0, being made by the Job j"],
+        ),
+        (
+            "Preview",
+            bundle(
+                preview={
+                    "outcome": "Failed",
+                    "requestedVersion": "1.2",
+                    "reason": "PlanFailed",
+                    "message": "no",
+                }
+            ),
+            ["1.2 isn't planned: PlanFailed: no"],
+        ),
+        (
+            "Next poll",
+            bundle({}, {"disable-autoupdate": "x"}, nextPollAt="2026-01-02T12:05:00Z"),
+            ["none: annotation operator.werf.dev/disable-autoupdate"],
+        ),
+        (
+            "Next poll",
+            bundle(
+                {"interval": "5m"},
+                nextPollAt="2026-01-02T11:59:00Z",
+                conditions=[condition("Ready", "False", "TagNotFound")],
+            ),
+            ["soon, every 5m"],
+        ),
+        ("Next poll", bundle(), ["-"]),
+        ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
+        (
+            "Last error",
+            bundle(lastError={"reason": "DeployFailed", "message": "no", "logTail": "x"}),
+            ["DeployFailed: no", "(copyrator logs bundle apps/shop prints werf's log)"],
+        ),
+        ("Last error", bundle(lastError={"reason": "R", "message": "no"}), ["R: no"]),
+    ],
+)
+def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str]) -> None:
+    first, *below = lines
+    text = f"{label}:"
+    assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]
+
+
+def test_a_freeze_in_force_is_described() -> None:
+    freezes = [
+        Freeze(namespace="apps", reason="a release"),
+        Freeze(namespace="apps", reason="over", until=NOW),
+    ]
+    found = [one for one in describe_bundle(view_of(bundle()), freezes) if one.label == "Frozen"]
+    assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
 FORGED = st.dictionaries(
