@@ -173,7 +173,7 @@ class Kinds:
             self._context.touch(plan.winner.owner)
 
     def read_next(self) -> None:
-        """Queue the copies that are due in the daily round (drift.py)."""
+        """Queue the copies that are due in the daily round."""
         if not self._context.rule_states:
             return  # another replica leads
         for kind, name in self._round.due():
