@@ -125,9 +125,15 @@ class RuleView:
     now: datetime
 
     @cached_property
+    def stored(self) -> Mapping[str, Any]:
+        """The status as it is; of a list's rows only parts are read, each within bounds."""
+        found = self.body.get("status")
+        return found if isinstance(found, Mapping) else {}
+
+    @cached_property
     def status(self) -> Mapping[str, Any]:
         """The parts of the status that the operator may have written."""
-        return read_rule_status(self.body.get("status"))
+        return read_rule_status(self.stored)
 
     @cached_property
     def spec(self) -> RuleSpec | InvalidSpec:
@@ -143,12 +149,12 @@ class RuleView:
 
     def condition(self, kind: ConditionType = ConditionType.READY) -> Mapping[str, Any]:
         """The condition; empty where there is none."""
-        return conditions_by_type(self.status.get("conditions")).get(kind, {})
+        return conditions_by_type(self.stored.get("conditions")).get(kind, {})
 
     @cached_property
     def counts(self) -> CopyCounts:
         """Its copies, by their state."""
-        return read_copy_counts(self.status)
+        return read_copy_counts(self.stored)
 
     @property
     def copies(self) -> str:
@@ -164,7 +170,7 @@ class RuleView:
     @property
     def rollout(self) -> RolloutState | None:
         """The rollout that is in progress."""
-        state = read_rollout_state(self.status)
+        state = read_rollout_state(self.stored)
         return state if state is not None and state.running else None
 
     @property
@@ -180,7 +186,7 @@ class RuleView:
     @cached_property
     def certificates(self) -> Sequence[Certificate]:
         """Those in its copies, the first to end first."""
-        return read_certificates(self.status)
+        return read_certificates(self.stored)
 
     @property
     def trouble(self) -> str:
@@ -210,7 +216,7 @@ def rule_columns(now: datetime) -> list[Column]:
         *rows.common_columns(now),
         Column("COPIES", of(lambda view: view.copies)),
         Column("KIND", rule_kind, wide=True),
-        Column("SOURCES", of(lambda view: view.status.get("sources", 0)), wide=True),
+        Column("SOURCES", of(lambda view: view.stored.get("sources", 0)), wide=True),
         Column("FAILED", of(lambda view: view.counts.failed), wide=True),
         Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
         Column("PENDING", of(lambda view: view.counts.pending), wide=True),
@@ -383,7 +389,7 @@ def _certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
 
 
 def _steps(view: RuleView) -> object:
-    return view.status["rollout"].get("steps", "?")
+    return view.stored["rollout"].get("steps", "?")
 
 
 def rollout_progress(view: RuleView) -> str:
