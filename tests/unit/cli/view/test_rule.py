@@ -13,6 +13,7 @@ from copyrator.cli.rules.why import waits_for_rollout
 from copyrator.cli.view.rule import (
     RuleView,
     Sample,
+    certificate_lines,
     describe_rollout,
     explain_rule,
     failure_lines,
@@ -192,4 +193,13 @@ def test_messages_that_name_their_own_namespace_are_the_same_failure():
     assert line == f"4 namespaces (team-a, team-b, …): Forbidden: {shared}"
     assert list(failure_lines(samples[:1])) == [
         "team-a/devs: Forbidden: namespace team-a has no label team"
+    ]
+
+
+def test_the_certificates_of_one_source_are_those_that_its_copies_have():
+    ends = {"key": "tls.crt", "commonName": "a.io", "notAfter": "2026-01-03T12:00:00Z"}
+    view = view_of(certificates=[{**ends, "source": f"infra/{name}"} for name in ("tls", "old")])
+    assert len(list(certificate_lines(view))) == 2
+    assert list(certificate_lines(view, "infra/old")) == [
+        "a.io (infra/old, key tls.crt) until 2026-01-03T12:00:00Z (2d)"
     ]
