@@ -407,7 +407,7 @@ class RegistryTransport:
         """Hold a slot for a long page; waiting is bounded, as the request holds others' limits."""
         group = tenant() or ""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(2 * self._seconds):  # decoding others' may be slow, too
                 await self._large_pages.acquire(group)
         except TimeoutError:
             raise RegistryUnreachable(

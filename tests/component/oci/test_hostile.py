@@ -133,7 +133,7 @@ async def test_a_long_page_that_is_being_read_delays_no_other_large_answer(
 @pytest.fixture
 async def dripping() -> AsyncIterator[list[FakeRegistry]]:
     """Hosts that send the beginning of a long page, and then no more for a minute."""
-    registries = [FakeRegistry() for _ in range(6)]
+    registries = [FakeRegistry() for _ in range(10)]
     for one in registries:
         await one.start()
         one.fault = streaming_slowly
@@ -174,7 +174,7 @@ async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     await client.close()
 
 
-async def test_a_long_page_waits_for_others_as_long_as_for_its_registry(
+async def test_a_long_page_waits_for_others_twice_as_long_as_for_its_registry(
     dripping: list[FakeRegistry],
 ) -> None:
     client = registry_client(1.0)
