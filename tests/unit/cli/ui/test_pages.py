@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.unit.cli.view.objects_seen import rule, seen
+from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.cli.core.output import Detail
 from copyrator.cli.ui.pages import Pages, fields
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.overview import overview
 from copyrator.cli.view.rows import describe_conditions
 
@@ -54,3 +55,13 @@ def test_the_page_counts_what_is_suspended_apart_where_there_is_any() -> None:
     assert "‖ suspended" in shown
     assert "suspended; before: Synced: x" in shown
     assert "suspended" not in text(rule("b"))
+
+
+def test_a_plan_is_decided_on_its_page_only_while_it_waits() -> None:
+    waits = condition("UpdatePending", "True", "AwaitingApproval")
+    for conditions, decides in (([waits], True), ([], False)):
+        plan = {"outcome": "Planned", "id": "a" * 32}
+        body = bundle("b", plan=plan, conditions=conditions)
+        view = BundleView(body, datetime(2026, 1, 5, tzinfo=UTC))
+        text = Pages(cluster="c", user="ann").bundle(seen(body), view, [], fragment=True)
+        assert ("/do/approve/bundles/infra/b" in text) is decides

@@ -438,6 +438,8 @@ def test_why_says_what_drift_is_and_when_it_is_looked_at_next() -> None:
     assert lines[0].endswith("copyrator plan bundle apps/shop --refresh")
     assert lines[1] == "  Drifted: update ::ConfigMap:app has drifted."
     assert lines[2] == "  1 correction of it since a regular check found none."
+    for body in (drifting(FOUND | {"verdict": "InSync"}), drifting(mode="Detect")):
+        assert len(why(body, "Drift is")) == 2
 
 
 @pytest.mark.parametrize(
