@@ -177,8 +177,10 @@ def test_without_its_lease_it_works_no_longer_than_the_last_one_lasts(wide: Plac
 @pytest.mark.refused("get events", "patch events")
 @pytest.mark.parametrize("right", ["get events", "patch events"])
 def test_events_of_an_earlier_run_are_counted_up(wide: Place, right: str):
-    wide.rule("told", suspend=True)
+    wide.rule("told")
     with wide.start():
+        wide.user.wait_ready(wide.name, "told")
+        wide.user.patch("copyrators", wide.name, "told", spec={"suspend": True})
         until(lambda: wide.events("Suspended"), "an Event")
         wide.user.patch("copyrators", wide.name, "told", spec={"suspend": False})
         wide.user.wait_ready(wide.name, "told")
