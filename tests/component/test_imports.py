@@ -59,3 +59,8 @@ def test_the_operator_doesnt_load_what_only_people_need() -> None:
     code = "from copyrator.cli import cli; cli.get_command(None, 'run')"
     found = loaded(code, ("rich", "yaml", "kopf", "aiohttp"), "copyrator.cli.")
     assert found == ["copyrator.cli.core", "copyrator.cli.core.run"]
+
+
+def test_validate_loads_no_http_client() -> None:
+    code = "from copyrator.cli import cli; cli.get_command(None, 'validate')"
+    assert loaded(code, ("aiohttp",)) == []

@@ -12,9 +12,8 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 import msgspec
 
 from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
@@ -41,6 +40,9 @@ from copyrator.kube.errors import (
     Unreachable,
 )
 from copyrator.settings.limits import OBJECT_CONTAINERS
+
+if TYPE_CHECKING:
+    import aiohttp
 
 MOST: Final = 256
 """Levels that are kept: more than any spec of ours may have, so that its parser refuses the rest,
@@ -227,6 +229,8 @@ def from_answer(
 
 def no_answer(host: str, error: Exception) -> Unreachable:
     """Build the error for a request to `host` that raised an exception of aiohttp's."""
+    import aiohttp  # noqa: PLC0415 - commands without a cluster don't need it
+
     if isinstance(error, aiohttp.ClientPayloadError):
         return BrokenAnswer(f"the response of {host} was truncated")
     if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
