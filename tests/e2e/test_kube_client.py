@@ -28,9 +28,8 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import Reflector
+from copyrator.kube.watch.reflector import Reflector, Timing
 from copyrator.workqueue.limits import AdaptiveLimit
 from localcluster import Cluster
 

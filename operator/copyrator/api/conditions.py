@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.text import truncate
 from copyrator.api.times import format_time
 
 MAX_MESSAGE: Final = 2048
@@ -148,7 +149,7 @@ def _built(
         "type": kind.value,
         "status": status.value,
         "reason": str(reason),
-        "message": _shorten(message),
+        "message": truncate(message, MAX_MESSAGE),
         "observedGeneration": generation,
     }
 
@@ -179,10 +180,6 @@ def _since(before: Mapping[str, Any] | None, status: ConditionStatus, stamp: str
         return stamp
     since = before.get("lastTransitionTime")
     return since if isinstance(since, str) and since else stamp
-
-
-def _shorten(message: str) -> str:
-    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
 
 
 def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:

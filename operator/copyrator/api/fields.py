@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from copyrator.api.syntax import shown
+from copyrator.api.text import truncate
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.settings.limits import OBJECT_CONTAINERS
 
@@ -61,7 +62,7 @@ class SpecError(Exception):
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
-        self.path = path if len(path) <= PROBLEM_PATH else path[: PROBLEM_PATH - 1] + "…"
+        self.path = truncate(path, PROBLEM_PATH)
         self.message = message
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api.names import ANN_FREEZE
+from copyrator.api.text import one_line
 from copyrator.api.times import format_time, parse_time
 
 FREEZE_BYTES: Final = 4 * 1024  # limit: Bundles
@@ -69,7 +70,7 @@ def read_annotation(namespace: str, value: str) -> Freeze:
     if len(value.encode(errors="replace")) > FREEZE_BYTES:
         return source.unreadable(_TOO_LONG)
     if not value.lstrip().startswith("{"):
-        return Freeze(namespace=namespace, reason=_line(value, MAX_REASON))
+        return Freeze(namespace=namespace, reason=one_line(value, MAX_REASON))
     try:
         fields = msgspec.json.decode(value, type=_Fields)
     except (ValueError, RecursionError) as error:
@@ -146,7 +147,7 @@ class _Source:
     def unreadable(self, why: str) -> Freeze:
         scope = f"-n {self.namespace}" if self.namespace else "--all"
         text = (
-            f"{self.name} can't be read: {_line(why, _MAX_FAULT)}; correct it, or remove it: "
+            f"{self.name} can't be read: {one_line(why, _MAX_FAULT)}; correct it, or remove it: "
             f"copyrator thaw {scope}"
         )
         return Freeze(namespace=self.namespace, fault=text)
@@ -155,18 +156,11 @@ class _Source:
 def _freeze(source: _Source, fields: _Fields) -> Freeze:
     until = parse_time(fields.until)
     if fields.until and until is None:
-        return source.unreadable(f"until: {_line(fields.until, 40)!r} isn't an RFC 3339 time")
+        return source.unreadable(f"until: {one_line(fields.until, 40)!r} isn't an RFC 3339 time")
     return Freeze(
         namespace=source.namespace,
-        reason=_line(fields.reason, MAX_REASON),
+        reason=one_line(fields.reason, MAX_REASON),
         until=until,
-        who=_line(fields.who, MAX_WHO),
+        who=one_line(fields.who, MAX_WHO),
         since=parse_time(fields.since),
     )
-
-
-def _line(text: str, most: int) -> str:
-    """One line of printable characters, shortened."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: 2 * most])
-    line = " ".join(shown.split())
-    return line if len(line) <= most else line[: most - 1] + "…"

@@ -11,6 +11,7 @@ from copyrator.api import names, syntax
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
+from copyrator.api.text import one_line
 from copyrator.settings import limits
 
 
@@ -97,8 +98,4 @@ def hold_text(annotations: Mapping[str, str]) -> str | None:
 
 def shown_hold(text: str) -> str:
     """A reason as messages show it: one line, without control characters, bounded."""
-    plain = "".join(char if char.isprintable() else " " for char in text[: 4 * MAX_HOLD_TEXT])
-    line = " ".join(plain.split())
-    if len(line) > MAX_HOLD_TEXT:
-        line = line[: MAX_HOLD_TEXT - 1] + "…"
-    return line or NO_REASON
+    return one_line(text, MAX_HOLD_TEXT) or NO_REASON

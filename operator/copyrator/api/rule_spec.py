@@ -14,6 +14,7 @@ from typing import Any, Final
 from copyrator.api.globs import NO_GLOBS, Globs
 from copyrator.api.rollout import Rollout
 from copyrator.api.selectors import ANY_LABELS, LabelSelector
+from copyrator.api.text import truncate
 
 DEFAULT_LIMIT: Final = 100_000
 MAX_LIMIT: Final = 10_000_000
@@ -148,7 +149,7 @@ class Targets:
             text += f" except {_listed(self.exclude.patterns)}"
         if not self.selector.empty:
             text += f" with labels {self.selector.to_string()}"
-        return text if len(text) <= MAX_TARGETS_TEXT else text[: MAX_TARGETS_TEXT - 1] + "…"
+        return truncate(text, MAX_TARGETS_TEXT)
 
 
 def _listed(patterns: tuple[str, ...]) -> str:

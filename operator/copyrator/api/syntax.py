@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from copyrator.api.text import truncate
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -104,4 +106,4 @@ def env_name(value: str) -> str | None:
 
 def shown(value: str, most: int = 80) -> str:
     """Quote a user's value for a message, shortened."""
-    return repr(value if len(value) <= most else value[: most - 1] + "…")
+    return repr(truncate(value, most))

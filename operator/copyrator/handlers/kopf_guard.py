@@ -27,8 +27,8 @@ from copyrator.kube.client.pages import decode_page, fewer
 from copyrator.kube.client.transport import OnRefused
 from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing
 
 KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024  # limit: objects as the API server has them
 """Bytes of one page of a list of rules or Bundles: kopf decodes each as a whole."""

@@ -15,9 +15,8 @@ from copyrator.kube.client.pages import BOOKMARK, DELETED, bare_event, lines
 from copyrator.kube.client.transport import OnRefused
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Unreachable
 from copyrator.kube.refusals import Refusal
-from copyrator.kube.watch.faults import Faults, Timing
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
-from copyrator.kube.watch.reflector import WatchHealth
+from copyrator.kube.watch.reflector import Faults, Timing, WatchHealth
 from copyrator.kube.watch.store import OutOfOrderError
 
 LIST_AGAIN = b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n'

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from copyrator.api.text import truncate
 from copyrator.kube.refusals import Refusal, read_refusal
 
 MESSAGE_LIMIT = 1024
@@ -50,7 +51,7 @@ class ApiError(Exception):
     ) -> None:
         self.status = self.default_status if status is None else status
         self.reason = reason or self.default_reason
-        self.message = _shorten(message) or self.reason
+        self.message = truncate(message, MESSAGE_LIMIT) or self.reason
         self.details: dict[str, Any] = dict(details or {})
         self.retry_after = retry_after
         super().__init__(self.message)
@@ -236,7 +237,3 @@ class AmbiguousKind(ApiError):
     """Several API groups serve a kind of that name: apiVersion must be set."""
 
     default_reason = "AmbiguousKind"
-
-
-def _shorten(message: str) -> str:
-    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from copyrator.api.counts import count
+from copyrator.api.text import count
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from aiohttp import web
 
-from copyrator.api.counts import count
+from copyrator.api.text import count
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import (
     EVENT_TYPE,

@@ -68,6 +68,7 @@ def references(api: Api) -> ReferenceReader:
         hasher=lambda: hashlib.blake2b(key=b"key"),
         timing=BundleTiming(),
         memories=Memories(lambda: 0.0),
+        monotonic=lambda: 0.0,
     )
     return ReferenceReader(cast("Any", context))
 

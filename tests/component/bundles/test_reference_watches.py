@@ -22,9 +22,9 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.reflector import Timing
 from copyrator.kube.watch.store import Seen, seen
 from copyrator.settings.config import Settings
 

@@ -32,7 +32,7 @@ from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.kopf_text import whole
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.faults import Timing
+from copyrator.kube.watch.reflector import Timing
 from copyrator.runtime.watchdog import failing_watches
 from copyrator.settings.limits import STEP_SECONDS
 

@@ -26,8 +26,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.faults import Timing
-from copyrator.kube.watch.reflector import Reflector
+from copyrator.kube.watch.reflector import Reflector, Timing
 from copyrator.metrics import Metrics
 
 QUICK = Timing(
@@ -371,7 +370,7 @@ async def test_an_api_server_that_is_away_is_one_line_in_the_log(
         task.cancel()
     assert isinstance(reflector.failure, Unreachable)
     assert not reflector.synced
-    assert len([r for r in caplog.records if r.name == "copyrator.kube.watch.faults"]) == 1
+    assert len([r for r in caplog.records if r.name == "copyrator.kube.watch.reflector"]) == 1
 
 
 async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(

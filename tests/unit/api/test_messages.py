@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from copyrator.api import syntax
-from copyrator.api.counts import some
 from copyrator.api.fields import (
     PROBLEM_PATH,
     TOO_MANY,
@@ -19,6 +18,7 @@ from copyrator.api.fields import (
     json_type,
     unreadable,
 )
+from copyrator.api.text import some
 from copyrator.settings.limits import OBJECT_CONTAINERS
 
 ENDS = "beginning and ending with a letter or digit"

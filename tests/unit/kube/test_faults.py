@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from copyrator.kube.errors import BrokenAnswer
-from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults
 
 
 def flap(faults: Faults) -> None:

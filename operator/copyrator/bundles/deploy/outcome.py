@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, Outcome
-from copyrator.api.counts import count
 from copyrator.api.json_text import read_json
 from copyrator.api.plan_status import MissingPermission
+from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.restrictions import image_repository

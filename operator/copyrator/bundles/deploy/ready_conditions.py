@@ -10,7 +10,7 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
 from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
-from copyrator.api.counts import times
+from copyrator.api.text import times
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held

@@ -17,8 +17,8 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.counts import times
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
-from copyrator.api.counts import count
+from copyrator.api.text import count
 
 MAX_ERROR: Final = 512
 """Characters of an error in a status."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
-from copyrator.api.counts import times
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
+from copyrator.api.text import times
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.gate import (

@@ -28,6 +28,7 @@ from copyrator.api.conditions import (
 from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.syntax import shown
+from copyrator.api.text import printable_start
 from copyrator.settings import limits
 
 HEALTH_NAMESPACES: Final = 16  # limit: fairness between namespaces
@@ -95,7 +96,7 @@ def _judge(kind: str, body: Mapping[str, Any]) -> ObjectHealth:
     if not release:
         return ObjectHealth(version, "")
     result = compute(kind, body)
-    text = _one_line(result.message) if result.status is not Status.CURRENT else ""
+    text = printable_start(result.message, _TEXT) if result.status is not Status.CURRENT else ""
     known = generation if type(generation) is int else 0
     return ObjectHealth(version, release, result.status, text, known)
 
@@ -119,12 +120,6 @@ def _release_of(metadata: Mapping[str, Any]) -> str:
     if not isinstance(release, str) or len(release) > names.MAX_RELEASE_NAME:
         return ""
     return release
-
-
-def _one_line(text: str) -> str:
-    """The text shortened and without control characters: it may be another controller's."""
-    cut = text[:_TEXT] + ("…" if len(text) > _TEXT else "")
-    return "".join(one if one.isprintable() else " " for one in cut)
 
 
 class PendingObject(NamedTuple):

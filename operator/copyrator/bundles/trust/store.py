@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec, LocalObjectRef, ValuesKind
-from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
+from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -14,7 +14,6 @@ from typing import Any, Final
 import click
 
 from copyrator.api.bundle_status import Outcome, parse_status
-from copyrator.api.counts import count
 from copyrator.api.freeze import (
     CONFIG_MAP,
     MAX_REASON,
@@ -27,6 +26,7 @@ from copyrator.api.freeze import (
     sentence,
 )
 from copyrator.api.names import ANN_FREEZE
+from copyrator.api.text import count
 from copyrator.api.times import parse_duration, parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault

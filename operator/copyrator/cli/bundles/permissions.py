@@ -12,8 +12,8 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.counts import count
 from copyrator.api.plan_status import MissingPermission, PlanOutcome
+from copyrator.api.text import count
 from copyrator.bundles.plan.rights import (
     EVENTS_NAMESPACE,
     ServiceAccount,

@@ -24,9 +24,9 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import Operation, risky
 from copyrator.cli.bundles.plan_log import (

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from copyrator.api.counts import count
+from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
 from copyrator.bundles.gates.gate import Passed

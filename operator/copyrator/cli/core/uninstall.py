@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.counts import count
+from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import (

@@ -11,8 +11,8 @@ import click
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.text import count
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli.bundles import freeze
 from copyrator.cli.core.cluster import Target, cluster_options, run

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import ApprovalMode, LocalObjectRef
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.counts import count
 from copyrator.api.fields import SpecError
 from copyrator.api.rule_status import RuleReason
+from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.inputs.reader import files_of, verify_ref

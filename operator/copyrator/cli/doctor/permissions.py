@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
+from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import refusal
 from copyrator.bundles.inputs.reader import references_of
 from copyrator.bundles.inputs.watches import (

@@ -17,8 +17,8 @@ from typing import Any
 import click
 import yaml
 
-from copyrator.api.counts import count
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
+from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.installation import find_installation, own_namespace_option
 from copyrator.cli.core.objects import annotations_of, listed

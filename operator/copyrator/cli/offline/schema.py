@@ -17,6 +17,7 @@ import jinja2
 from jinja2 import meta, nodes
 
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.text import truncate
 from copyrator.copies.template.compiling import ENVIRONMENT, is_jinja, whole_expression
 from copyrator.copies.template.rendering import (
     ANY,
@@ -151,7 +152,7 @@ def _scalar(value: Any, schema: Schema, path: tuple[Step, ...]) -> Iterator[Prob
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return truncate(text, 60)
 
 
 _LITERALS: Final[Mapping[str, tuple[type, ...]]] = {

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from copyrator.api.counts import count, some
 from copyrator.api.rollout import Rollout
+from copyrator.api.text import count, some
 from copyrator.api.times import format_duration
 from copyrator.cli.core.output import Column
 from copyrator.cli.view.rule import group_failures, shared_message

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.counts import count
 from copyrator.api.rollout import RolloutState, read_rollout_state
 from copyrator.api.rule_status import RuleReason, read_rule_status, read_unconfirmed
+from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about

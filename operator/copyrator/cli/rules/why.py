@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
-from copyrator.api.counts import GROUP, count, some
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import FailureReason
+from copyrator.api.text import GROUP, count, some
 from copyrator.api.times import format_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.rules.dry_run import DryRun

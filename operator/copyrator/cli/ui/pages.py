@@ -17,8 +17,8 @@ import jinja2
 from markupsafe import Markup
 
 from copyrator import __version__
-from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
+from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import Detail, printable, said

@@ -26,7 +26,6 @@ from copyrator.api.bundle_status import (
     parse_status,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.counts import count
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
@@ -35,6 +34,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.promotion import shown_hold
+from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.plan.drift import due_at

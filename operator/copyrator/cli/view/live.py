@@ -23,8 +23,8 @@ from copyrator.cli.view.rule import rule_kind
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
-from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing
 
 FIRST_VIEW = 30.0
 """Seconds to wait for the first complete lists."""

@@ -12,12 +12,12 @@ from typing import Any, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.api.counts import GROUP, some
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import CopyCounts, read_copy_counts, read_rule_status
+from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import is_set_to_suspend

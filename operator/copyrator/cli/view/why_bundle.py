@@ -18,13 +18,13 @@ from copyrator.api.bundle_status import (
     Trust,
 )
 from copyrator.api.conditions import ConditionType
-from copyrator.api.counts import count, times
 from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.text import count, times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import windows
 from copyrator.bundles.gates.catalog import FREEZE, all_gates

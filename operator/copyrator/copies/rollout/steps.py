@@ -23,6 +23,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.kstatus import Status, compute
 from copyrator.api.rollout import Consumer, Rollout, RolloutState
+from copyrator.api.text import printable_start
 from copyrator.api.times import format_time, parse_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
 
@@ -215,7 +216,7 @@ def read_consumer(
     return ConsumerState(
         Consumer(str(metadata.get("namespace")), kind, str(metadata.get("name"))),
         healthy=result.status in _HEALTHY,
-        lacks=_one_line(result.message or result.status.value),
+        lacks=printable_start(result.message or result.status.value, _TEXT),
         created=parse_time(metadata.get("creationTimestamp")),
         may_restart=wants and result.status is not Status.TERMINATING,
         restarted_for=_contents(annotations.get(names.ANN_RESTARTED_FOR)),
@@ -350,9 +351,3 @@ def _maps(found: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
 def _text(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _one_line(text: str) -> str:
-    """Short, and without control characters: it may be another controller's."""
-    cut = text[:_TEXT] + ("…" if len(text) > _TEXT else "")
-    return "".join(one if one.isprintable() else " " for one in cut)

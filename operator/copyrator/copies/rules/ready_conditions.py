@@ -8,12 +8,12 @@ from typing import Final
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.api.counts import GROUP, count, some
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import CopyCounts, FailureReason, PlanCounts, RuleFacts, RuleReason
 from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
+from copyrator.api.text import GROUP, count, some
 from copyrator.api.times import format_time
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule

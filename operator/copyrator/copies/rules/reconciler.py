@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from copyrator.api import names
 from copyrator.api.certificates import read_certificates, seconds_until_transition
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.counts import count
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
+from copyrator.api.text import count
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Final, TypeVar
 
-from copyrator.api.counts import count
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.text import count
 from copyrator.copies.targets.planning import Action
 
 QUIET: Final = 1.5

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
+from copyrator.api.text import count
 from copyrator.copies.sources.records import SourceRecord
 
 TENANT_WATCHES: Final = 16  # limit: fairness between namespaces

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
+from copyrator.api.text import count
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.summarize import loop

@@ -18,9 +18,8 @@ from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import NAMESPACES, Resource
-from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.watch.namespace_polls import NamespacePolls, Presence
-from copyrator.kube.watch.reflector import OnChange, OnSynced, Reflector
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, OnChange, OnSynced, Reflector, Timing
 from copyrator.kube.watch.store import Share, WantedNames
 from copyrator.metrics import Metrics
 

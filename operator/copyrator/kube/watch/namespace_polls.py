@@ -20,8 +20,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.pages import METADATA_WATCH
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES
-from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
-from copyrator.kube.watch.reflector import OnChange, OnSynced
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults, OnChange, OnSynced, Timing
 
 log = logging.getLogger(__name__)
 

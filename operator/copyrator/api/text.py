@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for messages."""
+"""Texts of messages: numbers with their nouns, lists, and others' texts, bounded."""
 
 from __future__ import annotations
 
@@ -26,3 +26,20 @@ def some(members: Iterable[str], what: str) -> str:
     all_ = sorted(set(members))
     more = ", …" if len(all_) > NAMED else ""
     return f"{len(all_)} {what} ({', '.join(all_[:NAMED])}{more})"
+
+
+def truncate(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def one_line(text: str, most: int) -> str:
+    """One line of printable characters, truncated; white space is a single blank."""
+    plain = "".join(one if one.isprintable() else " " for one in text[: 2 * most])
+    return truncate(" ".join(plain.split()), most)
+
+
+def printable_start(text: str, most: int) -> str:
+    """So many characters of a text that another controller wrote, without control characters."""
+    start = text[:most] + ("…" if len(text) > most else "")
+    return "".join(one if one.isprintable() else " " for one in start)
