@@ -5,19 +5,18 @@
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
 # WORKERS (tests side by side, for tests/e2e, tests/component and tests/unit: more than two cores,
 # since they mostly wait; each of the first has a control plane and takes about 1 GB of memory),
-# TESTS (what `make test` runs), ORACLE (what `make oracle` runs), KEEP=1 (the demo leaves all
+# TESTS (what `make test` runs), KEEP=1 (the demo leaves all
 # running), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that cluster-up
 # and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
 WORKERS ?= 5,4,2
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
-ORACLE ?= tests/component/bundles
 NAME ?= default
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-ui test-long mutate signatures image release audit bench oracle demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-ui test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -78,9 +77,6 @@ audit: ## List known vulnerabilities of the locked packages; fails too if no ser
 bench: ## Run benchmarks; BENCH="fan-out --runs 3" selects, BENCH=--list lists them.
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m bench $(BENCH)
-
-oracle: ## Compare the requests of Bundles' component tests with a reference; RECORD=3 records that.
-	@nice $(RUN) python -m tests.oracle $(if $(RECORD),record $(RECORD),compare) $(ORACLE)
 
 demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running.
 	@$(RUN) python -m demo

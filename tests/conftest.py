@@ -47,11 +47,9 @@ SLOWEST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of tests/spread.py and tests/oracle."""
+    """Add the options of tests/spread.py."""
     about = "workers for tests/e2e, tests/component and tests/unit: 5,4,2; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
-    about = "record the requests of component tests in this folder (make oracle)"
-    parser.addoption("--oracle", type=Path, help=about)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

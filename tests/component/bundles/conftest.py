@@ -20,7 +20,6 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
-from tests.oracle.recorder import Recorder
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import BundleCache
@@ -168,10 +167,9 @@ def timing() -> BundleTiming:
 
 
 @pytest.fixture
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BundleCluster]:
+async def cluster() -> AsyncIterator[BundleCluster]:
     fake = BundleCluster()
-    recorder = Recorder(request)
-    app = web.Application(middlewares=recorder.middlewares)
+    app = web.Application()
     app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
@@ -180,7 +178,6 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BundleCluster
     fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     fake.prepare()
     yield fake
-    recorder.save()
     await runner.cleanup()
 
 

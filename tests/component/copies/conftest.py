@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import turns, until
-from tests.oracle.recorder import Recorder
 
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
@@ -172,12 +171,9 @@ def by_name(name: str, kind: str = "ConfigMap", **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serving(
-    fake: FakeCluster, recorder: Recorder | None = None
-) -> AsyncIterator[FakeCluster]:
+async def serving(fake: FakeCluster) -> AsyncIterator[FakeCluster]:
     """A cluster that answers, with the namespace HOME."""
-    middlewares = recorder.middlewares if recorder else []
-    app = web.Application(client_max_size=8 * 1024 * 1024, middlewares=middlewares)
+    app = web.Application(client_max_size=8 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
@@ -193,11 +189,9 @@ async def serving(
 
 
 @pytest.fixture
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
-    recorder = Recorder(request)
-    async with serving(FakeCluster(), recorder) as fake:
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with serving(FakeCluster()) as fake:
         yield fake
-        recorder.save()
 
 
 @pytest.fixture
