@@ -88,6 +88,18 @@ async def test_the_edit_taken_back_needs_no_confirmation(cluster, copied):
     assert "unconfirmed" not in status(cluster)
 
 
+async def test_an_unconfirmed_edit_stays_so_when_others_delete_copies(cluster, copied):
+    rule(cluster, TYPO)
+    await unconfirmed(cluster)
+    for name in MANY[:10]:
+        cluster.gone("configmaps", name, "app")
+    await until(lambda: "14 of" in ready(cluster)["message"] or cluster.of("delete"))
+    await copied.settled()
+    assert cluster.of("delete") == []
+    assert cluster.copies("configmaps", "app") == MANY[10:]
+    assert reason(cluster, "rule") == "DeletionUnconfirmed"
+
+
 @pytest.mark.parametrize("generation", [None, 1, 3, "x"])
 async def test_only_the_present_generation_confirms(cluster, copied, generation):
     rule(cluster, TYPO)

@@ -70,6 +70,20 @@ async def test_a_refused_view_of_the_sources_deletes_nothing(cluster, copied, wh
     await until(lambda: reason(cluster, "rule") == "Synced")
 
 
+async def test_nothing_else_deletes_while_the_view_of_the_sources_is_refused(cluster, copied):
+    targets = {"targets": {"namespaces": ["*"], "exclude": [TARGETS[0]]}}
+    (state,) = copied.controller._context.rule_states.values()
+    (source,) = state.sources
+    break_view(cluster, SOURCES, error(403, "Forbidden"))
+    await until(lambda: not source.synced, "the fault lasts")
+    make_rule(cluster, "rule", by_name("app", **targets))
+    await asked(cluster, SOURCES)
+    await copied.settled()
+    assert cluster.of("delete") == []
+    cluster.behave()
+    await until(lambda: cluster.copies("configmaps", "app") == TARGETS[1:])
+
+
 async def test_a_refused_view_is_shown_in_the_status(cluster, copied):
     break_view(cluster, SOURCES, error(403, "Forbidden", "may not list configmaps"))
     await until(lambda: reason(cluster, "rule") == "Forbidden")
@@ -159,13 +173,17 @@ async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, 
     await again.stop()
 
 
-async def test_a_deleted_rule_waits_for_a_view_of_its_copies(cluster, copied):
+@pytest.mark.parametrize("path", ["/api/v1/configmaps", "/api/v1/namespaces"])
+async def test_a_deleted_rule_waits_for_a_view_of_its_copies_and_of_namespaces(
+    cluster, copied, path
+):
     await copied.stop()
-    cluster.always("list", for_path(cluster, "/api/v1/configmaps", error(500, "InternalError")))
+    cluster.always("list", for_path(cluster, path, error(500, "InternalError")))
     cluster.gone("copyrators", HOME, "rule")
     again = Operator(cluster)
     await again.start()
-    await asked(cluster, "/api/v1/configmaps")
+    await asked(cluster, path)
+    await again.settled()
     assert cluster.found("copyrators", HOME, "rule") is not None
     cluster.behave()
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)

@@ -7,6 +7,7 @@ import pytest
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.targets.planning import Unconfirmed
 
 A, B = CopyKey("secrets", "a", "x"), CopyKey("secrets", "b", "x")
@@ -167,3 +168,13 @@ def test_dropped_fields_of_an_earlier_process_stay_until_an_edit(state: RuleStat
     assert state.dropped == {"spec.a"}
     state.wrote(1.0, set())
     assert state.dropped == {"spec.a"}
+
+
+@pytest.mark.parametrize(
+    ("unwanted", "kept", "mass"), [(20, 0, False), (21, 20, True), (21, 21, False), (21, 30, False)]
+)
+def test_a_mass_deletion_is_more_than_20_and_more_than_half(
+    unwanted: int, kept: int, mass: bool
+) -> None:
+    keys = [CopyKey("secrets", f"team-{number}", "x") for number in range(unwanted)]
+    assert RuleSummary(kept=kept, unwanted=keys).is_mass_deletion is mass

@@ -46,6 +46,7 @@ LONGEST_SATISFIED = 3_600.0
 class UnmanagedObject:
     """One object, as it was last read."""
 
+    name: ObjectName
     version: str
     looked_at: float
     """Loop time."""
@@ -67,7 +68,8 @@ class UnmanagedObject:
         """The live object's version, empty where there is none; None without a working watch."""
         if self.watch is None or not self.watch.synced:
             return None
-        return next((found.resource_version for found in self.watch.store.values()), "")
+        found = self.watch.store.get(self.name)  # an aggregated API may ignore fieldSelector
+        return found.resource_version if found else ""
 
     @property
     def satisfied(self) -> Terms | None:
@@ -136,7 +138,9 @@ class UnmanagedObjects:
         """Record the object that was found at the target of a rule, and watch it."""
         known, version = self._known.get(key), found.resource_version
         if known is None:
-            known = self._known[key] = UnmanagedObject(version, self._now(), winner.owner)
+            known = self._known[key] = UnmanagedObject(
+                ObjectName(key.namespace, key.name), version, self._now(), winner.owner
+            )
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
         known.looked_at, known.owner = self._now(), winner.owner
@@ -170,8 +174,9 @@ class UnmanagedObjects:
         if self._informers is None or known.watch is not None or not limit.try_acquire(payer):
             return
 
-        def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
-            self._changed(key, new.resource_version if new else "")
+        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            if name == known.name:
+                self._changed(key, new.resource_version if new else "")
 
         def synced() -> None:
             if known.live_version == "":
