@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
+from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason
+from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
@@ -29,6 +34,8 @@ from copyrator.bundles.health.judge import (
     other_manager,
     overridden_label_fault,
 )
+from copyrator.bundles.health.monitor import KINDS, HealthWatcher
+from copyrator.bundles.memory import HealthMemory
 from copyrator.settings import limits
 
 NOW = 5000.0
@@ -348,3 +355,41 @@ def test_where_all_of_them_arent_granted_there_are_some() -> None:
 def test_an_operator_of_some_namespaces_watches_each() -> None:
     wanted = spaces(100)
     assert decide(wanted, set(), held=False, bounded=False) == set(wanted)
+
+
+class Reviewer:
+    """Denies everything; the reviews of all namespaces take longer."""
+
+    def __init__(self) -> None:
+        self.reviews: Counter[str] = Counter()
+
+    async def request(self, *_: Any, body: Any, **__: Any) -> Any:
+        namespace = body["spec"]["resourceAttributes"].get("namespace", "")
+        self.reviews[namespace] += 1
+        await asyncio.sleep(0.01 if namespace else 0.1)
+        return {"status": {"allowed": False}}
+
+
+def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -> None:
+    async def story(loop: SimulatedLoop) -> Counter[str]:
+        reviewer = Reviewer()
+        settings = SimpleNamespace(serves=lambda _: True, watch_namespaces=())
+        timing = BundleTiming()
+        context = SimpleNamespace(
+            client=reviewer, settings=settings, timing=timing, monotonic=loop.time
+        )
+        watcher = HealthWatcher(cast("Any", context), lambda _: None)
+        few, all_ = spaces(2), spaces(limits.ALL_HEALTH_NAMESPACES)
+        for space in few:
+            watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
+        await asyncio.sleep(timing.health_watches.settle + 0.01)
+        assert reviewer.reviews.keys() == {""}
+        for space in all_[len(few) :]:
+            watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
+        await asyncio.sleep(10)
+        assert watcher.denied.keys() == {None, *all_}
+        watcher.close()
+        return reviewer.reviews
+
+    asked = simulate(story)
+    assert asked == dict.fromkeys(["", *spaces(limits.ALL_HEALTH_NAMESPACES)], 2 * len(KINDS))

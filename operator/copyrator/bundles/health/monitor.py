@@ -247,11 +247,14 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
         async with self._reviewing:
             if place not in self.wanted or self._granted & {place, None}:
                 return ""
-            if place is not None and not self._context.settings.watch_namespaces:
-                if None not in self.denied and (missing := await self._missing_in(None)):
-                    self.deny(None, missing)
-                if None not in self.denied:
+            is_bounded = not self._context.settings.watch_namespaces
+            if place is not None and is_bounded and None not in self.denied:
+                missing = await self._missing_in(None)
+                if not missing:
                     self._granted.add(None)
+                    return ""
+                self.deny(None, missing)
+                if place not in self.wanted:  # all were wanted meanwhile: now it is chosen anew
                     return ""
             missing = await self._missing_in(place)
             if not missing:
