@@ -294,6 +294,8 @@ class HostCache:
         self._metrics = metrics
         self._rate = rate
         self._hosts: OrderedDict[str, Host] = OrderedDict()
+        self._series = 0
+        """Hosts with label values of their own; none of them is dropped."""
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -313,9 +315,9 @@ class HostCache:
     def label_of(self, name: str, *, named: bool) -> str:
         """Its label's value in metrics: its own if a Bundle names it, up to a limit of hosts."""
         host = self._hosts[name]
-        if named and not host.has_series:
-            others = sum(one.has_series for one in self._hosts.values())
-            host.has_series = others < REGISTRY_HOST_LABELS
+        if named and not host.has_series and self._series < REGISTRY_HOST_LABELS:
+            host.has_series = True
+            self._series += 1
         return name if host.has_series else OTHER
 
     def may_keep(self, name: str, *, named: bool) -> bool:
@@ -335,6 +337,7 @@ class HostCache:
         for name, host in self._hosts.items():
             if host.has_series and name not in kept:
                 host.has_series = False
+                self._series -= 1
                 self._metrics.registry_requests.remove_by_labels({"host": name})
                 self._metrics.registry_request_seconds.remove_by_labels({"host": name})
 
