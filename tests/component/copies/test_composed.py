@@ -485,29 +485,21 @@ async def test_a_source_of_two_rules_is_one_after_the_first_has_ended(cluster, o
 async def test_every_source_must_allow_the_target(cluster, operator):
     stage(cluster)
     pull(cluster, "one", one_io="b")
-    allowed = {
-        "labels": {"registry": "yes"},
-        "annotations": {"copyrator.flant.com/allow-to": "team-0[0-3]"},
-    }
-    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00,team-01"}
-    cluster.object(
-        "secrets",
-        "infra",
-        "two",
-        type="kubernetes.io/dockerconfigjson",
-        data=config(two_io="c"),
-        metadata=allowed,
-    )
+
+    def allow(namespaces: str) -> None:
+        annotations = {"copyrator.flant.com/allow-to": namespaces}
+        cluster.object(
+            "secrets",
+            "infra",
+            "two",
+            type="kubernetes.io/dockerconfigjson",
+            data=config(two_io="c"),
+            metadata={"labels": {"registry": "yes"}, "annotations": annotations},
+        )
+
+    allow("team-00,team-01")
     make_rule(cluster, "r", registries(secret("hub"), selected()))
     await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:2])
     await until(lambda: reason(cluster, "r") == "Synced")
-    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00"}
-    cluster.object(
-        "secrets",
-        "infra",
-        "two",
-        type="kubernetes.io/dockerconfigjson",
-        data=config(two_io="c"),
-        metadata=allowed,
-    )
+    allow("team-00")
     await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:1])

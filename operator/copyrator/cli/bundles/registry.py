@@ -21,6 +21,7 @@ from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.trust import policy as trust
+from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import printable
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
@@ -85,9 +86,7 @@ _OPTIONS = (
 
 def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with the registry's options; it gets them by their names."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _OPTIONS)
 
 
 def in_options(message: str) -> str:
@@ -197,9 +196,7 @@ _PRIVATE: Final = "store only the public key, and replace this key pair"
 
 def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with the options of trust; ``asked_by`` reads them."""
-    for option in reversed(_TRUST_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _TRUST_OPTIONS)
 
 
 def asked_by(options: Mapping[str, Any]) -> Asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,6 +85,13 @@ _EVERYWHERE = click.option(
 _FIELDS = tuple(field.name for field in dataclasses.fields(Target))
 
 
+def add_options(command: Callable[..., Any], options: Sequence[Any]) -> Callable[..., Any]:
+    """Decorate a command with options, in the order of its help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Callable[..., Any]:
     """Decorate a command with the cluster's options; it gets them as `target`."""
 
@@ -99,9 +106,7 @@ def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Call
         options = [*_CLUSTER]
         options += [_NAMESPACE] if namespace else []
         options += [_EVERYWHERE] if everywhere else []
-        for option in reversed(options):
-            command = option(command)
-        return command
+        return add_options(command, options)
 
     return decorate
 

@@ -219,10 +219,16 @@ def reference(body: Mapping[str, Any]) -> str:
 
 def show(body: Mapping[str, Any], shape: Format) -> None:
     """Print one object."""
+    show_all([body], shape, single=True)
+
+
+def show_all(bodies: Sequence[Mapping[str, Any]], shape: Format, *, single: bool = False) -> None:
+    """Print objects: as JSON or YAML in a List, except a single one that was asked for."""
     if shape is Format.NAME:
-        click.echo(reference(body))
+        for body in bodies:
+            click.echo(reference(body))
     else:
-        dump(plain(body), shape)
+        dump(plain(bodies[0]) if single else items(bodies), shape)
 
 
 def show_result(body: Mapping[str, Any], sentence: str, shape: Format | None) -> None:

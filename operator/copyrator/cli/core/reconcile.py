@@ -28,12 +28,10 @@ from copyrator.cli.core.objects import (
 )
 from copyrator.cli.core.output import (
     Format,
-    dump,
-    items,
     object_option,
     prose,
-    reference,
     show,
+    show_all,
     show_result,
 )
 from copyrator.cli.core.waiting import (
@@ -288,16 +286,10 @@ def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None
 
 def _print(results: Sequence[Result], shape: Format | None) -> None:
     """Print the sentences, or the objects as they are then."""
-    bodies = [body for body, _ in results]
     if shape is None:
         prose([sentence for _, sentence in results])
-    elif shape is Format.NAME:
-        for body in bodies:
-            click.echo(reference(body))
-    elif len(bodies) == 1:
-        show(bodies[0], shape)
     else:
-        dump(items(bodies), shape)
+        show_all([body for body, _ in results], shape, single=len(results) == 1)
 
 
 async def _set_all(

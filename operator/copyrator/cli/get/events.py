@@ -17,11 +17,9 @@ from copyrator.cli.core.output import (
     Column,
     Format,
     Table,
-    dump,
-    items,
     output_option,
     plain,
-    reference,
+    show_all,
 )
 from copyrator.cli.get.get import Watched, changes_of
 from copyrator.cli.view import rows
@@ -82,14 +80,10 @@ class _EventPrinter:
     table: Table
 
     def print(self, found: Sequence[Body], *, single: bool = False) -> None:
-        match self.shape:
-            case Format.JSON | Format.YAML:
-                dump(plain(found[0]) if single else items(found), self.shape)
-            case Format.NAME:
-                for event in found:
-                    click.echo(reference(event))
-            case _:
-                self.table.print(found)
+        if self.shape in (Format.JSON, Format.YAML, Format.NAME):
+            show_all(found, self.shape, single=single)
+        else:
+            self.table.print(found)
 
 
 async def _events(

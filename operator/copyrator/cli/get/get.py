@@ -27,12 +27,9 @@ from copyrator.cli.core.objects import (
 from copyrator.cli.core.output import (
     Format,
     Table,
-    dump,
-    items,
     output_option,
-    plain,
     prose,
-    reference,
+    show_all,
 )
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
@@ -298,7 +295,7 @@ def _show(found: Sequence[_Found], choice: _ListQuery, style: _Style) -> dict[st
     if style.shape in (Format.JSON, Format.YAML):
         bodies = [body for part in found for body in part.bodies]
         single = len(choice.wanted) == 1 == len(bodies)
-        dump(plain(bodies[0]) if single else items(bodies), style.shape)
+        show_all(bodies, style.shape, single=single)
         return printers
     shown = [part for part in found if part.bodies or len(found) == 1]
     for index, part in enumerate(shown):
@@ -310,7 +307,7 @@ def _show(found: Sequence[_Found], choice: _ListQuery, style: _Style) -> dict[st
 
 def _nothing(target: Target, what: str, choice: _ListQuery, style: _Style) -> None:
     if style.shape in (Format.JSON, Format.YAML):
-        dump(items([]), style.shape)
+        show_all([], style.shape)
         return
     shown = "rules, bundles or copies" if what == "all" else what
     where = "in any namespace" if target.everywhere else f"in the namespace {target.namespace}"
@@ -339,11 +336,7 @@ class _Printer:
         self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
 
     def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:
-        match self._shape:
-            case Format.JSON | Format.YAML:
-                dump(plain(found[0]) if single else items(found), self._shape)
-            case Format.NAME:
-                for body in found:
-                    click.echo(reference(body))
-            case _:
-                self._table.print(map(self._row, found))
+        if self._shape in (Format.JSON, Format.YAML, Format.NAME):
+            show_all(found, self._shape, single=single)
+        else:
+            self._table.print(map(self._row, found))

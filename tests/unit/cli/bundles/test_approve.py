@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.plan_status import PlanDecision
 from copyrator.cli.bundles.approve import check_open, outcome
@@ -15,17 +16,6 @@ from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 WAITS = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval", "message": "look"}
-PLAN: dict[str, Any] = {
-    "outcome": "Planned",
-    "id": "a" * 32,
-    "job": "shop-plan-1",
-    "version": "1.2.0",
-    "operations": 4,
-    "counts": {"create": 3, "delete": 1},
-    "risky": ["delete :apps:StatefulSet:db"],
-    "riskyOperations": 1,
-    "expiresAt": "2026-01-03T12:00:00Z",
-}
 
 
 def bundle(plan: Any = PLAN, mode: str = "Always", **status: Any) -> dict[str, Any]:

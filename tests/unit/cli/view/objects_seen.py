@@ -5,6 +5,19 @@ from typing import Any
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view.overview import SeenCopies, Snapshot
 
+PLAN: dict[str, Any] = {
+    "outcome": "Planned",
+    "id": "a" * 32,
+    "job": "shop-plan-1",
+    "version": "1.2.0",
+    "operations": 4,
+    "counts": {"create": 3, "delete": 1},
+    "risky": ["delete :apps:StatefulSet:db"],
+    "riskyOperations": 1,
+    "expiresAt": "2026-01-03T12:00:00Z",
+}
+"""In a Bundle's status: it waits for approval."""
+
 
 def seen(
     *bodies: dict[str, Any], copies: SeenCopies | None = None, namespaces: list[str] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.freeze import Freeze
 from copyrator.bundles.deploy.identity import spec_hash
@@ -234,19 +235,6 @@ def test_nothing_is_said_of_consent_in_the_bundles_own_namespace() -> None:
         body = bundle({"project_namespace": where}, consent={"namespace": "prod"})
         assert described(body, "Consent") == []
         assert "onsent" not in "".join(explain_bundle(view_of(body)))
-
-
-PLAN: dict[str, Any] = {
-    "outcome": "Planned",
-    "id": "a" * 32,
-    "job": "shop-plan-1",
-    "version": "1.2.0",
-    "operations": 4,
-    "counts": {"create": 3, "delete": 1},
-    "risky": ["delete :apps:StatefulSet:db"],
-    "riskyOperations": 1,
-    "expiresAt": "2026-01-03T12:00:00Z",
-}
 
 
 def planned(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
