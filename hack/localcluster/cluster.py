@@ -108,7 +108,7 @@ class Cluster:
     @classmethod
     def _of(cls, layout: Layout, state: ClusterState, found: Mapping[str, Path]) -> Self:
         plan = Plan(layout, state, found)
-        credentials = Credentials(layout, plan.url("kube-apiserver"), found["pki"])
+        credentials = Credentials(layout, plan.url("kube-apiserver"))
         return cls(layout, Supervisor(plan), credentials)
 
     def stop(self, *, keep_logs: bool = False) -> None:

@@ -5,20 +5,40 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from localcluster.api import Api, ApiStatusError
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
+from localcluster.signing import Key, new_key, public_key
 from localcluster.state import Layout
 
+CLUSTER_NAME = "copyrator-local"
 _TOKEN_SECONDS = 24 * 3600
+_SERVER_NAMES = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+_SERVER_ADDRESSES = ("127.0.0.1", "::1", "10.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +48,15 @@ class Credentials:
     Attributes:
         layout: the cluster's paths.
         server: the API server's URL.
-        pki: the program that signs certificates.
     """
 
     layout: Layout
     server: str
-    pki: Path
 
     def prepare(self, clients: dict[str, tuple[str, tuple[str, ...]]]) -> None:
         """Make the CA and the kubeconfigs of `clients`, unless they are there already."""
         if not (self.layout.pki / "service-account.pub").exists():
-            self._sign("init", str(self.layout.pki))
+            _Authority.make(self.layout.pki)
         for name, (user, groups) in clients.items():
             self._certificate(name, user, groups)
             self._write(name, self._with_certificate(name, user))
@@ -91,15 +109,8 @@ class Credentials:
 
     def _certificate(self, name: str, user: str, groups: Sequence[str]) -> None:
         if not (self.layout.pki / f"{name}.crt").exists():
-            self._sign("client", str(self.layout.pki), name, user, *groups)
-
-    def _sign(self, *arguments: str) -> None:
-        done = subprocess.run([self.pki, *arguments], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise LocalClusterError(
-                f"Making certificates in {self.layout.pki} failed: {done.stderr.strip()}",
-                "Is the disk full, or the directory read-only?",
-            )
+            client = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+            _Authority.load(self.layout.pki).issue(name, _name(user, groups), client)
 
     def _write(self, name: str, document: dict[str, Any]) -> Path:
         path = self.layout.kubeconfigs / f"{name}.yaml"
@@ -110,14 +121,125 @@ class Credentials:
         return path
 
 
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    """The cluster's CA.
+
+    Attributes:
+        directory: where its files are, and those that it issues.
+        certificate: its own.
+        key: its private key.
+    """
+
+    directory: Path
+    certificate: x509.Certificate
+    key: Key
+
+    @classmethod
+    def make(cls, directory: Path) -> Self:
+        """Make the CA, the API server's certificate, and the key of service accounts' tokens."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key, name = new_key(), _name(CLUSTER_NAME)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        certificate = (
+            _draft(name, key, timedelta(days=3650))
+            .issuer_name(name)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(identifier, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        authority = cls(directory, certificate, key)
+        authority._write("ca.key", _private(key))
+        authority._write("ca.crt", certificate.public_bytes(Encoding.PEM))
+        names = [
+            *(x509.DNSName(name) for name in _SERVER_NAMES),
+            *(x509.IPAddress(ip_address(address)) for address in _SERVER_ADDRESSES),
+        ]
+        server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        authority.issue(
+            "apiserver", _name("kube-apiserver"), server, x509.SubjectAlternativeName(names)
+        )
+        accounts = new_key()
+        authority._write("service-account.key", _private(accounts))
+        # Last: prepare() takes it as a sign that everything is there.
+        authority._write("service-account.pub", public_key(accounts).encode())
+        return authority
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read the CA."""
+        certificate = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+        key = load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
+        assert isinstance(key, Key)
+        return cls(directory, certificate, key)
+
+    def issue(self, name: str, subject: x509.Name, *extensions: x509.ExtensionType) -> None:
+        """Write a certificate, valid for a year, and its key."""
+        key = new_key()
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        draft = (
+            _draft(subject, key, timedelta(days=365))
+            .issuer_name(self.certificate.subject)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(issuer, critical=False)
+        )
+        for extension in extensions:
+            draft = draft.add_extension(extension, critical=False)
+        certificate = draft.sign(self.key, hashes.SHA256())
+        self._write(f"{name}.key", _private(key))
+        self._write(f"{name}.crt", certificate.public_bytes(Encoding.PEM))
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self.directory / name
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+
+
+def _name(common_name: str, organisations: Sequence[str] = ()) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _draft(subject: x509.Name, key: Key, lifetime: timedelta) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks of virtual machines jump
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private(key: Key) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+
 def _file_name(*parts: str) -> str:
     """A file name that tells different parts apart; `/` and `:` can't stand in one."""
     return "--".join(
         re.sub(r"[^A-Za-z0-9.-]", lambda char: f"_{ord(char[0]):x}_", part) for part in parts
     )
-
-
-CLUSTER_NAME = "copyrator-local"
 
 
 @dataclass(frozen=True, slots=True)

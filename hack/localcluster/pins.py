@@ -31,7 +31,7 @@ class Module:
 
     Attributes:
         name: the directory's name.
-        requires: the upstream module whose version is the programs' version; empty for our own.
+        requires: the upstream module whose version is the programs' version.
         packages: the Go package of each program, by the program's name.
         variables: what the linker sets; `{version}`, `{major}` and `{minor}` are filled in.
             Without them a server built from a module calls itself v0.0.0-master, and kubectl
@@ -63,9 +63,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        """The pinned upstream version, such as `v1.34.4`; `local` for a program of our own."""
-        if not self.requires:
-            return "local"
+        """The pinned upstream version, such as `v1.34.4`."""
         return pinned_version(self.directory, self.requires)
 
     def ldflags(self) -> str:
@@ -101,7 +99,6 @@ _COSIGN_VERSION = "sigs.k8s.io/release-utils/version.gitVersion"
 _HELM_K8S = ("helm.sh/helm/v3/pkg/chartutil", "helm.sh/helm/v3/pkg/lint/rules")
 
 MODULES: tuple[Module, ...] = (
-    Module("pki", "", {"pki": "."}, {}),
     Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}, {}),
     Module(
         "-".join(filter(None, (_KUBERNETES, os.environ.get(KUBERNETES_VARIABLE)))),
@@ -177,7 +174,6 @@ MODULES: tuple[Module, ...] = (
 
 # What every cluster runs. The others are built when somebody asks for them.
 CLUSTER_PROGRAMS = (
-    "pki",
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",

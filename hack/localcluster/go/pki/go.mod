@@ -1,3 +1,0 @@
-module localcluster/pki
-
-go 1.24.0
