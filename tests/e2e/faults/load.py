@@ -10,6 +10,7 @@ import asyncio
 import base64
 import itertools
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Load:
     sources: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The rule that selects them, and their value."""
     changes: int = 0
+    disturbed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each copy (namespace, name) was edited or deleted."""
     serial: Iterator[int] = field(default_factory=itertools.count)
 
     # --- changes ---------------------------------------------------------------------------------
@@ -109,9 +112,21 @@ class Load:
                     await self._send("DELETE", f"/api/v1/namespaces/{name}")
 
     async def _disturb(self) -> None:
-        """Edit or delete a copy behind the operator's back."""
-        name = self.random.choice(sorted(self.sources))
-        namespace = self.random.choice([n for n, state in self.namespaces.items() if state == "on"])
+        """Edit or delete a copy behind the operator's back.
+
+        None more than twice: of a copy that others change a third time the rules rightly say for
+        ten minutes that the conflict persists.
+        """
+        copies = [
+            (namespace, name)
+            for namespace, state in self.namespaces.items()
+            for name in self.sources
+            if state == "on" and self.disturbed[namespace, name] < 2
+        ]
+        if not copies:
+            return
+        namespace, name = self.random.choice(copies)
+        self.disturbed[namespace, name] += 1
         path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
         if self.random.random() < 0.5:
             await self._send("DELETE", path, missing=True)
@@ -159,18 +174,27 @@ class Load:
         """How many copies there should be."""
         return len(self.sources) * sum(state == "on" for state in self.namespaces.values())
 
-    async def settled(self) -> bool:
-        """Whether what was deleted is gone, and the rules say that all is right (see `faults`)."""
+    async def unsettled(self) -> list[str]:
+        """What rules say that isn't right yet, and what was deleted and still stands."""
         rules = (await self._send("GET", self.rules_path))["items"]
-        counts = [rule.get("status", {}).get("copies", {}) for rule in rules]
-        ready = sum(count.get("ready", 0) for count in counts)
-        if ready != self.wanted or any(
-            count.get("desired") != count.get("ready") for count in counts
-        ):
-            return False
+        counts = {
+            rule["metadata"]["name"]: rule.get("status", {}).get("copies", {}) for rule in rules
+        }
+        open_ends = [
+            f"{name} says {count}"
+            for name, count in counts.items()
+            if count.get("desired") != count.get("ready")
+        ]
+        ready = sum(count.get("ready", 0) for count in counts.values())
+        if ready != self.wanted:
+            open_ends.append(f"{ready} copies of {self.wanted} are said to be right: {counts}")
         standing = (await self._send("GET", "/api/v1/namespaces"))["items"]
-        names = {item["metadata"]["name"] for item in standing}
-        return {name for name in names if name.startswith(f"{self.word}-")} == set(self.namespaces)
+        return open_ends + [
+            f"namespace {item['metadata']['name']} still stands: {item.get('status')}"
+            for item in standing
+            if item["metadata"]["name"].startswith(f"{self.word}-")
+            and item["metadata"]["name"] not in self.namespaces
+        ]
 
     async def faults(self) -> list[str]:
         """Look at every copy in the cluster; what isn't as it should be, in words."""

@@ -90,8 +90,8 @@ async def settled(work: Load, seconds: float) -> float:
     Both, because the statuses know nothing yet of what was changed a moment ago.
     """
     began = time.monotonic()
-    while not await work.settled() or await work.faults():
-        assert time.monotonic() - began < seconds, await work.faults()
+    while (left := await work.unsettled()) or (left := await work.faults()):
+        assert time.monotonic() - began < seconds, left
         await asyncio.sleep(1)
     return time.monotonic() - began
 
