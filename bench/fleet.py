@@ -18,26 +18,39 @@ STRANGER_SPACES = 50
 
 
 @contextmanager
-def fleet(rig: Rig, copies: int) -> Iterator[list[str]]:
-    """100 sources in so many namespaces that there are so many copies; yields the namespaces."""
+def fleet(rig: Rig, copies: int, *, each: bool = False) -> Iterator[list[str]]:
+    """100 sources in so many namespaces that there are so many copies; yields the namespaces.
+
+    One rule copies them all, or ``each`` has a rule of its own.
+    """
     label = f"fleet-{copies}"
     spaces = [f"{label}-{number:05}" for number in range(max(copies // SOURCES, 1))]
     source = f"{label}-source"
+    names = [f"source-{number:03}" for number in range(SOURCES)]
+    sources = {label: from_labelled(source, label)}
+    if each:
+        kind = {"kind": "Secret", "namespace": source}
+        sources = {f"{label}-{name}": {**kind, "name": name} for name in names}
     if rig.found(f"/api/v1/namespaces/{source}") is None:
         rig.tell(f"{copies} copies are made")
         rig.namespaces(source)
         labels = {label: "yes"}
-        names = [f"source-{number:03}" for number in range(SOURCES)]
         rig.bare("POST", [(secret_path(source), secret(name, labels=labels)) for name in names])
         rig.bare("POST", [namespace(space, labels) for space in spaces])
-    rig.rule(label, {"source": from_labelled(source, label), "targets": to_labelled(label)})
+    for rule, chosen in sources.items():
+        rig.rule(rule, {"source": chosen, "targets": to_labelled(label)})
     with rig.operator():
-        rig.wait_copies(label, len(spaces) * SOURCES)
+        until(
+            lambda: sum(map(rig.copies, sources)) == len(spaces) * SOURCES,
+            f"{copies} copies",
+            60 + copies / 50,
+        )
     try:
         yield spaces
     finally:
         with rig.operator():
-            rig.end_rule(label)
+            for rule in sources:
+                rig.end_rule(rule)
 
 
 RESTART = {
@@ -228,6 +241,47 @@ def _settled(rig: Rig) -> tuple[float, int]:
             and "Selector=" not in event.uri
         ]
         return operator.rss, len(lists)
+
+
+POD = {
+    "pss_mb": Goal("memory (PSS)", "MB", 58.0),
+    "rss_mb": Goal("memory (RSS)", "MB"),
+    "peak_mb": Goal("memory (RSS), peak", "MB"),
+}
+
+
+@scenario(
+    "pod",
+    "The operator in a pod, without rules and Bundles, 60 s after it is ready",
+    size=1,
+    runs=5,
+    goals=POD,
+    warm_up=False,
+)
+def pod(rig: Rig, size: int) -> Iterator[Run]:  # noqa: ARG001 - it is empty
+    """What it costs to have it installed."""
+    yield lambda: _rest_in_a_pod(rig)
+
+
+@scenario(
+    "pod-copies",
+    "The operator in a pod, with {size} copies of 100 rules in sync, 60 s after it is ready",
+    size=10_000,
+    runs=5,
+    goals={**POD, "pss_mb": Goal("memory (PSS)", "MB", 70.0)},
+    warm_up=False,
+)
+def pod_copies(rig: Rig, size: int) -> Iterator[Run]:
+    """And with what a large cluster has."""
+    with fleet(rig, size, each=True):
+        yield lambda: _rest_in_a_pod(rig)
+
+
+def _rest_in_a_pod(rig: Rig) -> Figures:
+    """Without a kubeconfig, the operator doesn't load the Kubernetes client."""
+    with rig.operator(pod=True) as operator:
+        time.sleep(60)
+        return {"pss_mb": operator.pss, "rss_mb": operator.rss, "peak_mb": operator.peak}
 
 
 @scenario(

@@ -22,9 +22,30 @@ class BenchError(Exception):
     """A benchmark can't go on; the text is for the person who waits."""
 
 
+IN_A_POD = """
+import sys
+from pathlib import Path
+from copyrator.kube import auth
+account = Path(sys.argv.pop(1))
+if hasattr(auth, "_ACCOUNT"):
+    auth._ACCOUNT = account
+else:  # an older commit, which leaves it to the Kubernetes client
+    from kubernetes.aio.config import incluster_config
+    incluster_config.SERVICE_TOKEN_FILENAME = str(account / "token")
+    incluster_config.SERVICE_CERT_FILENAME = str(account / "ca.crt")
+from copyrator.cli import main
+main()
+"""
+"""The image's launcher, with another directory than /var/run/secrets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How the operator is started: from which tree, as whom, with which arguments."""
+    """How the operator is started: from which tree, as whom, with which arguments.
+
+    Attributes:
+        kubeconfig: of the account; or, as in a pod, a directory with its ``token`` and ``ca.crt``.
+    """
 
     tree: Path
     kubeconfig: Path
@@ -57,6 +78,20 @@ class Measured:
     def rss(self) -> float:
         """Megabytes (10^6) of memory held now."""
         return self._memory("VmRSS")
+
+    @property
+    def pss(self) -> float:
+        """Megabytes held now, of its children too; what n processes share counts 1/n to each."""
+        processes = [self._process.pid]
+        for pid in processes:  # grows by their children
+            for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                processes += map(int, file.read_text().split())
+        return sum(
+            int(line.split()[1]) * 1024 / 1e6
+            for pid in processes
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            if line.startswith("Pss:")
+        )
 
     @property
     def peak(self) -> float:
@@ -104,13 +139,15 @@ class Operator(Measured):
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment |= dict(command.environment)
         environment["PYTHONPATH"] = str(command.tree / "operator")
+        arguments = (*command.arguments, "--health-port", str(command.port))
+        if command.kubeconfig.is_dir():
+            start = ["-P", "-c", IN_A_POD, str(command.kubeconfig), *arguments]
+        else:
+            start = ["-m", "copyrator", *arguments, "--kubeconfig", str(command.kubeconfig)]
         began = time.monotonic()
         with command.log.open("ab") as output:
             process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "copyrator", *command.arguments),
-                    *("--kubeconfig", str(command.kubeconfig), "--health-port", str(command.port)),
-                ],
+                [sys.executable, *start],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import time
 from collections import Counter
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
 
 from bench import bare
 from bench.process import BenchError, Command, Operator
@@ -74,9 +78,11 @@ class Rig:
     # --- the operator ----------------------------------------------------------------------------
 
     @contextmanager
-    def operator(self, *arguments: str, kubeconfig: Path | None = None) -> Iterator[Operator]:
+    def operator(
+        self, *arguments: str, kubeconfig: Path | None = None, pod: bool = False
+    ) -> Iterator[Operator]:
         """Run the operator, ready, until the block ends."""
-        running = self.start(*arguments, kubeconfig=kubeconfig)
+        running = self.start(*arguments, kubeconfig=kubeconfig, pod=pod)
         try:
             yield running
         finally:
@@ -88,16 +94,23 @@ class Rig:
         name: str = "copyrator-bench",
         log: str = "operator.log",
         kubeconfig: Path | None = None,
+        pod: bool = False,
     ) -> Operator:
-        """Start a replica and wait until it is ready; who calls stops it."""
+        """Start a replica (as in a `pod`?) and wait until it is ready; who calls stops it."""
         container = self.chart.container
         variables = {v["name"]: v["value"] for v in container["env"] if "value" in v}
         variables |= {"POD_NAME": name, "POD_NAMESPACE": HOME}
         variables |= {ALLOW_REGISTRY: REGISTRY_ADDRESSES}
+        kubeconfig = kubeconfig or self.operator_kubeconfig
+        if pod:
+            server = urlsplit(self.cluster.server)
+            variables["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
+            variables["KUBERNETES_SERVICE_PORT"] = str(server.port)
+            kubeconfig = self._mounted(kubeconfig)
         return Operator(
             Command(
                 tree=self.tree,
-                kubeconfig=kubeconfig or self.operator_kubeconfig,
+                kubeconfig=kubeconfig,
                 arguments=(*container["args"], *arguments),
                 environment=tuple(variables.items()),
                 log=self.cluster.layout.logs / log,
@@ -189,6 +202,16 @@ class Rig:
 
     def _kubeconfig(self, account: str) -> Path:
         return self.cluster.kubeconfig_for_service_account(HOME, account)
+
+    def _mounted(self, kubeconfig: Path) -> Path:
+        """A directory as the kubelet mounts it into a pod, with a kubeconfig's token and CA."""
+        config = yaml.safe_load(kubeconfig.read_text())
+        directory = kubeconfig.with_suffix(".account")
+        directory.mkdir(exist_ok=True)
+        (directory / "token").write_text(config["users"][0]["user"]["token"])
+        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
+        (directory / "ca.crt").write_bytes(ca)
+        return directory
 
     def _served(self) -> bool:
         try:

@@ -12,6 +12,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+IN_USE_ONLY = (
+    "cryptography",
+    "jinja2",
+    "kubernetes",
+    "kubernetes_asyncio",
+    "pydantic",
+    "re2",
+    "rfc3161_client",
+    "rich",
+    "sigstore",
+)
+"""Libraries that an operator without rules and Bundles doesn't load: 1 to 26 MB each."""
+
+
 def loaded(code: str, libraries: tuple[str, ...], prefix: str = "/") -> list[str]:
     """The modules of these libraries, or of this prefix, that a process has loaded after `code`."""
     found = (
@@ -59,6 +73,36 @@ def test_the_operator_doesnt_load_what_only_people_need() -> None:
     code = "from copyrator.cli import cli; cli.get_command(None, 'run')"
     found = loaded(code, ("rich", "yaml", "kopf", "aiohttp"), "copyrator.cli.")
     assert found == ["copyrator.cli.core", "copyrator.cli.core.run"]
+
+
+def test_in_a_pod_the_operator_loads_neither_the_kubernetes_client_nor_what_few_need(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("token")
+    (tmp_path / "ca.crt").write_text("certificate")
+    code = f"""
+import asyncio, os, pathlib
+from copyrator.cli import cli
+from copyrator.kube import auth
+from copyrator.runtime import supervisor
+from copyrator.runtime.app import App
+from copyrator.settings.config import Settings
+auth._ACCOUNT = pathlib.Path({str(tmp_path)!r})
+auth._ssl_context = lambda *_: None
+os.environ |= {{"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}}
+cli.get_command(None, "run")
+async def start():
+    App(Settings(), await auth.load_connection(), step_down=lambda: None)
+asyncio.run(start())"""
+    assert loaded(code, IN_USE_ONLY) == []
+
+
+def test_kopf_finds_no_kubernetes_client_and_a_kubeconfig_still_does() -> None:
+    """kopf recognizes that client's models if they can be imported, and it can do without."""
+    assert loaded("import kopf", ("kubernetes",)), "kopf doesn't import it any more: unhide it"
+    assert loaded("import copyrator.handlers", ("kubernetes",)) == []
+    code = "import copyrator.handlers, kubernetes.aio.config, kopf; kopf.OperatorRegistry()"
+    assert "kubernetes.aio.config" in loaded(code, ("kubernetes",))
 
 
 def test_validate_loads_no_http_client() -> None:

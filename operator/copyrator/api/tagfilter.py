@@ -10,8 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import re2
-
 TAG_FILTER_LENGTH: Final = 256  # limit: Bundles
 """Characters of ``spec.tagFilter``."""
 
@@ -42,6 +40,8 @@ class TagFilter:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > TAG_FILTER_LENGTH:
             raise FilterError(f"must have at most {TAG_FILTER_LENGTH} characters")
+        import re2  # noqa: PLC0415 - 2.6 MB, for Bundles with a filter
+
         options = re2.Options()
         options.log_errors = False
         options.max_mem = TAG_FILTER_MEMORY

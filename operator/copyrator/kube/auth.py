@@ -1,10 +1,8 @@
 """Locates the cluster and loads its credentials.
 
-`kubernetes.aio.config` reads kubeconfigs (contexts, exec plug-ins, OIDC) and the pod's service
-account. It is imported only inside the functions that need it, because it takes 20 MB and 0.3 s.
+`kubernetes.aio.config` reads kubeconfigs (contexts, exec plug-ins, OIDC). It takes 20 MB and 0.3 s,
+so it is imported only where a kubeconfig is read: never in a pod.
 """
-
-# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,8 @@ from copyrator.settings.proxies import Proxies, ProxyError
 
 log = logging.getLogger(__name__)
 
-_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts the pod's service account: token, ca.crt and namespace."""
 
 
 async def load_connection(
@@ -71,7 +71,8 @@ def default_namespace(
     """
     paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
     if not paths and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return _POD_NAMESPACE.read_text().strip() if _POD_NAMESPACE.is_file() else "default"
+        file = _ACCOUNT / "namespace"
+        return file.read_text().strip() if file.is_file() else "default"
     chosen, _users = _context_of(paths or _default_kubeconfig(), context)
     return str(chosen.get("namespace") or "default")
 
@@ -87,23 +88,33 @@ def _default_kubeconfig() -> str:
 
 
 async def _load_in_cluster() -> Endpoint:
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException, load_incluster_config
-
-    found = Configuration()
+    """The server and the account that the kubelet gives a pod, as client-go's InClusterConfig."""
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
     try:
-        load_incluster_config(client_configuration=found, try_refresh_token=False)  # type: ignore[no-untyped-call]
-    except ConfigException as error:
-        raise KubeconfigError(
-            f"in a pod, but without a usable service account ({error}); "
-            "check automountServiceAccountToken"
-        ) from error
-    return _endpoint(found, valid_for=REREAD_SECONDS)
+        port = os.environ["KUBERNETES_SERVICE_PORT"]
+        token, ca = ((_ACCOUNT / name).read_text().strip() for name in ("token", "ca.crt"))
+        if not token or not ca:
+            raise ValueError(f"{_ACCOUNT} has an empty file")
+        endpoint = Endpoint(
+            host=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+            authorization=f"Bearer {token}",
+            ca_file=str(_ACCOUNT / "ca.crt"),
+            valid_for=REREAD_SECONDS,
+        )
+        return _complete(endpoint)
+    except KeyError as error:
+        reason = f"{error.args[0]} isn't set"
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = str(error)
+    raise KubeconfigError(
+        f"in a pod, but without a usable service account ({reason}); "
+        "check automountServiceAccountToken"
+    )
 
 
 async def _load_kubeconfig(paths: str, context: str | None) -> Endpoint:
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException, load_kube_config
+    from kubernetes.aio.client import Configuration  # noqa: PLC0415 - see above
+    from kubernetes.aio.config import ConfigException, load_kube_config  # noqa: PLC0415
 
     found = Configuration()
     try:
@@ -180,18 +191,11 @@ def _validity(user: dict[str, Any], loader: Any) -> float | None:
 
 def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
     """Convert the library's Configuration."""
-    host = str(found.host).rstrip("/")
-    context = None
-    if host.startswith("https"):
-        files = tuple(path or None for path in (found.ssl_ca_cert, found.cert_file, found.key_file))
-        digest = hashlib.sha256(b"\0".join(Path(path).read_bytes() for path in files if path))
-        context = _ssl_context(*files, bool(found.verify_ssl), digest.digest())
     token = found.api_key.get("BearerToken")
-    return Endpoint(
-        host=host,
+    endpoint = Endpoint(
+        host=str(found.host).rstrip("/"),
         authorization=token.strip() if token else None,
-        ssl=context,
-        proxy=found.proxy or _environment_proxy(host),
+        proxy=found.proxy or None,
         server_hostname=found.tls_server_name or None,
         ca_file=found.ssl_ca_cert or None,
         cert_file=found.cert_file or None,
@@ -199,6 +203,18 @@ def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
         verify=bool(found.verify_ssl),
         valid_for=valid_for,
     )
+    return _complete(endpoint)
+
+
+def _complete(endpoint: Endpoint) -> Endpoint:
+    """Add the TLS context and the environment's proxy."""
+    context = None
+    if endpoint.host.startswith("https"):
+        files = (endpoint.ca_file, endpoint.cert_file, endpoint.key_file)
+        digest = hashlib.sha256(b"\0".join(Path(path).read_bytes() for path in files if path))
+        context = _ssl_context(*files, endpoint.verify, digest.digest())
+    proxy = endpoint.proxy or _environment_proxy(endpoint.host)
+    return replace(endpoint, ssl=context, proxy=proxy)
 
 
 @functools.lru_cache(maxsize=4)

@@ -11,7 +11,6 @@ from typing import Any
 import kopf
 import pytest
 import yaml
-from kubernetes.aio.config import incluster_config
 from tests.component.kube.fake_api import FakeApi, error, until
 
 from copyrator.handlers.kopf_guard import KopfGuard
@@ -137,21 +136,19 @@ async def test_the_pods_token_is_read_again_when_it_rotates(
 ) -> None:
     token = write(tmp_path / "token", "first\n")
     ca = write(tmp_path / "ca.crt", CA)
-    # The loader takes both names at call time, from its own module.
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
+    monkeypatch.setattr(auth, "_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     now = 1000.0
     connection = await load_connection(clock=lambda: now)
     assert connection.host == "https://[fd00::1]:443"
     assert connection.ssl is not None
-    assert (await connection.headers())["Authorization"] == "bearer first"
+    assert (await connection.headers())["Authorization"] == "Bearer first"
     before = connection.ssl
     token.write_text("second")
-    assert (await connection.headers())["Authorization"] == "bearer first"
+    assert (await connection.headers())["Authorization"] == "Bearer first"
     now += 61
-    assert (await connection.headers())["Authorization"] == "bearer second"
+    assert (await connection.headers())["Authorization"] == "Bearer second"
     assert connection.ssl is before  # else every rotation would cost a TLS handshake per connection
     ca.write_text(CA + CA)
     now += 61

@@ -8,8 +8,8 @@ from tests.steps import assert_quick
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_transform import path_of
 from copyrator.copies.rules.admission import COMPILED_AT_ONCE
-from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, compile_texts, rule_texts
-from copyrator.copies.template.rendering import Text
+from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, compile_texts
+from copyrator.copies.template.rendering import Text, rule_texts
 from copyrator.copies.template.scope import TemplateError
 from copyrator.settings.limits import STEP_SECONDS
 

@@ -18,13 +18,14 @@ from jinja2 import meta, nodes
 
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.text import truncate
-from copyrator.copies.template.compiling import ENVIRONMENT, is_jinja, whole_expression
+from copyrator.copies.template.compiling import ENVIRONMENT, whole_expression
 from copyrator.copies.template.rendering import (
     ANY,
     SOURCES,
     UNKNOWN_KIND,
     field_type,
     fields_of,
+    is_jinja,
     item_type,
     namespace_context,
     source_context,

@@ -34,7 +34,8 @@ from copyrator.cli.offline.schema import (
     unknown_names,
     wrong_types,
 )
-from copyrator.copies.template.compiling import compile_text, rule_texts
+from copyrator.copies.template.compiling import compile_text
+from copyrator.copies.template.rendering import rule_texts
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError

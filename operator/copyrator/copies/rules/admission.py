@@ -2,15 +2,19 @@
 
 Short texts are compiled in this process, one by one with pauses; all others in a child process,
 since neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not
-retried until it is changed.
+retried until it is changed. Jinja2 is imported for the first rule that has any.
 """
+
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
@@ -22,18 +26,14 @@ from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule, tenant_refusal
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.template.compiling import (
-    CompiledText,
-    compile_text,
-    compile_texts,
-    name_refusal,
-    rule_texts,
-)
-from copyrator.copies.template.rendering import SOURCES, Text
+from copyrator.copies.template.rendering import SOURCES, Text, rule_texts
 from copyrator.copies.template.scope import TemplateError
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
+
+if TYPE_CHECKING:
+    from copyrator.copies.template.compiling import CompiledText
 
 COMPILED_AT_ONCE: Final = 512  # limit: templates
 """Characters of the longest string that is compiled in the operator's own process: of nothing but
@@ -143,6 +143,8 @@ class RuleCompiler:
         self._faults.pop(rule.key, None)
         if not (spec.template or spec.transform.name):
             return {}
+        # The first time it takes some 40 ms, which is too long for the event loop.
+        await asyncio.to_thread(importlib.import_module, "copyrator.copies.template.compiling")
         until = math.inf
         try:
             found = await self._texts(rule, spec)
@@ -177,6 +179,8 @@ class RuleCompiler:
         self, rule: Rule, batch: list[str], places: Mapping[str, object]
     ) -> dict[str, CompiledText | str]:
         """The code of each text, or its error."""
+        from copyrator.copies.template.compiling import compile_text, compile_texts
+
         short = max(map(len, batch)) <= COMPILED_AT_ONCE
         if not short or sum(map(len, places)) > COMPILED_HERE:
             isolated = self._context.isolated
@@ -199,6 +203,8 @@ def _name_in(spec: RuleSpec) -> str:
 
 def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
     """What in a tenant's name template isn't allowed to tenants' rules."""
+    from copyrator.copies.template.compiling import name_refusal
+
     name = spec.transform.name
     return name_refusal(name) if name and tenant_of(rule, settings) else None
 

@@ -3,6 +3,8 @@
 A text is parsed, its tree is changed so that loops, macros and operations that make long values
 call the meter, and Python code is generated. None of this executes anything in the text.
 
+Jinja2 takes 2 MB, so this module is imported for the first rule that has any.
+
 A tenant's text, for names of copies, is processed in a process that serves all tenants. So that
 nothing in it can take long or make long texts, its allowed parts are listed here: known variables
 and a few filters. All else is refused before it is compiled.
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import marshal
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
@@ -21,9 +23,8 @@ import jinja2
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
-from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_transform import Place, template_texts
 from copyrator.copies.template import sandbox
+from copyrator.copies.template.rendering import is_jinja
 from copyrator.copies.template.scope import TemplateError
 
 ENVIRONMENT: Final = sandbox.SandboxEnvironment()
@@ -55,21 +56,6 @@ class CompiledText:
         """The template, ready to be rendered."""
         code: CodeType = marshal.loads(self.code)  # noqa: S302 - made by compile_text
         return jinja2.Template.from_code(ENVIRONMENT, code, ENVIRONMENT.globals)
-
-
-def is_jinja(text: str) -> bool:
-    """Whether a text may contain Jinja2; a quick check."""
-    return "{" in text
-
-
-def rule_texts(spec: RuleSpec) -> Iterator[tuple[Place, str]]:
-    """The path and the text of every field of a rule that may contain Jinja2."""
-    if spec.transform.name and is_jinja(spec.transform.name):
-        yield (None, "spec.transform.name"), spec.transform.name
-    if spec.template:
-        for path, text in template_texts(spec.template.body, "spec.template"):
-            if is_jinja(text):
-                yield path, text
 
 
 def compile_text(text: str) -> CompiledText:

@@ -16,17 +16,15 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
-
-import jinja2
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import syntax
-from copyrator.copies.template.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
-from copyrator.copies.template.sandbox import readable_message
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_transform import Place, template_texts
 from copyrator.copies.template.scope import (
     Entry,
     Findings,
@@ -38,6 +36,11 @@ from copyrator.copies.template.scope import (
     source_set,
 )
 from copyrator.settings.limits import RENDERED_TEXT
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from copyrator.copies.template.compiling import CompiledText
 
 ANY: Final = "any"
 UNKNOWN_KIND: Final = "?"
@@ -97,6 +100,21 @@ _PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
 """RBAC's names may contain anything that a path segment may, such as ``system:``."""
 
 
+def is_jinja(text: str) -> bool:
+    """Whether a text may contain Jinja2; a quick check."""
+    return "{" in text
+
+
+def rule_texts(spec: RuleSpec) -> Iterator[tuple[Place, str]]:
+    """The path and the text of every field of a rule that may contain Jinja2."""
+    if spec.transform.name and is_jinja(spec.transform.name):
+        yield (None, "spec.transform.name"), spec.transform.name
+    if spec.template:
+        for path, text in template_texts(spec.template.body, "spec.template"):
+            if is_jinja(text):
+                yield path, text
+
+
 Scalar = str | int | float | bool
 """What a text may be rendered to."""
 
@@ -117,6 +135,8 @@ class Text:
         self.names: frozenset[str] = frozenset()
         self._steps = 0
         if is_jinja(source):
+            from copyrator.copies.template.compiling import compile_text  # noqa: PLC0415 - Jinja2
+
             try:
                 compiled = compiled or compile_text(source)
             except TemplateError as error:
@@ -141,6 +161,11 @@ class Text:
         """
         if self._template is None:
             return self.source
+        import jinja2  # noqa: PLC0415 - with the module that compiled the text
+
+        from copyrator.copies.template.compiling import ENVIRONMENT  # noqa: PLC0415
+        from copyrator.copies.template.sandbox import readable_message  # noqa: PLC0415
+
         ENVIRONMENT.meter = meter
         meter.whole = None
         try:
