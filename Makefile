@@ -5,15 +5,17 @@
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
 # WORKERS (tests side by side, for tests/e2e, tests/component and tests/unit: more than two cores,
 # since they mostly wait; each of the first has a control plane and takes about 1 GB of memory),
-# TESTS (what `make test` runs), KEEP=1 (the demo leaves all
-# running), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that cluster-up
-# and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
+# TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), DOWNLOAD=1
+# (download the control plane's programs from dl.k8s.io, github.com and get.helm.sh, instead of
+# compiling them), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that
+# cluster-up and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
 WORKERS ?= 5,4,2
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON
+export COPYRATOR_DOWNLOAD ?= $(DOWNLOAD)
 
 .DEFAULT_GOAL := help
 .PHONY: help check format test test-node test-ui test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
@@ -78,10 +80,10 @@ bench: ## Run benchmarks; BENCH="fan-out --runs 3" selects, BENCH=--list lists t
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m bench $(BENCH)
 
-demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running.
+demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running, DOWNLOAD=1 compiles less.
 	@$(RUN) python -m demo
 
-cluster-up: ## Start a local control plane and print how to use it.
+cluster-up: ## Start a local control plane and print how to use it; DOWNLOAD=1 as above.
 	@$(RUN) python -m localcluster up --name $(NAME)
 
 cluster-down: ## Stop it and remove its state.

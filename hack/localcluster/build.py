@@ -11,8 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from localcluster.download import Downloads, program_version
 from localcluster.errors import BuildFailedError
 from localcluster.locks import file_lock
 from localcluster.paths import cache_dir
@@ -68,7 +70,8 @@ class Programs:
         Raises:
             BuildFailedError: a program can't be built; says what to do.
         """
-        found = {name: path for name in names if (path := _from_assets(name))}
+        assets = os.environ.get(ASSETS_VARIABLE)
+        found = dict(_from_assets(assets, frozenset(names))) if assets else {}
         wanted: dict[str, list[str]] = {}
         modules: dict[str, Module] = {}
         for name in names:
@@ -77,16 +80,18 @@ class Programs:
                 modules[module.name] = module
                 wanted.setdefault(module.name, []).append(name)
         for module_name, programs in wanted.items():
-            directory = self._ensure(modules[module_name], programs)
-            found |= {program: directory / program for program in programs}
+            found |= self._ensure(modules[module_name], programs)
         return found
 
-    def _ensure(self, module: Module, programs: Sequence[str]) -> Path:
-        """The cache directory of a module, with `programs` in it."""
+    def _ensure(self, module: Module, programs: Sequence[str]) -> dict[str, Path]:
+        """The paths of a module's programs, which are downloaded or built if they are missing."""
         key = module.key()
         directory = self.cache / "bin" / key
+        built = {program: directory / program for program in programs}
         if not _missing(directory, programs):
-            return directory
+            return built
+        if downloaded := Downloads(self.cache, self.progress).find(module, programs):
+            return downloaded
 
         def waiting(seconds: float) -> None:
             self.progress.tick(f"another run is building {module.name}", seconds)
@@ -95,7 +100,7 @@ class Programs:
             # Whoever held the lock may have built them.
             if missing := _missing(directory, programs):
                 self._build(module, missing, directory)
-        return directory
+        return built
 
     def _build(self, module: Module, programs: Sequence[str], directory: Path) -> None:
         toolchain = find_toolchain(module.required_go(), self.cache, self.progress.line)
@@ -142,18 +147,32 @@ class Programs:
             raise explain(what, log.read_text(errors="replace"), self.cache)
 
 
-def _from_assets(name: str) -> Path | None:
-    """The program in KUBEBUILDER_ASSETS, where that is set and has it."""
-    assets = os.environ.get(ASSETS_VARIABLE)
-    if not assets or name not in ASSETS:
-        return None
+@cache
+def _from_assets(assets: str, names: frozenset[str]) -> dict[str, Path]:
+    """The programs of `names` in a directory as setup-envtest makes it.
+
+    Those of another minor version than the pin are used all the same, as envtest does, but this is
+    said: once, as this is asked again and again.
+    """
     if not Path(assets).is_dir():
         raise BuildFailedError(
             f"{ASSETS_VARIABLE}={assets} is not a directory.",
             f"Point it at the binaries (`setup-envtest use -p path`), or unset {ASSETS_VARIABLE}.",
         )
-    program = Path(assets).absolute() / name
-    return program if os.access(program, os.X_OK) else None
+    found, other = {}, []
+    for name in sorted(names & ASSETS):
+        program, pinned = Path(assets).absolute() / name, module_of(name).version
+        if not os.access(program, os.X_OK):
+            continue
+        if (version := program_version(program)) is None:
+            other.append(f"{name} doesn't run and is not used")
+            continue
+        found[name] = program
+        if version.split(".")[:2] != pinned.split(".")[:2]:
+            other.append(f"{name} is {version} and not {pinned}")
+    if other:
+        Progress.on_stderr().line(f"{ASSETS_VARIABLE}: {', '.join(other)}")
+    return found
 
 
 def _missing(directory: Path, programs: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import pins
+from localcluster import download, pins
 from localcluster.components import Plan, listeners
 from localcluster.pins import CLUSTER_PROGRAMS, MODULES, Module, module_of
 from localcluster.state import ClusterState, Layout
@@ -82,6 +82,27 @@ def test_kubernetes_replaces_every_staging_module_by_its_release(name: str) -> N
     assert {version for *_, version in staging} == {expected}
     sums = (kubernetes.directory / "go.sum").read_text()
     assert f"k8s.io/kubernetes {kubernetes.version} h1:" in sums
+
+
+@pytest.mark.parametrize("architecture", ["amd64", "arm64"])
+def test_the_official_builds_of_all_pinned_versions_have_a_checksum(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their publishers' checksum files are for who moved a pin."""
+    monkeypatch.setattr(download, "go_platform", lambda: f"linux/{architecture}")
+    others = [replace(module_of("kubectl"), name=path.name) for path in pins.GO_DIR.glob("kube*")]
+    sums = (pins.GO_DIR / "SHA256SUMS").read_text().splitlines()
+    listed = {line.split()[1] for line in sums if f"{architecture}" in line}
+
+    files = [
+        download._File.of(release, module, program)
+        for module in {module.name: module for module in [*MODULES, *others]}.values()
+        if (release := download.RELEASES.get(module.requires))
+        for program in module.packages
+    ]
+
+    assert [file.url for file in files if not file.pinned] == []
+    assert {file.url.removeprefix("https://") for file in files} == listed
 
 
 def test_removing_takes_only_what_is_ours(tmp_path: Path) -> None:
