@@ -77,6 +77,7 @@ audit: ## List known vulnerabilities of the locked packages; fails too if no ser
 	@$(RUN) python hack/audit.py
 
 bench: ## Run benchmarks; BENCH="fan-out --runs 3" selects, BENCH=--list lists them.
+	@$(RUN) true # the developers' environment, so that the next line makes no other one
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m bench $(BENCH)
 

@@ -4,6 +4,9 @@ Standard library only, for any Python from 3.11 on. The environment holds the lo
 never the project itself, so that clones with the same lock share it: it lives in the user's cache
 under the hash of the lock, the interpreter and the machine. An interrupted build leaves no stamp
 and starts afresh; a lock file keeps two builders apart.
+
+The only argument names another lock than the developers'. Where their environment is complete, it
+serves that one too, having the same versions.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ LOCK = ROOT / "requirements-dev.lock"
 def main(lock: Path = LOCK) -> int:
     """Print the environment's path; messages go to stderr."""
     venv = location(lock)
+    if lock != LOCK and usable(location()):
+        venv = location()
     if not usable(venv):
         try:
             with held(venv.with_suffix(".building")):
@@ -95,7 +100,8 @@ def build(venv: Path, lock: Path) -> None:
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     # The lock is complete. With dependencies, older pips take the newest version of what a package
     # asks for with an extra (pydantic[email]), and refuse it, since the lock has another.
-    options = ["--no-deps", "--require-hashes", "--requirement", str(lock)]
+    # Modules are compiled when they are imported: most of them, as kubernetes' models, never are.
+    options = ["--no-compile", "--no-deps", "--require-hashes", "--requirement", str(lock)]
     # To stderr: stdout is for the path.
     subprocess.run([*pip, "install", *options], check=True, stdout=sys.stderr)
     subprocess.run([*pip, "check"], check=True, stdout=sys.stderr)
@@ -109,4 +115,4 @@ def tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(*(ROOT / name for name in sys.argv[1:])))

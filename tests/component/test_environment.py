@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Clone:
-    """A clone of the project with an empty lock, and a user with an empty cache."""
+    """A clone of the project with empty locks and a demo, and a user with an empty cache."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "clone of it"  # paths with blanks have to work
@@ -26,6 +26,9 @@ class Clone:
             shutil.copy(ROOT / "hack" / name, self.root / "hack" / name)
         self.lock = self.root / "requirements-dev.lock"
         self.lock.write_text("# nothing\n")
+        self.operators_lock = self.root / "requirements.lock"
+        self.operators_lock.write_text("# even less\n")
+        (self.root / "hack" / "demo.py").write_text("import sys; print(sys.prefix)\n")
         self.cache = directory / "cache"
 
     def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -42,11 +45,11 @@ class Clone:
             check=False,
         )
 
-    def place(self) -> Path:
-        """Where its environment belongs."""
+    def place(self, lock: Path | None = None) -> Path:
+        """Where the environment of its developers' lock, or of another one, belongs."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COPYRATOR_CACHE", str(self.cache))
-            return make_venv.location(self.lock)
+            return make_venv.location(lock or self.lock)
 
     @property
     def environments(self) -> list[Path]:
@@ -91,6 +94,38 @@ def test_one_that_was_interrupted_is_made_afresh(built: tuple[Clone, str]) -> No
     clone, _ = built
     assert clone.environments == [clone.place()]
     assert not (clone.place() / "rest of the interrupted one").exists()
+
+
+def test_the_demo_runs_in_the_operators_environment_until_the_developers_is_there(
+    clone: Clone,
+) -> None:
+    own = clone.place(clone.operators_lock)
+    assert clone.run("python", "-m", "demo").stdout.strip() == str(own)
+    assert clone.environments == [own]
+    developers = clone.place()
+    shutil.copytree(own, developers, symlinks=True)
+    assert clone.run("python", "-m", "demo").stdout.strip() == str(developers)
+    (developers / "complete").unlink()
+    assert clone.run("python", "-m", "demo").stdout.strip() == str(own)
+
+
+@pytest.mark.parametrize(
+    ("command", "lock"),
+    [
+        ("copyrator", "requirements.lock"),
+        ("copyrator get rules -A", "requirements.lock"),
+        ("python -m copyrator ui", "requirements.lock"),
+        ("python -m localcluster.bundle push chart", "requirements.lock"),
+        ("python -m bench burst", "requirements-dev.lock"),
+        ("pytest -m demo", "requirements-dev.lock"),
+        ("", "requirements-dev.lock"),
+    ],
+)
+def test_what_runs_the_operator_alone_asks_for_its_lock(
+    clone: Clone, command: str, lock: str
+) -> None:
+    (clone.root / "hack" / "make_venv.py").write_text("import sys; sys.exit(str(sys.argv[1:]))\n")
+    assert clone.run(*command.split()).stderr == f"['{lock}']\n"
 
 
 def test_another_lock_has_its_own_and_a_package_that_is_not_the_locked_one_is_refused(

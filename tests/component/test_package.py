@@ -1,18 +1,51 @@
-"""The wheel, installed as a user installs it, has both entry points, its types and its licence."""
+"""The wheel, installed as a user installs it: with what it depends on and without any extra."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import subprocess
 import sys
-import sysconfig
+import tomllib
 import zipfile
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from copyrator import __version__
+from copyrator.signatures.keyless import MISSING
 
 ROOT = Path(__file__).resolve().parents[2]
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+        if module.name not in {"copyrator.__main__", "copyrator.kopf_main"}:
+            importlib.import_module(module.name)
+"""
+"""Without both modules that run something when they are imported."""
+
+KEYLESS = """
+from copyrator.signatures import keyless, model
+try:
+    keyless.check_trusted_root("root.json", b"{}")
+except model.TrustError as error:
+    print(error)
+"""
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: it}}]
+clusters: [{name: it, cluster: {server: "http://127.0.0.1:%d"}}]
+users: [{name: it, user: {}}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +58,36 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel; its dependencies are the ones these tests run with."""
+    """An environment with the wheel and links to the dependencies that these tests run with."""
     venv = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", str(venv))
     (site,) = (venv / "lib").glob("python3.*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run(
-        sys.executable, "-m", "pip", "--disable-pip-version-check",
-        "--python", str(venv / "bin" / "python"),
-        "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel),
-    )  # fmt: skip
+    for name in needed():
+        distribution = importlib.metadata.distribution(name)
+        for top in {path.parts[0] for path in distribution.files or ()} - {"..", "__pycache__"}:
+            (site / top).symlink_to(str(distribution.locate_file(top)))
+    pip(venv / "bin", "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     return venv / "bin"
+
+
+def needed() -> set[str]:
+    """What the project depends on, also indirectly, on this Python."""
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found: set[str] = set()
+    waiting = [Requirement(line) for line in dependencies]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name not in found and (not wanted.marker or wanted.marker.evaluate({"extra": ""})):
+            found.add(name)
+            waiting += map(Requirement, importlib.metadata.requires(name) or ())
+    return found
+
+
+def pip(bin_folder: Path, *command: str) -> str:
+    """Run these tests' pip for another environment."""
+    python = str(bin_folder / "python")
+    return run(sys.executable, "-m", "pip", "--quiet", "--python", python, *command)
 
 
 def run(*command: str) -> str:
@@ -66,3 +118,51 @@ def test_both_entry_points_work(bin_folder: Path, command: str, name: str) -> No
 
 def test_python_dash_m_works(bin_folder: Path) -> None:
     assert run(str(bin_folder / "python"), "-m", "copyrator", "--version").startswith("copyrator ")
+
+
+def test_the_image_and_the_demo_have_what_it_depends_on_and_nothing_else() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locked = [Requirement(line.rstrip("\\ ")) for line in lines if line[:1].isalpha()]
+    assert needed() == {one.name for one in locked if not one.marker or one.marker.evaluate()}
+
+
+def test_all_its_modules_and_those_of_the_demo_need_no_more(bin_folder: Path) -> None:
+    pip(bin_folder, "check")
+    python = str(bin_folder / "python")
+    run(python, "-c", IMPORT_ALL, "copyrator")
+    run("env", f"PYTHONPATH={ROOT / 'hack'}", python, "-c", IMPORT_ALL, "demo", "localcluster")
+
+
+class _OneRule(BaseHTTPRequestHandler):
+    """An API server with one object, whatever is listed."""
+
+    def do_GET(self) -> None:
+        metadata = {"name": "only-rule", "namespace": "team", "uid": "1"}
+        rule = {"metadata": metadata, "spec": {"source": {"kind": "Secret", "name": "it"}}}
+        document = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [rule]}
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing on stderr."""
+
+
+def test_commands_work_without_any_extra(bin_folder: Path, tmp_path: Path) -> None:
+    command = str(bin_folder / "copyrator")
+    assert "Explain why" in run(command, "--help")
+    run(command, "validate", "examples/rules", "examples/bundles")
+    assert "kind: Deployment" in run(command, "install", "--print", "--image", "example.com/it:1")
+    with HTTPServer(("127.0.0.1", 0), _OneRule) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG % server.server_port)
+        assert "only-rule" in run(command, "get", "rules", "-A", "--kubeconfig", str(kubeconfig))
+        server.shutdown()
+
+
+def test_what_needs_the_extra_names_it(bin_folder: Path) -> None:
+    assert run(str(bin_folder / "python"), "-c", KEYLESS) == f"root.json: {MISSING}\n"
+    assert "copyrator[keyless]" in MISSING
