@@ -64,6 +64,11 @@ class RuleReason(StrEnum):
     CONFLICT_PERSISTS = "ConflictPersists"
     """Other clients change copies back each time that they are written."""
     PARTIAL_FAILURE = "PartialFailure"
+    """Some copies aren't as wanted."""
+    ALL_FAILED = "AllFailed"
+    """No copy is as wanted."""
+    INTERNAL_ERROR = "InternalError"
+    """A fault of the operator, which has changed no copy."""
 
 
 class FailureReason(StrEnum):
@@ -91,6 +96,14 @@ class Failure:
     name: str
     reason: FailureReason
     message: str = ""
+    differs: tuple[str, ...] = ()
+    """The fields in which an object that isn't a copy differs from the copy."""
+
+    @property
+    def text(self) -> str:
+        """The message with the fields that differ."""
+        differs = f" (it differs in {', '.join(self.differs)})" if self.differs else ""
+        return f"{self.message}{differs}"
 
     def to_dict(self) -> dict[str, str]:
         """As in the status."""
@@ -98,8 +111,13 @@ class Failure:
             "namespace": self.namespace,
             "name": self.name,
             "reason": self.reason.value,
-            "message": self.message[:MAX_FAILURE_MESSAGE],
+            "message": self.text[:MAX_FAILURE_MESSAGE],
         }
+
+
+def shared_message(namespace: str, message: str) -> str:
+    """A failure's message without the name of its namespace, so that it is the same in others."""
+    return message.replace(f"namespace {namespace} ", "the namespace ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,11 @@ def reason(cluster: FakeCluster, name: str) -> str:
     return str(conditions[0].get("reason"))
 
 
+def is_failing(cluster: FakeCluster, name: str) -> bool:
+    """Some or all of a rule's copies fail."""
+    return reason(cluster, name) in ("PartialFailure", "AllFailed")
+
+
 def counts(cluster: FakeCluster, name: str) -> dict[str, int]:
     rule = cluster.found("copyrators", HOME, name) or {}
     found: dict[str, int] = rule.get("status", {}).get("copies", {})

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator, counts, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, counts, is_failing, make_rule, reason
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
@@ -324,7 +324,7 @@ async def test_a_broken_source_is_named_and_the_copies_stay(cluster, operator):
         data={".dockerconfigjson": b64("hunter2")},
         metadata={"labels": {"registry": "yes"}},
     )
-    await until(lambda: reason(cluster, "r") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "r"))
     status = cluster.found("copyrators", HOME, "r")["status"]
     failure = status["failures"][0]
     assert failure["reason"] == "TemplateError"
@@ -464,7 +464,7 @@ async def test_another_rule_never_overwrites_a_source(cluster, operator, first):
     for name, spec in specs.items():
         make_rule(cluster, name, spec)
     if first == "composed":
-        await until(lambda: reason(cluster, "plain") == "PartialFailure")
+        await until(lambda: is_failing(cluster, "plain"))
         assert cluster.found("secrets", "infra", "hub") == before
     else:  # it is a copy by now, which is never a source
         await until(lambda: reason(cluster, "composed") == "SourceNotFound")

@@ -1,7 +1,7 @@
 """What is wrong with one rule is told in that rule's status and concerns no other."""
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, by_name, is_failing, make_rule, reason
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
@@ -137,7 +137,7 @@ async def test_a_template_without_end_is_an_error_of_its_target(cluster, operato
     make_rule(cluster, "endless", template(key="{% for i in range(99999) %}x{% endfor %}"))
     make_rule(cluster, "good", served)
     await until(lambda: reason(cluster, "good") == "Synced")
-    await until(lambda: reason(cluster, "endless") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "endless"))
     (failure,) = cluster.found("copyrators", HOME, "endless")["status"]["failures"]
     assert failure["reason"] == "TemplateError"
     assert "steps" in failure["message"]
@@ -154,12 +154,12 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     original = reconciler.summarize_rule
     monkeypatch.setattr(reconciler, "summarize_rule", broken)
     make_rule(cluster, "rule", served)
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: reason(cluster, "rule") == "InternalError")
     assert "KeyError" in condition(cluster, "rule")["message"]
     assert "secret" not in condition(cluster, "rule")["message"]
     told = operator.recorder.told
     await until(lambda: told)  # the Event comes after the status
-    assert [event[1:3] for event in told] == [("Warning", "PartialFailure")]
+    assert [event[1:3] for event in told] == [("Warning", "InternalError")]
     monkeypatch.setattr(reconciler, "summarize_rule", original)
     await until(lambda: reason(cluster, "rule") == "Synced")
 

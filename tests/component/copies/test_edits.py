@@ -1,7 +1,7 @@
 """An edit that would delete most copies of a rule deletes none until it is confirmed."""
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, by_name, is_failing, make_rule, reason
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
@@ -278,7 +278,7 @@ async def test_terminating_namespaces_do_not_count(cluster, copied):
 
 async def test_a_rule_that_takes_the_copies_over_makes_it_no_deletion(cluster, copied):
     make_rule(cluster, "heir", by_name("app", targets=TEAMS))
-    await until(lambda: reason(cluster, "heir") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "heir"))
     rule(cluster, TYPO)
     await until(lambda: reason(cluster, "heir") == "Synced")
     await until(lambda: reason(cluster, "rule") == "NoTargets")

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.component.copies.conftest import HOME, by_name, counts, make_rule, reason
+from tests.component.copies.conftest import HOME, by_name, counts, is_failing, make_rule, reason
 from tests.component.kube.fake_api import until
 from tests.steps import measured_steps
 
@@ -59,7 +59,7 @@ async def test_a_source_with_too_many_globs_is_copied_nowhere_and_says_so(cluste
     cluster.namespace("team")
     source(cluster, ",".join(["team", *STARS, "one-too-many-*"]), key="value")
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "rule"))
     (failure,) = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
     assert (failure["namespace"], failure["name"]) == (HOME, "app")
     assert failure["reason"] == "NotAccepted"
@@ -119,4 +119,4 @@ async def test_one_source_that_cant_be_planned_cuts_off_no_other(cluster, operat
     await until(lambda: reason(cluster, "bad") not in ("None", "Progressing"))
     cluster.namespace("team")
     await until(lambda: cluster.copies("configmaps", "good") == ["team"])
-    await until(lambda: reason(cluster, "bad") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "bad"))

@@ -6,6 +6,7 @@ from tests.component.copies.conftest import (
     Operator,
     by_name,
     counts,
+    is_failing,
     make_rule,
     reason,
     rule_body,
@@ -251,7 +252,7 @@ async def test_nor_does_one_on_a_copy_that_isnt_wanted_any_more_keep_the_rule_fr
 async def test_a_copy_that_is_being_deleted_is_a_conflict_that_names_who_holds_it(cluster, copied):
     hold(cluster)
     cluster.drop(PLACE)
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "rule"))
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert "example.com/hold" in message
@@ -264,7 +265,7 @@ async def test_a_forged_copy_with_marks_our_name_and_a_finalizer_is_a_conflict(c
     cluster.write(PLACE, body, names.FIELD_MANAGER)
     cluster.drop(PLACE)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "rule"))
     assert counts(cluster, "rule")["conflicts"] == 1
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)

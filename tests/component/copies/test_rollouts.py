@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, by_name, is_failing, make_rule, reason
 from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import error, until
 
@@ -358,7 +358,7 @@ async def test_a_target_that_fails_holds_a_step_up_no_longer_than_its_pause(clus
     cluster.always("update", update)
     stage.change("new")
     await until(lambda: "nextAt" in stage.rollout, "the pause begins")
-    assert reason(cluster, "r") == "PartialFailure"
+    assert is_failing(cluster, "r")
     assert "rollout step 1 of 3" in stage.message
     stage.wait()
     await until(lambda: stage.holding("new") == ["t1", "t2"], "the next step")
@@ -696,7 +696,7 @@ async def test_without_the_permission_nothing_is_written_and_the_status_names_it
 
         cluster.always("list", listing)
         stage.change("new")
-        await until(lambda: reason(cluster, "r") == "PartialFailure", "said")
+        await until(lambda: is_failing(cluster, "r"), "said")
         assert "set rules.consumers in the chart" in stage.message
         await stage.settled()
         assert stage.holding("new") == []

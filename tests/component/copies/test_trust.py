@@ -86,7 +86,7 @@ async def test_a_rule_that_names_kube_system_needs_its_consent_too(cluster, serv
     secret(cluster, TENANT)
     spec = {"source": SOURCE, "targets": {"namespaces": ["kube-system"]}}
     tenant_rule(cluster, "rule", spec)
-    await until(lambda: ready(cluster, "rule") == ("Synced" if kube_system else "PartialFailure"))
+    await until(lambda: ready(cluster, "rule") == ("Synced" if kube_system else "AllFailed"))
     assert cluster.copies("secrets", "app") == (["kube-system"] if kube_system else [])
     reasons = [failure["reason"] for failure in status(cluster, "rule")["failures"]]
     assert reasons == ([] if kube_system else ["NotAccepted"])

@@ -8,6 +8,7 @@ from tests.component.copies.conftest import (
     Operator,
     by_name,
     counts,
+    is_failing,
     make_rule,
     reason,
 )
@@ -122,7 +123,7 @@ async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(cluster
     cluster.object("configmaps", TEAM, "app", data={"key": "others"})
     await operator.settled()
     assert cluster.found("configmaps", TEAM, "app")["data"] == {"key": "others"}
-    assert reason(cluster, "rule") == "PartialFailure"
+    assert is_failing(cluster, "rule")
     assert len(watched(operator)) == 1
 
 
@@ -225,10 +226,12 @@ async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_di
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.object("configmaps", HOME, "app", data={"key": "newer"})
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "rule"))
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert message.endswith("or set spec.onConflict (it differs in data)")
+    (ready, *_) = cluster.found("copyrators", HOME, "rule")["status"]["conditions"]
+    assert ready["message"].startswith(f"{TEAM}/app: Conflict (differs in data), 1 of 1: ")
     assert cluster.objects[PLACE]["data"] == OURS
     cluster.object("configmaps", HOME, "app", data=OURS)
     await until(lambda: reason(cluster, "rule") == "Satisfied")
@@ -240,7 +243,7 @@ async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_c
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: is_failing(cluster, "rule"))
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
     await until(lambda: reason(cluster, "rule") == "Satisfied")
     cluster.drop(PLACE)
@@ -269,7 +272,7 @@ async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, 
 
 @pytest.mark.parametrize(
     ("data", "why", "verbs"),
-    [(OURS, "Satisfied", 2), (THEIRS, "PartialFailure", 2), (None, "PartialFailure", 1)],
+    [(OURS, "Satisfied", 2), (THEIRS, "AllFailed", 2), (None, "AllFailed", 1)],
 )
 async def test_an_object_is_found_also_where_the_create_is_refused_before(
     cluster, operator, data, why, verbs
@@ -297,7 +300,7 @@ async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, anot
     secret(cluster, "tenant")
     secret(cluster, "target")
     tenant_rule(cluster, "rule", {"source": {"kind": "Secret", "name": "app"}})
-    await until(lambda: ready(cluster, "rule") == "PartialFailure")
+    await until(lambda: ready(cluster, "rule") == "AllFailed")
     (failure,) = status(cluster, "rule")["failures"]
     assert failure["message"].endswith("delete it, or set spec.onConflict")
     cluster.object("secrets", "target", "app", type="Opaque", data={"key": "b3RoZXI="})

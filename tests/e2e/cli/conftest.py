@@ -80,12 +80,16 @@ class Stage:
         found = (one for one in status.get("conditions") or () if one["type"] == "Ready")
         return next(found, {})
 
-    def wait_reason(self, path: str, name: str, reason: str) -> None:
-        """Wait until a rule or Bundle says so."""
+    def wait_reason(self, path: str, name: str, *reasons: str) -> None:
+        """Wait until a rule or Bundle says one of these."""
         until(
-            lambda: self.ready(path, name).get("reason") == reason,
-            lambda: f"{name} says {reason}; {self.ready(path, name)}\n{self.operator.log[-3000:]}",
+            lambda: self.ready(path, name).get("reason") in reasons,
+            lambda: f"{name} says {reasons}; {self.ready(path, name)}\n{self.operator.log[-3000:]}",
         )
+
+    def wait_failing(self, path: str, name: str) -> None:
+        """Wait until some or all of a rule's copies fail."""
+        self.wait_reason(path, name, "PartialFailure", "AllFailed")
 
 
 def rule(home: str, name: str, **spec: Any) -> dict[str, Any]:

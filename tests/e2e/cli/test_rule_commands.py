@@ -341,7 +341,7 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
         stage.home, f"{word}-late",
         source={"kind": "Secret", "name": word}, targets={"namespaces": [taken]},
     ))  # fmt: skip
-    stage.wait_reason(RULES.format(stage.home), f"{word}-late", "PartialFailure")
+    stage.wait_failing(RULES.format(stage.home), f"{word}-late")
     assert f"rule {owner}-late: requires it, but it belongs to the rule {owner}" in said(taken)
 
 
@@ -455,7 +455,7 @@ def test_reconcile_tries_at_once_what_had_failed(stage, word, copied, namespace)
     stage.apply(secret(there, word, "theirs"))
     path = f"/api/v1/namespaces/{there}"
     stage.api.patch(path, {"metadata": {"labels": {"copyrator.flant.com/ignore": None}}})
-    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    stage.wait_failing(RULES.format(stage.home), word)
     stage.api.delete(f"{path}/secrets/{word}")
     assert stage.types(f"reconcile rule {stage.home}/{word}") == (
         f"rule {stage.home}/{word} reconciled; status Synced: 3 copies are up to date\n"
@@ -583,10 +583,11 @@ def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied,
         f"/api/v1/namespaces/{there}",
         {"metadata": {"labels": {"copyrator.flant.com/ignore": None}}},
     )
-    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    stage.wait_failing(RULES.format(stage.home), word)
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"reconcile {shown}", code=1)
-    assert said.startswith(f"Error: {shown} isn't ready; status PartialFailure: ")
+    fault = f"{there}/{word}: Conflict (differs in data), 1 of 3: "
+    assert said.startswith(f"Error: {shown} isn't ready; status PartialFailure: {fault}")
     assert stage.types(f"reconcile {shown} --no-wait").startswith(f"{shown} annotated; ")
 
 
@@ -660,7 +661,7 @@ def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, w
     )
     try:
         for name in ("late", "spaced"):
-            stage.wait_reason(RULES.format(home), f"{word}-{name}", "PartialFailure")
+            stage.wait_failing(RULES.format(home), f"{word}-{name}")
             (failure,) = stage.api.get(f"{RULES.format(home)}/{word}-{name}")["status"]["failures"]
             assert failure["reason"] == "TemplateError", failure
         said = stage.types(f"describe rule {home}/{word}-spaced")

@@ -140,12 +140,18 @@ class User:
         status: dict[str, Any] = rule["status"]
         return status
 
+    def wait_failing(self, namespace: str, name: str, seconds: float = HANG) -> dict[str, Any]:
+        """Some or all of a rule's copies fail."""
+        return self.wait_reason(namespace, name, ("PartialFailure", "AllFailed"), seconds)
+
     def wait_reason(
-        self, namespace: str, name: str, reason: str, seconds: float = HANG
+        self, namespace: str, name: str, reason: str | tuple[str, ...], seconds: float = HANG
     ) -> dict[str, Any]:
+        reasons = (reason,) if isinstance(reason, str) else reason
+
         def says() -> dict[str, Any] | None:
             found = self.condition(namespace, name)
-            return found if found.get("reason") == reason else None
+            return found if found.get("reason") in reasons else None
 
         what = f"rule {name} says {reason}"
         said: dict[str, Any] = until(

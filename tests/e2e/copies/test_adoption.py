@@ -23,8 +23,10 @@ def test_an_old_form_rule_adopts_the_originals_unmarked_copies_with_one_write_ea
     stopped.start()
     since = stopped.cluster.audit_offset()
     user.rule(stopped.namespace, word, ruleType="secret", selector={"app": word}, namespace=source)
-    condition = user.wait_reason(stopped.namespace, word, "PartialFailure")
-    assert "1 in conflict" in condition["message"]
+    condition = user.wait_failing(stopped.namespace, word)
+    assert condition["message"].startswith(
+        f"{other}/{word}: Conflict (differs in labels, data), 1 of "
+    )
     for target in targets:
         found = user.get("secrets", target, word)
         assert found["data"] == right

@@ -106,7 +106,7 @@ def test_adopt_leaves_alone_what_no_tool_made(stopped, user, namespace, word, ru
     asks = {"replicator.v1.mittwald.de/replicate-from": "source/app"}  # but was never served
     user.create("secrets", target, word, metadata={"annotations": asks}, data=encoded(a="b"))
     stopped.start()
-    user.wait_reason(stopped.namespace, word, "PartialFailure")
+    user.wait_failing(stopped.namespace, word)
     (failure,) = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
     assert failure["reason"] == "Conflict"
     assert user.data("secrets", target, word) == encoded(a="b")

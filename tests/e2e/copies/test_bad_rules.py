@@ -52,7 +52,7 @@ def test_the_operator_starts_among_bad_rules_and_serves_the_others(
     for name in ("digits", "loops"):
         condition = user.wait_reason(stopped.namespace, f"{word}-{name}", "InvalidSpec")
         assert condition["message"].startswith("spec.template.data.key: isn't valid Jinja2: ")
-    user.wait_reason(stopped.namespace, f"{word}-long", "PartialFailure")
+    user.wait_failing(stopped.namespace, f"{word}-long")
     failures = user.get("copyrators", stopped.namespace, f"{word}-long")["status"]["failures"]
     assert {failure["reason"] for failure in failures} == {"TemplateError"}
     for name in BOMBS:

@@ -149,7 +149,7 @@ def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, t
     status = user.wait_ready(operator.namespace, word)
     assert status["copies"]["satisfied"] == 1
     user.patch("configmaps", infra, "settings", data={"region": "us"})
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     user.wait_data("configmaps", targets[1], word, {"a": "us"})
     assert user.data("configmaps", targets[0], word) == data
 
@@ -208,7 +208,7 @@ def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(
         "targets": {"namespaces": [f"{word}-*"]},
     }
     user.rule(operator.namespace, word, spec)
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     rule = user.get("copyrators", operator.namespace, word)
     assert rule["status"]["failures"][0]["reason"] == "TemplateError"
     assert "data of a Secret" in rule["status"]["failures"][0]["message"]

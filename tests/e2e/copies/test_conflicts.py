@@ -57,14 +57,14 @@ def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, use
 
     expected = {
         "two-first": "Synced",
-        "two-second": "PartialFailure",
+        "two-second": "AllFailed",
         "chain-first": "Synced",
         "chain-second": "SourceNotFound",
         "loop-there": "Synced",
         "loop-back": "SourceNotFound",
         "grow": "Synced",
-        "onto-there": "PartialFailure",
-        "onto-back": "PartialFailure",
+        "onto-there": "AllFailed",
+        "onto-back": "AllFailed",
     }
 
     def reasons():
@@ -112,7 +112,7 @@ def test_neither_skip_nor_adopt_touches_what_a_person_made(operator, user, names
     version = user.get("configmaps", target, word)["metadata"]["resourceVersion"]
     user.create("configmaps", source, word, data={"key": "ours"})
     user.rule(operator.namespace, word, copying(source, word, target, onConflict=policy))
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     user.patch("configmaps", source, word, data={"key": "newer"})
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("copyrators", operator.namespace, word)

@@ -119,7 +119,7 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
         wait_refused(user, bad)
         since = operator.cluster.audit_offset()
         user.rule(operator.namespace, word, copying(source, word))
-        user.wait_reason(operator.namespace, word, "PartialFailure")
+        user.wait_failing(operator.namespace, word)
         for place in good:
             user.wait_data("configmaps", place, word, {"key": "value"})
 
@@ -173,7 +173,7 @@ def test_rights_that_are_missing_in_one_namespace_are_forbidden_there_and_nowher
     user.rule(stopped.namespace, word, copying(source, word))
     for place in good:
         user.wait_data("configmaps", place, word, {"key": "value"})
-    user.wait_reason(stopped.namespace, word, "PartialFailure")
+    user.wait_failing(stopped.namespace, word)
 
     def failures():
         found = user.get("copyrators", stopped.namespace, word)["status"]["failures"]

@@ -160,7 +160,7 @@ def test_an_immutable_change_fails_with_a_reason_and_recreate_makes_it_anew(
 
 
 def check_fail_then_recreate(operator, user, plural, target, word, before):
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     (failure,) = failures(user, operator.namespace, word)
     assert (failure["namespace"], failure["reason"]) == (target, "Immutable")
     assert "onImmutable: Recreate" in failure["message"]

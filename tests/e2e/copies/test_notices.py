@@ -30,7 +30,7 @@ def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(
             user.create("configmaps", place, name, data={"key": "theirs"})
     source = {"kind": "ConfigMap", "selector": {"matchLabels": APP}}
     user.rule(tenant, word, {"source": source, "targets": {"namespaces": [f"{word}-*"]}})
-    user.wait_reason(tenant, word, "PartialFailure")
+    user.wait_failing(tenant, word)
     (event,) = until(lambda: told(user, accepts), "an Event")
     user.patch("configmaps", tenant, "one", data={"key": "newer"})  # it is tried again
     wait_quiet(serving_tenants, tenant, accepts, refuses)

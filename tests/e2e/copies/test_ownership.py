@@ -72,7 +72,7 @@ def test_a_forged_copy_is_a_conflict_and_neither_waited_for_nor_deleted(
     patched(operator, target, word, {"metadata": marks, "data": {"key": "forged too"}})
     user.rule(operator.namespace, word, copying(source, word))
     user.wait_data("configmaps", other, word, {"key": "value"})
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     (failure,) = user.get("copyrators", operator.namespace, word)["status"]["failures"]
     assert (failure["namespace"], failure["reason"]) == (target, "Conflict")
     assert f"copyrator reseal rule {operator.namespace}/{word}" in failure["message"]

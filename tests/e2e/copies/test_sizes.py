@@ -111,7 +111,7 @@ def test_a_copy_that_the_api_server_finds_too_large_is_told_so(operator, user, n
     annotations = {"large": "x" * (256 * 1024 - len("large"))}  # all that an object may have
     user.create("configmaps", source, word, metadata={"annotations": annotations}, data={})
     rule_for(user, operator, word, "ConfigMap", source)
-    user.wait_reason(operator.namespace, word, "PartialFailure", LARGE)
+    user.wait_failing(operator.namespace, word, LARGE)
     (failure,) = user.get("copyrators", operator.namespace, word)["status"]["failures"]
     assert (failure["namespace"], failure["reason"]) == (target, "TooLarge")
     assert "x" * 600 not in failure["message"]

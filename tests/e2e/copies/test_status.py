@@ -29,7 +29,7 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
     user.wait_reason(stopped.namespace, word, "SourceNotFound")
     user.create("configmaps", target, word, data={"key": "theirs"})
     user.create("configmaps", source, word, data={"key": "value"})
-    user.wait_reason(stopped.namespace, word, "PartialFailure")
+    user.wait_failing(stopped.namespace, word)
     rule = user.get("copyrators", stopped.namespace, word)
     (failure,) = rule["status"]["failures"]
     assert (failure["namespace"], failure["name"]) == (target, word)
@@ -38,7 +38,7 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
     conditions = {one["type"]: one["status"] for one in rule["status"]["conditions"]}
     assert conditions == {"Ready": "False", "Reconciling": "True", "Stalled": "False"}
     shown = metrics(stopped)
-    assert float(shown['copyrator_rules{reason="PartialFailure"}']) == 1
+    assert float(shown['copyrator_rules{reason="AllFailed"}']) == 1
     assert float(shown['copyrator_copies{state="conflicts"}']) == 1
     user.delete("configmaps", target, word)
     user.patch("configmaps", source, word, data={"key": "new"})  # so that it is tried at once
@@ -56,7 +56,7 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
         assert name in shown
     told = [
         ("Warning", "SourceNotFound"),
-        ("Warning", "PartialFailure"),
+        ("Warning", "AllFailed"),
         ("Normal", "Synced"),
     ]
     until(lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")

@@ -71,7 +71,7 @@ def test_a_role_that_grants_more_than_the_operator_has_is_refused_with_what_is_m
     user.rule(
         wide.namespace, word, {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
     )
-    user.wait_reason(wide.namespace, word, "PartialFailure")
+    user.wait_failing(wide.namespace, word)
     (failure,) = user.get("copyrators", wide.namespace, word)["status"]["failures"]
     assert failure["reason"] == "Forbidden"
     assert "deployments" in failure["message"]
@@ -210,7 +210,7 @@ def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
     with deploy(cluster, tmp_path / "operator.log", (BINDING,)) as binder:
         binder.start()
         user.rule(binder.namespace, word, provisioning(word, "kubernetes"))
-        user.wait_reason(binder.namespace, word, "PartialFailure")
+        user.wait_failing(binder.namespace, word)
         (failure,) = user.get("copyrators", binder.namespace, word)["status"]["failures"]
         assert failure["reason"] == "Forbidden"
         assert "bind" in failure["message"]

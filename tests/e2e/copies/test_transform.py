@@ -53,7 +53,7 @@ def test_a_ca_alone_is_copied_out_of_a_tls_secret_by_another_type(operator, user
     only = {"keys": {"include": ["ca.crt"]}}
     since = operator.cluster.audit_offset()
     user.rule(operator.namespace, word, copying(source, word, transform=only, kind="Secret"))
-    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_failing(operator.namespace, word)
     status = user.get("copyrators", operator.namespace, word)["status"]
     assert status["failures"][0]["reason"] == "TemplateError"
     assert "spec.transform.type: Opaque" in status["failures"][0]["message"]

@@ -106,7 +106,7 @@ def test_a_binding_that_stays_when_its_rule_goes_and_one_that_grants_more_is_a_c
     user.api.create(user.path("rolebindings", other), more)
     spec = {"template": CASES["rolebindings"], "targets": {"namespaces": [f"{word}-*"]}}
     user.rule(wide.namespace, word, spec)
-    user.wait_reason(wide.namespace, word, "PartialFailure")
+    user.wait_failing(wide.namespace, word)
 
     def settled():
         copies = user.get("copyrators", wide.namespace, word)["status"]["copies"]

@@ -145,7 +145,7 @@ def test_without_its_verb_copies_are_refused_and_made_when_it_is_back(guarded, p
     source, targets = {"kind": "ConfigMap", "name": place}, {"namespaces": [place]}
     with without_mark(guarded):
         user.rule(guarded.home, place, {"source": source, "targets": targets})
-        user.wait_reason(guarded.home, place, "PartialFailure")
+        user.wait_failing(guarded.home, place)
         status = (user.get("copyrators", guarded.home, place) or {})["status"]
         assert [one["reason"] for one in status["failures"]] == ["AdmissionDenied"]
     user.wait_ready(guarded.home, place)

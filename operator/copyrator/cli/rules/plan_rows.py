@@ -9,10 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from copyrator.api.rollout import Rollout
+from copyrator.api.rule_status import shared_message
 from copyrator.api.text import count, some
 from copyrator.api.times import format_duration
 from copyrator.cli.core.output import Column
-from copyrator.cli.view.rule import group_failures, shared_message
+from copyrator.cli.view.rule import group_failures
 from copyrator.copies.targets.transform import DATA_FIELDS
 
 
@@ -136,7 +137,9 @@ def merge_rows(rows: Sequence[PlanRow]) -> list[PlanRow]:
         names = {row.name for row in group}
         shown = replace(group[0], name=names.pop() if len(names) == 1 else "*")
         spaces = some((row.namespace for row in group), "namespaces")
-        found.append(replace(shown, namespace=spaces, message=shared_message(shown)))
+        found.append(
+            replace(shown, namespace=spaces, message=shared_message(shown.namespace, shown.message))
+        )
     return found
 
 

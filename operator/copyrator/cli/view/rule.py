@@ -16,7 +16,12 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import CopyCounts, read_copy_counts, read_rule_status
+from copyrator.api.rule_status import (
+    CopyCounts,
+    read_copy_counts,
+    read_rule_status,
+    shared_message,
+)
 from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.hints import hint_about
@@ -61,16 +66,11 @@ class Sample:
 F = TypeVar("F", bound=Failing)
 
 
-def shared_message(one: Failing) -> str:
-    """A failure's message without the name of its namespace, so that it is the same in others."""
-    return one.message.replace(f"namespace {one.namespace} ", "the namespace ")
-
-
 def group_failures(failures: Iterable[F]) -> Iterator[Sequence[F]]:
     """Failures with the same reason and message together; single ones where they are few."""
     found: dict[tuple[str, str], list[F]] = {}
     for one in failures:
-        found.setdefault((one.reason, shared_message(one)), []).append(one)
+        found.setdefault((one.reason, shared_message(one.namespace, one.message)), []).append(one)
     for group in found.values():
         if len({one.namespace for one in group}) >= GROUP:
             yield group
@@ -84,7 +84,7 @@ def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
         first = group[0]
         if len(group) > 1:
             spaces = some((one.namespace for one in group), "namespaces")
-            yield f"{spaces}: {first.reason}: {shared_message(first)}"
+            yield f"{spaces}: {first.reason}: {shared_message(first.namespace, first.message)}"
         else:
             where = f"{first.namespace}/{first.name}" if first.name else first.namespace
             yield f"{where}: {first.reason}: {first.message}"

@@ -11,7 +11,15 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import CopyCounts, FailureReason, PlanCounts, RuleFacts, RuleReason
+from copyrator.api.rule_status import (
+    MAX_FAILURE_MESSAGE,
+    CopyCounts,
+    FailureReason,
+    PlanCounts,
+    RuleFacts,
+    RuleReason,
+    shared_message,
+)
 from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
 from copyrator.api.text import GROUP, count, some
 from copyrator.api.times import format_time
@@ -77,10 +85,9 @@ def failed(error: Exception) -> ReadyCondition:
     """An internal error; its message may quote data, so it isn't reported."""
     return ReadyCondition(
         Health.RETRYING,
-        RuleReason.PARTIAL_FAILURE,
+        RuleReason.INTERNAL_ERROR,
         f"the operator failed to reconcile this rule with {type(error).__name__}; its copies "
-        "aren't "
-        "changed, and it is retried; report a bug with the operator's log",
+        "aren't changed, and it is retried; report a bug with the operator's log",
     )
 
 
@@ -210,7 +217,9 @@ def _incomplete(
         return ReadyCondition(Health.RETRYING, RuleReason.CONFLICT_PERSISTS, text)
     if summary.failed or summary.conflicts or summary.stuck:
         text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)
-        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+        is_all = summary.desired and not summary.ready and not summary.pending
+        reason = RuleReason.ALL_FAILED if is_all else RuleReason.PARTIAL_FAILURE
+        return ReadyCondition(Health.RETRYING, reason, text)
     if rollout:
         text = f"{rollout}: {_up_to_date(summary)}"
         return ReadyCondition(Health.PROGRESSING, RuleReason.ROLLING_OUT, text)
@@ -335,24 +344,30 @@ def _up_to_date(summary: RuleSummary) -> str:
 
 
 def _failing(summary: RuleSummary) -> str:
-    """How many failed; a missing permission is named, because only granting it helps."""
-    text = (
-        f"{_up_to_date(summary)}; {summary.failed} failed, "
-        f"{summary.conflicts} in conflict with other objects"
-    )
-    text += f", {summary.stuck} can't be removed" if summary.stuck else ""
-    return f"{text} (see status.failures){_missing_permission(summary)}"
+    """The first failure by name, and how many there are: ``b/x: Forbidden, 1 of 3: …``.
 
-
-def _missing_permission(summary: RuleSummary) -> str:
-    """The first missing permission, with the namespaces in which it is missing."""
-    forbidden = [one for one in summary.samples if one.reason is FailureReason.FORBIDDEN]
-    if not forbidden:
-        return ""
-    message = forbidden[0].message
-    spaces = {one.namespace for one in forbidden if one.message == message}
-    where = f"{some(spaces, 'namespaces')}: " if len(spaces) >= GROUP else ""
-    return f": {where}{message}"
+    A missing permission comes first, because only granting it helps; what is the same in many
+    namespaces is said once for all.
+    """
+    numbers = []
+    if number := summary.failed + summary.conflicts:
+        numbers.append(f"{number} of {summary.desired}")
+    if summary.stuck:
+        numbers.append(f"{summary.stuck} can't be removed")
+    others = [one for one in summary.samples if one.reason is not FailureReason.CONFLICT_PERSISTS]
+    first = min(others, key=lambda one: (one.reason is not FailureReason.FORBIDDEN, one))
+    said = shared_message(first.namespace, first.message)
+    spaces = {
+        one.namespace
+        for one in others
+        if (one.reason, shared_message(one.namespace, one.message)) == (first.reason, said)
+    }
+    if len(spaces) >= GROUP:
+        return f"{some(spaces, 'namespaces')}: {first.reason}, {', '.join(numbers)}: {said}"
+    where = f"{first.namespace}/{first.name}" if first.name else first.namespace
+    differs = f" (differs in {', '.join(first.differs)})" if first.differs else ""
+    message = first.message[:MAX_FAILURE_MESSAGE]
+    return f"{where}: {first.reason}{differs}, {', '.join(numbers)}: {message}"
 
 
 def missing_source(spec: RuleSpec, unused: str) -> str:

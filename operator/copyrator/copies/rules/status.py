@@ -405,5 +405,5 @@ def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: 
     ref = ObjectRef(resource.api_version, resource.kind, namespace, name)
     fights = failure.reason is FailureReason.CONFLICT_PERSISTS
     problem = "can't keep this copy as it wants it" if fights else "can't write this copy"
-    text = f"the rule {rule.owner} {problem}: {failure.message}"
+    text = f"the rule {rule.owner} {problem}: {failure.text}"
     context.recorder.record(ref, WARNING, failure.reason.value, text)

@@ -20,11 +20,11 @@ from copyrator.copies.targets.planning import Action, Cause, CopyDecision, Unman
 from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.unmanaged import UnmanagedObject, compares
 from copyrator.copies.targets.writer import (
+    NOT_A_COPY,
     REFUSED,
     CopyWriter,
     NotAsWantedError,
     awaited_message,
-    conflict_message,
     is_namespace_closed,
     is_place_gone,
     message_of,
@@ -323,7 +323,7 @@ class _Attempt:
                 return RequeueAfter(REQUEUE_SECONDS)
         assert known is not None
         if known.satisfied is None:
-            self._report(FailureReason.CONFLICT, conflict_message(known.differs))
+            self._report(FailureReason.CONFLICT, NOT_A_COPY, known.differs or ())
         elif self._context.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
         return RequeueAfter(known.next_wait(self._context.timing), Priority.RESYNC)
@@ -388,8 +388,8 @@ class _Attempt:
         self._touch(plan)
         return Failed(error)
 
-    def _report(self, reason: FailureReason, message: str) -> None:
-        failure = Failure(self._key.namespace, self._key.name, reason, message)
+    def _report(self, reason: FailureReason, message: str, differs: tuple[str, ...] = ()) -> None:
+        failure = Failure(self._key.namespace, self._key.name, reason, message, differs)
         if winner := self._plan().winner:
             notify_owner(self._context, winner.rule, self._view.resource, failure)
         if self._context.problems.get(self._key) != failure:

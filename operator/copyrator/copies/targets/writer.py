@@ -5,8 +5,8 @@ Every response is requested as metadata only: a Secret's data isn't needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
@@ -59,12 +59,10 @@ def reason_of(error: ApiError) -> FailureReason:
     return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
 
 
-def conflict_message(differs: Sequence[str] | None) -> str:
-    """The remedy for an object that isn't ours; where it was compared, the fields that differ."""
-    how = f" (it differs in {', '.join(differs)})" if differs else ""
-    return (
-        f"an object of that name that isn't a copy exists; delete it, or set spec.onConflict{how}"
-    )
+NOT_A_COPY: Final = (
+    "an object of that name that isn't a copy exists; delete it, or set spec.onConflict"
+)
+"""The remedy for an object that isn't ours."""
 
 
 def unsealed_message(owner: str) -> str:
