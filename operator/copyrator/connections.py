@@ -1,15 +1,26 @@
-"""Connections of aiohttp sessions, to the API server and to registries."""
+"""Connections of aiohttp sessions, to the API server and to registries.
+
+Every TLS connection has a context of its own (`ssl=`): aiohttp's default contexts trust no CA,
+because it is imported here without loading the system's certificates: twice, in 75 ms.
+"""
 
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
+ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
+try:
+    import aiohttp
+finally:
+    del ssl.SSLContext.set_default_verify_paths  # the inherited method is visible again
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
+
+__all__ = ["Connector", "aiohttp", "keepalive_socket"]
 
 
 class Connector(aiohttp.TCPConnector):

@@ -6,6 +6,8 @@ arguments, which ours never are. It takes 20 MB, so that package is hidden while
 
 import sys
 
+from copyrator import connections as connections  # imports aiohttp, before kopf does
+
 _hidden = sys.modules.setdefault("kubernetes", None) is None  # type: ignore[arg-type]
 try:
     import kopf as kopf

@@ -21,9 +21,9 @@ from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from copyrator.connections import aiohttp
 from copyrator.oci.errors import AddressRefused
 from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
@@ -115,7 +115,7 @@ class AddressRules:
         return any(address in network for network in self._allowed)
 
 
-class CheckedResolver(AbstractResolver):
+class CheckedResolver(aiohttp.abc.AbstractResolver):
     """Resolves names in separate threads, and returns addresses only if all are allowed.
 
     Separate, because a name server that doesn't respond would block all other users of the event
@@ -128,7 +128,7 @@ class CheckedResolver(AbstractResolver):
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
+    ) -> list[aiohttp.abc.ResolveResult]:
         """The addresses to connect to.
 
         Raises:
@@ -154,7 +154,7 @@ class CheckedResolver(AbstractResolver):
                 text = f"{text}%{address[3]}"
             self._rules.check(host, ip_address(text))
             results.append(
-                ResolveResult(
+                aiohttp.abc.ResolveResult(
                     hostname=host,
                     host=text,
                     port=port,

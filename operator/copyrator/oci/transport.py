@@ -17,12 +17,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
 from yarl import URL
 
 from copyrator import __version__
 from copyrator.api.times import parse_retry_after
-from copyrator.connections import Connector
+from copyrator.connections import Connector, aiohttp
 from copyrator.oci.errors import (
     InvalidResponse,
     RateLimited,
@@ -81,6 +80,8 @@ class SslContextCache:
 
     def __init__(self) -> None:
         self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+        self._system: ssl.SSLContext | None = None
+        self._lock = asyncio.Lock()
 
     async def of(self, trust: TlsVerification) -> ssl.SSLContext | bool:
         """The context for a verification; equal ones share one, as connections are pooled by it.
@@ -91,7 +92,10 @@ class SslContextCache:
         if not trust.verify:
             return False
         if not trust.ca:
-            return True
+            async with self._lock:
+                if self._system is None:
+                    self._system = await asyncio.to_thread(ssl.create_default_context)
+                return self._system
         if trust.ca not in self._ready:
             made = await _build_context(trust.ca)
             self._ready.setdefault(trust.ca, made)

@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import kopf
 import pytest
 import yaml
+from tests.authority import Authority
 from tests.component.kube.fake_api import FakeApi, error, until
 
 from copyrator.handlers.kopf_guard import KopfGuard
@@ -115,6 +118,112 @@ async def test_what_is_wrong_is_said_with_the_file_and_the_remedy(
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+TLS = {"server": "https://one:1"}
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "plain": {"server": "http://one:1/"},
+    "of a proxy": {"server": "http://one:1", "proxy-url": "http://proxy:3"},
+    "its CA in a file": {**TLS, "certificate-authority": "ca.crt", "tls-server-name": "api"},
+    "its CA inside": {**TLS, "certificate-authority-data": "CA"},
+    "not verified": {**TLS, "insecure-skip-tls-verify": True},
+    "a CA that is empty": {**TLS, "certificate-authority-data": "", "certificate-authority": "no"},
+}
+USERS: dict[str, dict[str, Any]] = {
+    "a token": {"token": "t0ken\n", "username": "u", "password": "p"},
+    "a token's file": {"tokenFile": "token"},
+    "both": {"token": "t0ken", "tokenFile": "no-such-file"},
+    "a token that is empty": {"token": "", "tokenFile": "token"},
+    "a password": {"username": "u", "password": "p:q"},
+    "only a name": {"username": "u"},
+    "a certificate": {"client-certificate": "client.crt", "client-key": "../here/client.key"},
+    "one inside": {"client-certificate-data": "CERTIFICATE", "client-key-data": "KEY"},
+    "nothing": {},
+}
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    authority = Authority.make(tmp_path_factory.mktemp("tls") / "ca")
+    authority.context()
+    files = {"CA": "ca.pem", "CERTIFICATE": "server.pem", "KEY": "server.key"}
+    return {word: (authority.directory / file).read_text() for word, file in files.items()}
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize("user", USERS.values(), ids=USERS)
+async def test_a_kubeconfig_without_plugins_is_read_as_the_library_reads_it(
+    tmp_path: Path,
+    contents: dict[str, str],
+    cluster: dict[str, Any],
+    user: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = tmp_path / "here"
+    for name, text in zip(("ca.crt", "client.crt", "client.key"), contents.values(), strict=True):
+        write(here / name, text)
+    write(here / "token", "from-file\n")
+    config = kubeconfig()
+    config["clusters"][0]["cluster"] = encoded(cluster, contents)
+    config["users"][0]["user"] = encoded(user, contents)
+    path = write(here / "config", config)
+    ours = (await load_connection(path)).endpoint
+    monkeypatch.setattr(auth, "_static_endpoint", lambda _: None)
+    library = (await load_connection(path)).endpoint
+    assert comparable(ours) == comparable(library)
+
+
+def encoded(body: dict[str, Any], contents: dict[str, str]) -> dict[str, Any]:
+    """A cluster or user with the contents of its `-data` in base64."""
+    return {
+        key: b64encode(contents[value].encode()).decode() if value in contents else value
+        for key, value in body.items()
+    }
+
+
+def comparable(endpoint: Endpoint) -> dict[str, Any]:
+    """An endpoint with its files' contents in place of their names."""
+    found = {
+        field.name: getattr(endpoint, field.name)
+        for field in fields(endpoint)
+        if field.name != "ssl"
+    }
+    for name in ("ca_file", "cert_file", "key_file"):
+        found[name] = found[name] and Path(found[name]).read_text()
+    context = endpoint.ssl
+    mode = context and (context.verify_mode, context.check_hostname, context.get_ca_certs())
+    return {**found, "tls": mode}
+
+
+async def test_relative_paths_begin_where_the_file_is_that_has_them(tmp_path: Path) -> None:
+    write(tmp_path / "users" / "token", "found")
+    config = kubeconfig({"tokenFile": "token"})
+    users = {"users": config.pop("users")}
+    paths = [write(tmp_path / "one", config), write(tmp_path / "users" / "config", users)]
+    connection = await load_connection(os.pathsep.join(map(str, paths)))
+    assert (await connection.headers())["Authorization"] == "Bearer found"
+
+
+def test_a_kubeconfig_without_plugins_loads_no_kubernetes_client(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", kubeconfig())
+    code = f"""
+import asyncio, sys
+from copyrator.kube.auth import load_connection
+asyncio.run(load_connection({str(path)!r}))
+sys.exit(str([name for name in sys.modules if name.partition(".")[0] == "kubernetes"]))"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["kube.client.client", "oci.client", "runtime.supervisor"])
+def test_the_systems_certificates_are_loaded_with_no_client(module: str) -> None:
+    code = (
+        f"import copyrator.{module}, ssl; from aiohttp.connector import "
+        "_SSL_CONTEXT_VERIFIED as default; print(default.cert_store_stats()['x509'], "
+        "ssl.create_default_context().cert_store_stats()['x509'] > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "0 True"
 
 
 async def test_without_kubeconfig_and_cluster_both_ways_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,16 @@ async def test_equal_trust_gives_the_same_object(authorities: list[bytes]) -> No
     assert await contexts.of(TlsVerification(ca=authorities[0])) is await contexts.of(
         TlsVerification(ca=bytes(bytearray(authorities[0])))
     )
-    assert await contexts.of(TlsVerification()) is True
+    assert await contexts.of(TlsVerification()) is await contexts.of(TlsVerification())
     assert await contexts.of(TlsVerification(verify=False, ca=authorities[0])) is False
+
+
+async def test_without_a_ca_the_systems_are_trusted() -> None:
+    system = ssl.create_default_context()
+    context = await SslContextCache().of(TlsVerification())
+    assert isinstance(context, ssl.SSLContext)
+    assert context.cert_store_stats() == system.cert_store_stats() != {"x509": 0}
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_few_are_kept(authorities: list[bytes]) -> None:

@@ -12,10 +12,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Self
 
-import aiohttp
 import msgspec
 
 from copyrator.api.names import FIELD_MANAGER
+from copyrator.connections import aiohttp
 from copyrator.kube.client import pages, transport
 from copyrator.kube.client.answers import read
 from copyrator.kube.client.connection import Connection

@@ -15,16 +15,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
-from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from copyrator.api.names import FIELD_MANAGER
-from copyrator.connections import Connector, keepalive_socket
+from copyrator.connections import Connector, aiohttp, keepalive_socket
 from copyrator.kube.client.answers import dropped_fields, from_answer, no_answer, read_answer
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
@@ -32,6 +30,9 @@ from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import FairLimit, tenant
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
 
 TENANT_READS: Final = 4  # limit: fairness between namespaces
 """Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):
