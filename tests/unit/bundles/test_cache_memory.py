@@ -19,7 +19,7 @@ from tests.long import LONG
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
 
-BYTES = 9_500
+BYTES = 7_000
 COUNT = 1000 if LONG else 100
 SOAK = 5_500
 """Bytes more of a Bundle from which others are promoted."""
