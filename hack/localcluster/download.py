@@ -347,7 +347,9 @@ def program_version(program: Path) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    said = re.search(r"\d+\.\d+\.\d+(-[\w.]+)?", done.stdout.decode(errors="replace"))
+    # The registry begins with the path that it was started by, which has a version in it too.
+    output = done.stdout.decode(errors="replace").replace(str(program), "")
+    said = re.search(r"\d+\.\d+\.\d+(-[\w.]+)?", output)
     return f"v{said[0]}" if said else None
 
 

@@ -36,6 +36,10 @@ HACK = Path(__file__).parents[3] / "hack"
 ARCH = go_platform().split("/")[1]
 ETCD = f"github.com/etcd-io/etcd/releases/download/v3.6.7/etcd-v3.6.7-linux-{ARCH}.tar.gz"
 ETCD_MEMBER = f"etcd-v3.6.7-linux-{ARCH}/etcd"
+REGISTRY = (
+    "github.com/distribution/distribution/releases/download/v3.0.0/"
+    f"registry_3.0.0_linux_{ARCH}.tar.gz"
+)
 SUMS = "github.com/etcd-io/etcd/releases/download/v3.6.7/SHA256SUMS"
 KUBERNETES = f"dl.k8s.io/release/v1.34.4/bin/linux/{ARCH}"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -263,6 +267,16 @@ def test_another_pin_is_another_download(publisher: Publisher, programs: Program
 
     assert first != second
     assert b"once more" in second.read_bytes()
+
+
+def test_the_path_that_a_program_says_is_not_its_version(
+    publisher: Publisher, programs: Programs
+) -> None:
+    says = b'#!/bin/sh\necho "$0 github.com/distribution/distribution/v3 3.0.0"\n'
+    publisher.files[REGISTRY] = archive(("LICENSE", b"do"), ("README.md", b""), ("registry", says))
+    publisher.pin()
+
+    assert not is_compiled(programs.find(["registry"])["registry"])
 
 
 def serve_programs_of_kubernetes(publisher: Publisher) -> None:
