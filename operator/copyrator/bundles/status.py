@@ -324,7 +324,7 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=self._further(status, spec, gated=gated)
+            further=self._further(status, spec, found, gated=gated)
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
@@ -371,12 +371,17 @@ class StatusWriter:
         return written
 
     def _further(
-        self, status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
+        self,
+        status: BundleStatus,
+        spec: BundleSpec | InvalidSpec,
+        ready: ReadyCondition,
+        *,
+        gated: bool,
     ) -> dict[ConditionType, FurtherCondition | None]:
         """The further conditions but Healthy; None for those that the Bundle doesn't have."""
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
-            found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status)
+            found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)

@@ -83,6 +83,21 @@ async def test_a_force_is_recorded_with_what_it_passed_over_and_its_retry_does_n
     assert set(map(str, over[:-2])) == {"None"}, "retries"
 
 
+async def test_an_update_is_up_to_date_only_where_what_is_chosen_is_deployed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.ends = fail
+    bundle(version="1.*", minAge="1s", retry={"limit": 0})
+    await run(timer_interval=1.0)
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "Quarantined"))
+    cluster.ends = succeed
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "UpToDate"))
+    cluster.ends = fail
+    registry.put("app", "1.2.0", "bad")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "Quarantined"))
+
+
 async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_window(
     cluster: BundleCluster,
     registry: FakeRegistry,

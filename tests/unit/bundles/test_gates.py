@@ -19,6 +19,7 @@ from copyrator.api.bundle_status import (
     Deployed,
     GateStatus,
     Outcome,
+    VersionRef,
 )
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.requests import DeployRequest
@@ -318,6 +319,26 @@ def test_update_pending_names_the_first_gate_that_objects() -> None:
     )
     assert (idle.status, idle.reason) == ("False", "UpToDate")
     assert idle.message == "No version waits for a gate"
+
+
+@pytest.mark.parametrize(
+    ("deployed", "said"),
+    [
+        (None, "nothing is deployed, 1.3.0 isn't"),
+        ("sha256:2", "1.2.0 is deployed, 1.3.0 isn't"),
+        ("sha256:3", "1.2.0 is deployed"),
+    ],
+)
+def test_an_update_is_not_called_up_to_date_where_ready_is_not_deployed(deployed, said) -> None:
+    status = BundleStatus(
+        gates=gates.record_verdicts(judged(gate("a", PASSED))),
+        target=VersionRef(version="1.3.0", digest="sha256:3"),
+        deployed=Deployed(version="1.2.0", digest=deployed),
+    )
+    ready = ready_conditions.quarantined(status)
+    found = ready_conditions.update_pending(status, ready)
+    assert (found.status, found.reason) == ("False", "Quarantined")
+    assert found.message == f"No version waits for a gate; {said}, see the condition Ready"
 
 
 def test_a_refusal_is_named_before_gates_that_only_wait() -> None:

@@ -16,7 +16,7 @@ from copyrator.bundles.deploy.state import DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
 
 UP_TO_DATE: Final = "UpToDate"
-"""Reason of the condition UpdatePending where no version waits."""
+"""Reason of the condition UpdatePending where all that the spec asks for is deployed."""
 
 
 def short(digest: str | None) -> str:
@@ -34,12 +34,21 @@ def held(status: BundleStatus, why: Held) -> ReadyCondition:
     return ReadyCondition(health, objection.reason, text + _kept(status))
 
 
-def update_pending(status: BundleStatus) -> FurtherCondition:
-    """The condition UpdatePending, by the gates in the status."""
+def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) -> FurtherCondition:
+    """The condition UpdatePending, by the gates in the status.
+
+    Where no gate objects and ``ready`` isn't Deployed, it has the reason of that.
+    """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
     if not open_ones:
         text = "No version waits for a gate"
-        return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+        if ready is None or ready.reason == BundleReason.DEPLOYED:
+            return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+        target, there = status.target, status.deployed
+        lacks = f", {target.version} isn't" if target.digest not in (None, there.digest) else ""
+        runs = f"{there.version} is deployed" if there.digest else "nothing is deployed"
+        text = f"{text}; {runs}{lacks}, see the condition Ready"
+        return FurtherCondition(ConditionStatus.FALSE, ready.reason, text)
     awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
     refused = [one for one in open_ones if one.state == GateState.REFUSED]
     first = (awaited or refused or open_ones)[0]  # the one for which somebody has to act
