@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -22,7 +25,7 @@ class BenchError(Exception):
     """A benchmark can't go on; the text is for the person who waits."""
 
 
-IN_A_POD = """
+LAUNCHER = """
 import sys
 from pathlib import Path
 from copyrator.kube import auth
@@ -53,6 +56,17 @@ class Command:
     environment: tuple[tuple[str, str], ...]
     log: Path
     port: int
+
+
+def mount_account(kubeconfig: Path) -> Path:
+    """A directory as the kubelet mounts it into a pod, with a kubeconfig's token and CA."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    directory = kubeconfig.with_suffix(".account")
+    directory.mkdir(exist_ok=True)
+    (directory / "token").write_text(config["users"][0]["user"]["token"])
+    ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
+    (directory / "ca.crt").write_bytes(ca)
+    return directory
 
 
 class Measured:
@@ -141,7 +155,7 @@ class Operator(Measured):
         environment["PYTHONPATH"] = str(command.tree / "operator")
         arguments = (*command.arguments, "--health-port", str(command.port))
         if command.kubeconfig.is_dir():
-            start = ["-P", "-c", IN_A_POD, str(command.kubeconfig), *arguments]
+            start = ["-P", "-c", LAUNCHER, str(command.kubeconfig), *arguments]
         else:
             start = ["-m", "copyrator", *arguments, "--kubeconfig", str(command.kubeconfig)]
         began = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import socket
 import time
 from collections import Counter
@@ -13,10 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from bench import bare
-from bench.process import BenchError, Command, Operator
+from bench.process import BenchError, Command, Operator, mount_account
 from demo.chart import ROOT, Rendered, render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError, Cluster
@@ -106,7 +103,7 @@ class Rig:
             server = urlsplit(self.cluster.server)
             variables["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
             variables["KUBERNETES_SERVICE_PORT"] = str(server.port)
-            kubeconfig = self._mounted(kubeconfig)
+            kubeconfig = mount_account(kubeconfig)
         return Operator(
             Command(
                 tree=self.tree,
@@ -202,16 +199,6 @@ class Rig:
 
     def _kubeconfig(self, account: str) -> Path:
         return self.cluster.kubeconfig_for_service_account(HOME, account)
-
-    def _mounted(self, kubeconfig: Path) -> Path:
-        """A directory as the kubelet mounts it into a pod, with a kubeconfig's token and CA."""
-        config = yaml.safe_load(kubeconfig.read_text())
-        directory = kubeconfig.with_suffix(".account")
-        directory.mkdir(exist_ok=True)
-        (directory / "token").write_text(config["users"][0]["user"]["token"])
-        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
-        (directory / "ca.crt").write_bytes(ca)
-        return directory
 
     def _served(self) -> bool:
         try:

@@ -3,8 +3,11 @@
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from bench.process import LAUNCHER, mount_account
+from tests.component.test_imports import IN_USE_ONLY
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 
@@ -105,15 +108,30 @@ def test_an_originals_arguments_start_the_operator(
         assert process.stop() == 0
 
 
-def test_without_any_argument_in_a_pod_it_is_the_operator(rules, kubeconfig, home, tmp_path):
+def test_without_any_argument_in_a_pod_it_is_the_operator_and_loads_what_it_needs(
+    cluster, rules, kubeconfig, home, tmp_path
+):
     rules.add("any")
-    settings = {**IN_A_POD, "NAMESPACE": home}
+    loaded = tmp_path / "loaded"
+    note = f"""
+import atexit
+atexit.register(lambda: Path({str(loaded)!r}).write_text(" ".join(sys.modules)))"""
+    command = ("-P", "-c", f"{note}{LAUNCHER}", str(mount_account(kubeconfig)))
+    server = urlsplit(cluster.server)
+    settings = {
+        **IN_A_POD,
+        "KUBERNETES_SERVICE_HOST": server.hostname,
+        "KUBERNETES_SERVICE_PORT": str(server.port),
+        "KUBECONFIG": "",
+        "NAMESPACE": home,
+    }
     with OperatorProcess(
-        kubeconfig, tmp_path / "log", command=PROGRAM, settings=settings
+        kubeconfig, tmp_path / "log", command=command, settings=settings, real=True
     ) as process:
         process.wait_ready()
         until(lambda: rules.copies().get("any") == "first", lambda: process.log)
         assert process.stop() == 0
+    assert not set(IN_USE_ONLY).intersection(loaded.read_text().split())
 
 
 @pytest.mark.parametrize("arguments", ["--rule-name main-rule --namespace a", "-namespace=a"])
