@@ -168,6 +168,11 @@ class Rig:
         status = (self.found(f"{RULES}/{rule}") or {}).get("status") or {}
         return int((status.get("copies") or {}).get("ready", 0))
 
+    def all_copies(self) -> int:
+        """The same of all rules together."""
+        counts = [rule.get("status", {}).get("copies", {}) for rule in self.api.get(RULES)["items"]]
+        return sum(count.get("ready", 0) for count in counts)
+
     def wait_copies(self, rule: str, count: int) -> None:
         """Wait until so many copies are right."""
         until(lambda: self.copies(rule) == count, f"{count} copies of {rule}", 60 + count / 50)

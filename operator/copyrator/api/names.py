@@ -33,6 +33,8 @@ ANN_HASH: Final = "copyrator.flant.com/content-hash"
 """On a copy: keyed hash of the content that we wrote."""
 ANN_REFERENCES: Final = "copyrator.flant.com/references"
 """On a copy of a ServiceAccount: which of its imagePullSecrets are ours."""
+ANN_RULES: Final = "copyrator.flant.com/rules"
+"""On an Event about several rules of its namespace: their names, comma-separated."""
 
 LABEL_IGNORE: Final = "copyrator.flant.com/ignore"
 """On a Namespace, value ``true``: no rule may copy into it."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from copyrator.api import names
 from copyrator.api.certificates import Certificate
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
@@ -20,6 +21,7 @@ from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
+from copyrator.copies.rules.trace import Burst, list_names
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
 from copyrator.copies.sources.named import NamedSources
@@ -38,7 +40,7 @@ from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.events import EventRecorder
+from copyrator.kube.events import NORMAL, EventRecorder, ObjectRef
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.metrics import Metrics
@@ -159,6 +161,87 @@ class NoticeLimits:
             self._slots.release(notice[0])
 
 
+REPORT_SECONDS: Final = 12.0
+"""Seconds that Events about a namespace's rules wait while others of its rules are still writing:
+no more often than the recorder accepts them (kube.events.REFILL_SECONDS)."""
+RULES_LIMIT: Final = 8192
+"""Characters of the annotation with the names of an Event's rules; the log names all of them."""
+
+
+class RuleReports:
+    """What Events say of rules that are well: one for all rules of a namespace with one reason.
+
+    Args:
+        recorder: records the Events.
+        uid_of: returns the uid of a namespace.
+        monotonic: the loop's time.
+    """
+
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        uid_of: Callable[[str], str],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._recorder = recorder
+        self._uid_of = uid_of
+        self._monotonic = monotonic
+        self._said: dict[str, dict[str, dict[ObjectRef, str | Burst]]] = {}
+        """By namespace and reason."""
+        self._since: dict[str, float] = {}
+        """When the first of a namespace was kept."""
+
+    def add(self, rule: ObjectRef, reason: str, said: str | Burst) -> None:
+        """Keep a message, or the writes of a burst, for the next `flush`."""
+        self._since.setdefault(rule.namespace, self._monotonic())
+        rules = self._said.setdefault(rule.namespace, {}).setdefault(reason, {})
+        earlier = rules.get(rule)
+        if isinstance(earlier, Burst) and isinstance(said, Burst):
+            earlier.merge(said)
+        else:
+            rules[rule] = said
+
+    def flush(self, writing: Container[str] = ()) -> None:
+        """Record the Events, but for those of namespaces whose rules are `writing`."""
+        now = self._monotonic()
+        for namespace, since in list(self._since.items()):
+            if namespace in writing and now - since < REPORT_SECONDS:
+                continue
+            del self._since[namespace]
+            for reason, rules in self._said.pop(namespace).items():
+                if len(rules) > 1:
+                    self._record_shared(namespace, reason, rules)
+                    continue
+                for rule, said in rules.items():
+                    self._recorder.record(rule, NORMAL, reason, _text(said))
+
+    def _record_shared(
+        self, namespace: str, reason: str, rules: Mapping[ObjectRef, str | Burst]
+    ) -> None:
+        names_ = sorted(rule.name for rule in rules)
+        listed = ",".join(names_)
+        if len(listed) > RULES_LIMIT:
+            listed = listed[: listed.rindex(",", 0, RULES_LIMIT)]
+        about = ObjectRef("v1", "Namespace", namespace, namespace, self._uid_of(namespace))
+        text = f"rules {list_names(names_)}: {_common_text(list(rules.values()))}"
+        self._recorder.record(about, NORMAL, reason, text, {names.ANN_RULES: listed})
+
+
+def _text(said: str | Burst) -> str:
+    return said if isinstance(said, str) else said.to_string()
+
+
+def _common_text(said: Sequence[str | Burst]) -> str:
+    """The writes of all, or the message where all have the same one."""
+    first, *others = said
+    if isinstance(first, Burst):
+        for other in others:
+            if isinstance(other, Burst):
+                first.merge(other)
+    same = isinstance(first, Burst) or all(other == first for other in others)
+    return _text(first) if same else "see the status of each"
+
+
 @dataclass(slots=True, eq=False)
 class KindView:
     """The copies of one kind that exist in the cluster."""
@@ -269,6 +352,8 @@ class CopyContext:
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies whose write failed, with the reason."""
     rule_metrics: RuleMetrics = field(init=False)
+    reports: RuleReports = field(init=False)
+    """What the next Events say of rules."""
     named_sources: NamedSources = field(init=False)
     composer: Composer = field(init=False)
     """Reads the sources of templates."""
@@ -303,6 +388,11 @@ class CopyContext:
         self.named_sources = NamedSources(self.client, self.informers)
         self.composer = Composer(self.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
+        self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
+
+    def _uid_of(self, namespace: str) -> str:
+        known = self.namespaces.get(namespace)
+        return known.uid if known else ""
 
     @property
     def namespaces_synced(self) -> bool:
@@ -397,12 +487,15 @@ class CopyContext:
 
     # --- requeueing ------------------------------------------------------------------------------
 
-    def touch(self, owner: str) -> None:
-        """A rule's copies changed: its status may have to be written."""
+    def touch(self, owner: str, *, failed: bool = False) -> None:
+        """A rule's copies changed: its status may have to be written, soon where one failed."""
         rule = self.rules.by_owner(owner)
         if rule is not None and (state := self.rule_states.get(rule.key)):
-            wait = max(state.next_status, state.next_summary) - self.monotonic()
-            self.queue.add_after(rule.key, max(wait, self.timing.settling / 2))
+            now, settling = self.monotonic(), self.timing.settling
+            state.note_change(now + (settling if failed else self.timing.unreported))
+            due = max(state.next_status, state.next_summary, now + settling / 2)
+            priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
+            self.queue.add_after(rule.key, due - now, priority)
 
     def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""

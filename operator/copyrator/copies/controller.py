@@ -227,6 +227,7 @@ class CopyController:
         self._tasks = []
         context = self._context
         report_all_writes(context, context.rules)
+        context.reports.flush()
         for state in context.rule_states.values():
             for registration in state.sources:
                 registration.release()

@@ -12,7 +12,11 @@ class CopyTiming:
     status_interval: float = 1.0
     """Between two writes of one rule's status."""
     settling: float = 0.2
-    """From a rule's first queued copies to its first status; small rules are done by then."""
+    """From a rule's last write to its status."""
+    unreported: float = 10.0
+    """A status is written after this time although copies are still written."""
+    unreported_edit: float = 1.0
+    """The same for the first status of a version of the spec."""
     takeover: float = 30.0
     """After which another operator may remove the finalizer of a deleted rule."""
     room_again: float = 15.0

@@ -54,6 +54,8 @@ TERMINATING_SECONDS = 60.0
 FALLBACK_NAMESPACE = "default"
 """Namespace of the Events about cluster-scoped objects, as the API server requires."""
 
+NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
@@ -86,6 +88,7 @@ class _PendingEvent:
     type: EventType
     reason: str
     message: str
+    annotations: Mapping[str, str]
     first: datetime
     last: datetime
     count: int = 1
@@ -99,7 +102,8 @@ class _PendingEvent:
 
     @property
     def name(self) -> str:
-        said = f"{self.regarding.uid}\n{self.type}\n{self.reason}\n{self.message}"
+        parts = self.regarding.uid, self.type, self.reason, self.message, *self.annotations.values()
+        said = "\n".join(parts)
         digest = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
         return f"{self.regarding.name[:230].rstrip('.-')}.{digest}"
 
@@ -125,13 +129,18 @@ class EventRecorder:
         self._clock = clock
         self._now = now
         self._metrics = metrics
-        self._events: OrderedDict[tuple[ObjectRef, str, str, str], _PendingEvent] = OrderedDict()
+        self._events: OrderedDict[tuple[ObjectRef | str, ...], _PendingEvent] = OrderedDict()
         self._buckets: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
         self._terminating: dict[str, float] = {}
         self._queue: FairQueue[_PendingEvent] = FairQueue(QUEUE)
 
     def record(
-        self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
+        self,
+        regarding: ObjectRef,
+        type_: EventType,
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
         """Record an Event about an object. Never waits, never raises.
 
@@ -140,20 +149,19 @@ class EventRecorder:
             type_: "Normal" or "Warning".
             reason: the machine-readable reason.
             message: human-readable; an equal one raises a count. Truncated at a word.
-            note: a further sentence, added to the message.
+            annotations: of the Event.
         """
-        message = f"{message} {note}".strip()
         if len(message) > MESSAGE_LIMIT:
             end = message.rfind(" ", MESSAGE_LIMIT // 2, MESSAGE_LIMIT)
             message = f"{message[: end if end > 0 else MESSAGE_LIMIT - 1]}…"
-        key = regarding, type_, reason, message
+        key = regarding, type_, reason, message, *annotations.values()
         pending = self._events.get(key)
         if pending is None:
             if not self._allowed(regarding):
                 return self._drop("rate_limit")
             now = self._now()
             pending = self._events[key] = _PendingEvent(
-                regarding, type_, reason, message, first=now, last=now
+                regarding, type_, reason, message, annotations, first=now, last=now
             )
             if len(self._events) > MEMORY:
                 self._events.popitem(last=False)
@@ -246,7 +254,11 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": pending.name, "namespace": pending.namespace},
+            "metadata": {
+                "name": pending.name,
+                "namespace": pending.namespace,
+                **({"annotations": dict(pending.annotations)} if pending.annotations else {}),
+            },
             "involvedObject": {key: value for key, value in involved.items() if value},
             "type": pending.type,
             "reason": pending.reason,

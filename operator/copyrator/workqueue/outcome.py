@@ -15,6 +15,8 @@ class Priority(enum.IntEnum):
     NORMAL = 1
     RESYNC = 2
     """Without a known change."""
+    STATUS = 3
+    """Only its status may be out of date: after all others, or after STATUS_PATIENCE."""
 
 
 @dataclass(frozen=True, slots=True)

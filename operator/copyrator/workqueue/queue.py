@@ -139,8 +139,11 @@ class DueScheduler(Generic[K]):
 Ready = tuple[float, Priority, K, Group]
 """Ready since, priority, key, group."""
 
-SHARES = {Priority.URGENT: 16, Priority.NORMAL: 4, Priority.RESYNC: 1}
-"""Of 21 keys while keys of each priority wait, so that none waits for ever."""
+SHARES = {Priority.URGENT: 16, Priority.NORMAL: 4, Priority.RESYNC: 1, Priority.STATUS: 1}
+"""Of 22 keys while keys of each priority wait, so that none waits for ever."""
+
+STATUS_PATIENCE = 2.0
+"""Seconds that a key of Priority.STATUS waits for all others before it gets its share."""
 
 
 class ReadyKeys(Generic[K]):
@@ -165,16 +168,18 @@ class ReadyKeys(Generic[K]):
         heads = [turns.head() for turns in self._by_priority.values()]
         return [head[1] for head in heads if head is not None]
 
-    def take(self) -> Ready[K] | None:
+    def take(self, now: float) -> Ready[K] | None:
         """The next key: of the first priority with keys and credit, from the next group.
 
         When the credit of all priorities with keys is used up, it is renewed.
         """
-        waiting = [
-            priority for priority, turns in self._by_priority.items() if turns.head() is not None
-        ]
+        heads = {priority: turns.head() for priority, turns in self._by_priority.items()}
+        waiting = [priority for priority, head in heads.items() if head is not None]
         if not waiting:
             return None
+        last = heads[Priority.STATUS]
+        if last is not None and len(waiting) > 1 and now - last[1][0] < STATUS_PATIENCE:
+            waiting.remove(Priority.STATUS)
         if not any(self._credit[priority] for priority in waiting):
             self._credit = dict(SHARES)
         priority = next(priority for priority in waiting if self._credit[priority])
@@ -280,6 +285,10 @@ class WorkQueue(Generic[K]):
         """The tenant of a key in progress."""
         return self._working[key][1]
 
+    def is_delayed(self, key: K) -> bool:
+        """Whether a key is only due later."""
+        return key in self._due
+
     def pause(self) -> None:
         """Return no keys until `serve`; added keys are kept."""
         self._paused = True
@@ -310,7 +319,10 @@ class WorkQueue(Generic[K]):
         """Make a key due in `delay` seconds, unless it is due before that anyway."""
         if delay <= 0:
             self.add(key, priority)
-        elif key not in self._ready and key not in self._again:
+        elif key in self._ready:
+            if self._ready[key][1] is Priority.STATUS:  # it may wait for longer than this
+                self._make_ready(key, priority, self._clock())
+        elif key not in self._again:
             self._delay(key, self._clock() + delay, priority)
 
     def retry(self, key: K, priority: Priority = Priority.NORMAL) -> float:
@@ -398,11 +410,11 @@ class WorkQueue(Generic[K]):
 
     def _delay(self, key: K, due: float, priority: Priority) -> None:
         known = self._due.get(key)
-        if known:
+        if known and known[0] <= due:
+            self._due[key] = known[0], min(priority, known[1])
+            return
+        if known and priority is not Priority.STATUS:
             priority = min(priority, known[1])
-            if known[0] <= due:
-                self._due[key] = known[0], priority
-                return
         self._due[key] = due, priority
         self._serial += 1
         heapq.heappush(self._delayed, (due, self._serial, key))
@@ -429,14 +441,15 @@ class WorkQueue(Generic[K]):
 
     def _next(self) -> Ready[K] | None:
         """The next key: one without a tenant, unless it is a tenant's turn."""
+        now = self._clock()
         full = self._tenants_busy >= self._together
         tenants_turn = self._trusted_run >= TRUSTED_SHARE
-        entry = self._tenants.take() if tenants_turn and not full else None
-        if entry is None and (entry := self._trusted.take()) is not None:
+        entry = self._tenants.take(now) if tenants_turn and not full else None
+        if entry is None and (entry := self._trusted.take(now)) is not None:
             self._trusted_run += 1
             return entry
         if entry is None and not (tenants_turn or full):
-            entry = self._tenants.take()
+            entry = self._tenants.take(now)
         self._trusted_run = 0
         return entry
 

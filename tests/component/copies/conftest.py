@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.transport import WATCH_CONNECTIONS
-from copyrator.kube.events import EventRecorder, EventType, ObjectRef
+from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, EventType, ObjectRef
 from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
@@ -36,17 +36,26 @@ SECOND = 1.0
 
 
 class Told(EventRecorder):
-    """Keeps what it is given: the object, and the Event's type, reason and message."""
+    """Keeps what it is given: the object, and the Event's type, reason and message; the annotations
+    of the last one.
+    """
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(client)
         self.told: list[tuple[ObjectRef, str, str, str]] = []
+        self.annotations: Mapping[str, str] = {}
 
     def record(
-        self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
+        self,
+        regarding: ObjectRef,
+        type_: EventType,
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
         self.told.append((regarding, type_, reason, message))
-        super().record(regarding, type_, reason, message, note)
+        self.annotations = annotations
+        super().record(regarding, type_, reason, message, annotations)
 
 
 class Operator:

@@ -67,7 +67,7 @@ async def test_the_status_is_written_once_for_a_small_rule(cluster):
     make_rule(cluster, "rule", by_name("app"))
     await copied(cluster, wanted=TARGETS[:3])
     await operator.idle()
-    now[0] += DEFAULT_TIMING.settling
+    now[0] += 2 * DEFAULT_TIMING.settling
     await until(lambda: reason(cluster, "rule") == "Synced")
     await operator.settled()
     statuses = [path for _, path in cluster.writes("copyrators") if path.endswith("/status")]

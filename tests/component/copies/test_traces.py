@@ -37,7 +37,7 @@ class Traces:
 
     async def next(self):
         """Wait for a burst's report; the one line that it is."""
-        await until(self.lines)
+        await until(self.events)
         lines = self.lines()
         assert self.events() == [
             (HOME, "rule", "Normal", line.removeprefix(f"{HOME}/rule: ")) for line in lines

@@ -1,7 +1,7 @@
 """Events are few and bounded, and nobody ever waits for them or stumbles over them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.component.kube.fake_api import FakeApi, error, hang, until
 from copyrator.kube import events as events_module
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.events import NORMAL, WARNING, EventRecorder, ObjectRef
+from copyrator.kube.events import NO_ANNOTATIONS, NORMAL, WARNING, EventRecorder, ObjectRef
 from copyrator.metrics import Metrics
 
 RULE = ObjectRef("flant.com/v1", "CopyratorRule", "ns", "main", "uid-1")
@@ -34,8 +34,13 @@ class Kit:
         )
         self.task = asyncio.create_task(self.recorder.run())
 
-    def record(self, message: str = "copied", ref: ObjectRef = RULE, note: str = "") -> None:
-        self.recorder.record(ref, NORMAL, "Synced", message, note)
+    def record(
+        self,
+        message: str = "copied",
+        ref: ObjectRef = RULE,
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    ) -> None:
+        self.recorder.record(ref, NORMAL, "Synced", message, annotations)
 
     async def written(self) -> list[dict[str, Any]]:
         await self.recorder.flush(60)
@@ -54,8 +59,19 @@ async def kit(client: KubeClient, api: FakeApi) -> AsyncIterator[Kit]:
     await asyncio.gather(kit.task, return_exceptions=True)
 
 
+async def test_another_annotation_is_another_event(kit: Kit) -> None:
+    for value in ("a", "b", "a"):
+        kit.record(annotations={"rules": value})
+    events = await kit.written()
+    assert [event["metadata"]["annotations"] for event in events] == [
+        {"rules": "a"},
+        {"rules": "b"},
+    ]
+    assert len({event["metadata"]["name"] for event in events}) == 2
+
+
 async def test_an_event_says_what_happened_to_what(kit: Kit) -> None:
-    kit.recorder.record(RULE, WARNING, "PartialFailure", "3 copies failed.", "See the status.")
+    kit.recorder.record(RULE, WARNING, "PartialFailure", "3 copies failed.")
     (event,) = await kit.written()
     assert event["involvedObject"] == {
         "apiVersion": "flant.com/v1",
@@ -67,7 +83,8 @@ async def test_an_event_says_what_happened_to_what(kit: Kit) -> None:
     assert event["metadata"]["namespace"] == "ns"
     assert event["metadata"]["name"].startswith("main.")
     assert (event["type"], event["reason"]) == ("Warning", "PartialFailure")
-    assert event["message"] == "3 copies failed. See the status."
+    assert event["message"] == "3 copies failed."
+    assert "annotations" not in event["metadata"]
     assert event["count"] == 1
     assert event["source"] == {"component": "copyrator"}
     assert event["reportingInstance"] == "pod-1"

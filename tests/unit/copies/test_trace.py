@@ -25,6 +25,12 @@ def burst(*writes: tuple[Action, Trigger, str]) -> str:
     return made.to_string()
 
 
+def taken(trace: RuleTrace, now: float) -> str:
+    """The text of the burst that is over."""
+    found = trace.take(now)
+    return found.to_string() if found else ""
+
+
 CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
 
 
@@ -139,11 +145,11 @@ def test_causes_are_forgotten_with_the_burst_and_at_an_edit() -> None:
     assert (trace.sources, trace.namespaces, trace.lost) == ({}, {}, {})
     trace.source_changed("a/b")
     trace.add(UPDATE, Trigger.SOURCE, ("a/b",), 1.0)
-    assert trace.take(1.0) == ""
+    assert taken(trace, 1.0) == ""
     assert list(trace.sources) == ["a/b"]
-    assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/b is new or changed"
+    assert taken(trace, 1.0 + QUIET) == "updated 1 copy: source a/b is new or changed"
     assert trace.sources == {}
-    assert trace.take(100.0) == ""
+    assert taken(trace, 100.0) == ""
 
 
 def test_causes_that_are_newer_than_a_burst_s_last_write_are_kept() -> None:
@@ -153,10 +159,10 @@ def test_causes_that_are_newer_than_a_burst_s_last_write_are_kept() -> None:
     trace.add(UPDATE, Trigger.SOURCE, ("a/old",), 1.0)
     trace.source_changed("a/again")
     trace.namespace_changed("new")
-    assert trace.take(1.0 + QUIET) == "updated 1 copy: source a/old is new or changed"
+    assert taken(trace, 1.0 + QUIET) == "updated 1 copy: source a/old is new or changed"
     assert (list(trace.sources), list(trace.namespaces)) == (["a/again"], ["new"])
     trace.add(UPDATE, Trigger.SOURCE, ("a/again",), 10.0)
-    trace.take(10.0 + QUIET)
+    taken(trace, 10.0 + QUIET)
     assert (trace.sources, trace.namespaces) == ({}, {})
 
 
@@ -170,11 +176,11 @@ def test_causes_are_bounded() -> None:
 def test_causes_that_no_write_follows_are_forgotten() -> None:
     trace = RuleTrace()
     trace.source_changed("default/app")
-    assert trace.take(100.0) == ""
+    assert taken(trace, 100.0) == ""
     trace.namespace_changed("team-a")
-    assert trace.take(100.0 + LONGEST - 1) == ""
+    assert taken(trace, 100.0 + LONGEST - 1) == ""
     assert (list(trace.sources), list(trace.namespaces)) == (["default/app"], ["team-a"])
-    assert trace.take(100.0 + LONGEST) == ""
+    assert taken(trace, 100.0 + LONGEST) == ""
     assert not trace.sources
     assert not trace.namespaces
 
@@ -182,10 +188,10 @@ def test_causes_that_no_write_follows_are_forgotten() -> None:
 def test_causes_of_a_burst_stay_until_it_is_over() -> None:
     trace = RuleTrace()
     trace.source_changed("default/app")
-    assert trace.take(100.0) == ""
+    assert taken(trace, 100.0) == ""
     trace.add(Action.CREATE, Trigger.SOURCE, ("default/app",), 150.0)
     trace.add(Action.CREATE, Trigger.SOURCE, ("default/app",), 200.0)
-    assert trace.take(201.0) == ""
+    assert taken(trace, 201.0) == ""
     assert trace.sources
-    assert trace.take(202.0) == "created 2 copies: source default/app is new or changed"
+    assert taken(trace, 202.0) == "created 2 copies: source default/app is new or changed"
     assert not trace.sources

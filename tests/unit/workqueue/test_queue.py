@@ -12,7 +12,7 @@ from tests.long import LONG
 
 from copyrator.api.keys import CopyKey
 from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.queue import STATUS_PATIENCE, WorkQueue
 
 
 @pytest.fixture
@@ -73,6 +73,39 @@ def test_urgent_keys_go_first_but_no_priority_starves(queue: WorkQueue[str]) -> 
             queue.add(f"{priority.name}-{number}", priority)
     first = Counter(key.split("-")[0] for key in [queue.poll() for _ in range(105)] if key)
     assert first == {"URGENT": 80, "NORMAL": 20, "RESYNC": 5}
+
+
+def test_statuses_come_after_all_others(queue: WorkQueue[str]) -> None:
+    queue.add("status", Priority.STATUS)
+    for priority in Priority:
+        queue.add(priority.name, priority)
+    assert drain(queue) == ["URGENT", "NORMAL", "RESYNC", "status", "STATUS"]
+
+
+def test_a_status_that_has_waited_gets_its_share(queue: WorkQueue[str], clock: Clock) -> None:
+    for number in range(100):
+        queue.add(f"s{number}", Priority.STATUS)
+        queue.add(f"u{number}", Priority.URGENT)
+    clock.now += STATUS_PATIENCE
+    first = Counter(key[0] for key in [queue.poll() for _ in range(34)] if key)
+    assert first == {"u": 32, "s": 2}
+
+
+def test_a_status_that_is_due_for_another_reason_waits_no_longer(queue: WorkQueue[str]) -> None:
+    queue.add("a", Priority.STATUS)
+    queue.add("b", Priority.RESYNC)
+    queue.add_after("a", 5.0, Priority.NORMAL)
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_status_before_a_later_date_keeps_its_priority(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add_after("a", 60.0, Priority.NORMAL)
+    queue.add_after("a", 1.0, Priority.STATUS)
+    clock.now += 1.0
+    queue.add("b", Priority.RESYNC)
+    assert drain(queue) == ["b", "a"]
 
 
 def test_an_idle_priority_leaves_its_share_to_the_others(queue: WorkQueue[str]) -> None:

@@ -16,7 +16,7 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
-from copyrator.cli.core.objects import What, complete_names, copies, one
+from copyrator.cli.core.objects import RESOURCES, What, complete_names, copies, one
 from copyrator.cli.core.output import (
     Detail,
     Format,
@@ -96,7 +96,7 @@ async def _described(
     now = datetime.now(UTC)
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
-        events = await _events(client, body)
+        events = await _events(client, RESOURCES[what].kind, body)
         if what == "rules":
             parts = describe_rule(RuleView(body, now))
         else:
@@ -112,17 +112,17 @@ async def _copy(
 ) -> _Description:
     async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
-        events = await _events(client, body)
+        events = await _events(client, resource.kind, body)
         state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
     parts = [*describe_copy(body, state, now), _describe_events(events, now)]
     return _Description(body, events, parts, state.text)
 
 
-async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
+async def _events(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
     """Newest last; empty without the permission to list Events."""
     with suppress(errors.Forbidden):
-        return (await events_of(client, body))[-EVENTS_SHOWN:]
+        return (await events_of(client, kind, body))[-EVENTS_SHOWN:]
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,20 +57,32 @@ def events(
 
 @dataclass(frozen=True, slots=True)
 class _EventQuery:
-    """Events of these kinds in a namespace (None: in all), or of one object."""
+    """Events of these kinds in a namespace (None: in all), or of one object.
+
+    Some Events are about several rules: their object is the Namespace.
+    """
 
     kinds: Sequence[str]
     namespace: str | None
     uid: str | None = None
+    name: str | None = None
 
     @property
-    def selector(self) -> str | None:
-        """The field selector by which the API server chooses."""
-        return f"involvedObject.uid={self.uid}" if self.uid else None
+    def selectors(self) -> list[str | None]:
+        """The field selectors by which the API server chooses."""
+        if self.uid is None:
+            return [None]
+        shared = ["involvedObject.kind=Namespace"] if names.RULE_KIND in self.kinds else []
+        return [f"involvedObject.uid={self.uid}", *shared]
 
     def includes(self, event: Body) -> bool:
         involved = event.get("involvedObject")
-        return isinstance(involved, Mapping) and involved.get("kind") in self.kinds
+        if not isinstance(involved, Mapping):
+            return False
+        rules = (event["metadata"].get("annotations") or {}).get(names.ANN_RULES)
+        if involved.get("kind") == "Namespace" and rules is not None:
+            return names.RULE_KIND in self.kinds and self.name in (None, *str(rules).split(","))
+        return involved.get("kind") in self.kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +110,18 @@ async def _events(
         else:
             click.echo("No Events found; the API server keeps them for an hour.", err=True)
         if watch:
-            watched = Watched(
-                EVENTS,
-                choice.namespace,
-                metadata_only=False,
-                fields=choice.selector,
-                version=version,
-                deletions=False,  # the API server deletes them after an hour
-            )
-            async for event in changes_of(client, [watched]):
+            watched = [
+                Watched(
+                    EVENTS,
+                    choice.namespace,
+                    metadata_only=False,
+                    fields=selector,
+                    version=version,
+                    deletions=False,  # the API server deletes them after an hour
+                )
+                for selector in choice.selectors
+            ]
+            async for event in changes_of(client, watched):
                 if choice.includes(event):
                     printer.print([event], single=True)
 
@@ -118,13 +134,14 @@ async def _choose(
         return _EventQuery(kinds, target.scope)
     namespace, name = target.locate(name)
     body = await one(client, what, namespace, name)
-    return _EventQuery(kinds, namespace, body["metadata"]["uid"])
+    return _EventQuery(kinds, namespace, body["metadata"]["uid"], name)
 
 
-async def events_of(client: KubeClient, body: Body) -> list[dict[str, Any]]:
-    """The Events of a rule or Bundle, newest last."""
+async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
+    """The Events of one object, newest last."""
     metadata = body["metadata"]
-    found, _ = await _listed(client, _EventQuery(OURS, metadata["namespace"], metadata["uid"]))
+    place = metadata["namespace"], metadata["uid"], metadata["name"]
+    found, _ = await _listed(client, _EventQuery([kind], *place))
     return found
 
 
@@ -132,17 +149,22 @@ async def _listed(
     client: KubeClient, choice: _EventQuery
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The Events, newest last, and the version from which a watch continues."""
-    found: list[dict[str, Any]] = []
-    version: str | None = None
-    pages = client.list_pages(EVENTS, choice.namespace, field_selector=choice.selector)
-    async for page in pages:
-        version = page.resource_version
-        found += [
-            plain({**event, "apiVersion": "v1", "kind": "Event"})
-            for event in page.items
-            if choice.includes(event)
-        ]
-    return sorted(found, key=last_seen), version
+
+    async def listed(selector: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        found: list[dict[str, Any]] = []
+        version: str | None = None
+        async for page in client.list_pages(EVENTS, choice.namespace, field_selector=selector):
+            version = page.resource_version
+            found += [
+                plain({**event, "apiVersion": "v1", "kind": "Event"})
+                for event in page.items
+                if choice.includes(event)
+            ]
+        return found, version
+
+    lists = await asyncio.gather(*map(listed, choice.selectors))
+    found = [event for events, _ in lists for event in events]
+    return sorted(found, key=last_seen), lists[0][1]
 
 
 def last_seen(event: Body) -> str:

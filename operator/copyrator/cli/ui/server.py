@@ -290,7 +290,7 @@ class Server:
     async def _rule(self, request: web.Request) -> web.Response:
         body = await self._object(request, "rules")
         place = request.query.get("in", "").strip()[:253]
-        events = await self._events_of(body)
+        events = await self._events_of(names.RULE_KIND, body)
         view = RuleView(body, datetime.now(UTC))
         return _html(
             self.pages.rule(self.live.now, view, events, place, fragment=_is_fragment(request))
@@ -298,7 +298,7 @@ class Server:
 
     async def _bundle(self, request: web.Request) -> web.Response:
         body = await self._object(request, "bundles")
-        events = await self._events_of(body)
+        events = await self._events_of(names.BUNDLE_KIND, body)
         view = BundleView(body, datetime.now(UTC), self.installation)
         return _html(self.pages.bundle(self.live.now, view, events, fragment=_is_fragment(request)))
 
@@ -312,10 +312,10 @@ class Server:
             text=f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
         )
 
-    async def _events_of(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _events_of(self, kind: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The newest Events; none without the permission to list them, or without an answer."""
         with suppress(errors.ApiError):
-            return (await events_of(self.client, body))[-20:]
+            return (await events_of(self.client, kind, body))[-20:]
         return []
 
     async def _log(self, request: web.Request) -> web.Response:

@@ -14,7 +14,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
+from copyrator.api.rule_status import RuleFacts, read_copy_counts
 from copyrator.api.text import count
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
@@ -384,6 +384,7 @@ class RuleReconciler:
         notify_owners(context, state, rule, summary)
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
+        queued = any(not context.queue.is_delayed(key) for key in summary.due)
         fresh = state.summarized != rule.generation
         priority = Priority.NORMAL if fresh else Priority.RESYNC
         for key in summary.due:
@@ -397,12 +398,26 @@ class RuleReconciler:
         self._measure_lag(state, summary)
         if fresh and (summary.due or state.deletions.condemned):
             delay_first_status(context, state)
+        self._order_status(state, rule, summary, queued=queued)
         await report(context, state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
             return RequeueAfter(RECHECK_SECONDS)
         assert state.compiled is not None
         wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
         return Done() if wait is None else RequeueAfter(wait)
+
+    def _order_status(
+        self, state: RuleState, rule: Rule, summary: RuleSummary, *, queued: bool
+    ) -> None:
+        """Delay the status until the copies are written, unless more of them have failed."""
+        now = self._context.monotonic()
+        known = read_copy_counts(rule.status)
+        conflicts = summary.conflicts + len(summary.contested)
+        if summary.failed > known.failed or conflicts > known.conflicts:
+            state.note_change(now)
+        if state.phase is RulePhase.SERVING:
+            queued = queued or bool(state.deletions.condemned)
+            state.await_copies(now, self._context.timing.settling, queued=queued)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""

@@ -5,6 +5,7 @@ The transitions of the state are methods here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -173,7 +174,7 @@ class SyncLag:
 
     changed_at: float | None = None
     """The first change of a source that not all copies have yet."""
-    wrote_at: float = 0.0
+    wrote_at: float = -math.inf
     """The last write of a copy."""
     _open_writes: int = 0
 
@@ -190,6 +191,10 @@ class SyncLag:
             yield
         finally:
             self._open_writes -= 1
+
+    def is_writing(self, now: float, settling: float) -> bool:
+        """Whether a copy is being written, or was within the last `settling` seconds."""
+        return self._open_writes > 0 or now - self.wrote_at < settling
 
     def take(self) -> float | None:
         """Seconds from a source's change to the last write; None without such a write.
@@ -221,6 +226,7 @@ class RuleState:
         dropped: fields of copies that the API server has dropped; None: this version of the spec
             has written nothing yet.
         next_status: loop time before which no status is written.
+        report_by: loop time after which the status isn't delayed any more; inf: it is up to date.
         next_summary: loop time before which changes of copies cause no summary.
     """
 
@@ -239,6 +245,7 @@ class RuleState:
     found: ReadyCondition | None = None
     dropped: set[str] | None = None
     next_status: float = 0.0
+    report_by: float = math.inf
     next_summary: float = 0.0
     _request: str | None = None
     """The last value of the requestedAt annotation that was handled."""
@@ -302,6 +309,15 @@ class RuleState:
     def delay_status(self, until: float) -> None:
         """Write no status before this loop time."""
         self.next_status = max(self.next_status, until)
+
+    def await_copies(self, now: float, settling: float, *, queued: bool) -> None:
+        """Delay the status while copies are queued or written: their result is the better one."""
+        if queued or self.lag.is_writing(now, settling):
+            self.delay_status(min(now + settling, self.report_by))
+
+    def note_change(self, by: float) -> None:
+        """Something changed that must be in the status at this loop time."""
+        self.report_by = min(self.report_by, by)
 
     def wrote(self, now: float, dropped: set[str] | None = None) -> None:
         """A copy was written, or deleted; `dropped` is what the server has dropped of it."""

@@ -1,14 +1,16 @@
 """What is reported of a rule: its status, and Events about its copies.
 
-A status is written rarely, and only if it changed. A rule's writes are one log line and one Event
-for each burst, with counts and causes. Owners of target namespaces get warnings why a copy is
-missing, only of rules that may copy there, so never of a rule that the namespace doesn't accept.
+A status is written rarely, and only if it changed. A rule's writes are one log line for each burst,
+with counts and causes, and one Event for all rules of a namespace. Owners of target namespaces get
+warnings why a copy is missing, only of rules that may copy there, so never of a rule that the
+namespace doesn't accept.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -42,7 +44,7 @@ from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
-from copyrator.copies.rules.trace import Trigger, edit_text
+from copyrator.copies.rules.trace import Burst, Trigger, edit_text
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
@@ -63,7 +65,9 @@ _IN_PROGRESS = (RuleReason.PROGRESSING,)
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
     """Copies have just been queued: their result is a better first status than Progressing."""
-    state.delay_status(context.monotonic() + context.timing.settling)
+    now, timing = context.monotonic(), context.timing
+    state.delay_status(now + timing.settling)
+    state.note_change(now + timing.unreported_edit)
 
 
 async def write_status(
@@ -91,6 +95,7 @@ async def write_status(
     )
     context.rule_metrics.note_certificates(rule.key, read_certificates(status))
     if _is_known(status, rule.status):
+        state.report_by = math.inf
         return
     if state.next_status > context.monotonic():
         context.touch(rule.owner)
@@ -119,9 +124,12 @@ async def write_status(
     except (errors.NotFound, errors.ConflictError):
         return  # deleted or replaced: its watch event follows
     rule.status = status
+    state.report_by = math.inf
     if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
-        good = condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING)
-        _record_event(context, rule, condition.reason, condition.message, good=good)
+        if condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING):
+            context.reports.add(_ref(rule), condition.reason, condition.message)
+        else:
+            _warn(context, rule, condition.reason, condition.message)
     for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
         _record_warning(context, rule, kind, known)
 
@@ -196,16 +204,16 @@ def _record_warning(context: CopyContext, rule: Rule, kind: ConditionType, known
     )
     same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
     if after.get("status") == ConditionStatus.TRUE and not same:
-        _record_event(context, rule, after["reason"], after["message"], good=False)
+        _warn(context, rule, after["reason"], after["message"])
 
 
-def _record_event(
-    context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool
-) -> None:
-    ref = ObjectRef(
-        names.RULE_API_VERSION, names.RULE_KIND, rule.key.namespace, rule.key.name, rule.uid
-    )
-    context.recorder.record(ref, "Normal" if good else WARNING, reason, message)
+def _warn(context: CopyContext, rule: Rule, reason: str, message: str) -> None:
+    context.recorder.record(_ref(rule), WARNING, reason, message)
+
+
+def _ref(rule: Rule) -> ObjectRef:
+    key = rule.key
+    return ObjectRef(names.RULE_API_VERSION, names.RULE_KIND, key.namespace, key.name, rule.uid)
 
 
 async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
@@ -363,24 +371,28 @@ def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
 
 def report_finished_writes(context: CopyContext) -> None:
     """Report the bursts that are over."""
+    writing = set()
     for state in list(context.rule_states.values()):
-        if (text := state.trace.take(context.monotonic())) and (
+        if (burst := state.trace.take(context.monotonic())) and (
             rule := context.rules.get(state.key)
         ):
-            _report_writes(context, rule, text)
+            _report_writes(context, rule, burst)
+        if state.trace.is_open:
+            writing.add(state.key.namespace)
+    context.reports.flush(writing)
 
 
 def report_all_writes(context: CopyContext, rules: Iterable[Rule]) -> None:
     """Report what these rules wrote, finished or not."""
     for rule in rules:
         state = context.rule_states.get(rule.key)
-        if state is not None and (text := state.trace.take(float("inf"))):
-            _report_writes(context, rule, text)
+        if state is not None and (burst := state.trace.take(float("inf"))):
+            _report_writes(context, rule, burst)
 
 
-def _report_writes(context: CopyContext, rule: Rule, text: str) -> None:
-    log.info("%s: %s", rule.owner, text)
-    _record_event(context, rule, COPIES_CHANGED, text, good=True)
+def _report_writes(context: CopyContext, rule: Rule, burst: Burst) -> None:
+    log.info("%s: %s", rule.owner, burst.to_string())
+    context.reports.add(_ref(rule), COPIES_CHANGED, burst)
 
 
 def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:

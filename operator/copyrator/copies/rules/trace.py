@@ -1,14 +1,16 @@
 """What caused a rule's writes since the last report, and how many there were.
 
-A burst is written as one log line and one Event: ``created 2 copies: namespaces team-a, team-b are
-new or changed; deleted 7 copies: targets changed from team-* to tem-* by generation 4``.
+A burst is written as one log line: ``created 2 copies: namespaces team-a, team-b are new or
+changed; deleted 7 copies: targets changed from team-* to tem-* by generation 4``. Bursts of several
+rules in one namespace are one Event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from itertools import islice
 from typing import Final, TypeVar
 
 from copyrator.api.keys import CopyKey
@@ -58,11 +60,13 @@ class Trigger(Enum):
     def text(self, names: dict[str, None]) -> str:
         """The cause as a text, with the names that are given."""
         forms: tuple[str, ...] = self.value
-        shown = list(names)[:NAMED]
-        listed = ", ".join(shown)
-        if len(names) > len(shown):
-            listed += f" and {len(names) - len(shown)} more"
-        return forms[len(names) > 1 and len(forms) > 1].format(listed)
+        return forms[len(names) > 1 and len(forms) > 1].format(list_names(names))
+
+
+def list_names(names: Collection[str]) -> str:
+    """The first NAMED of them, and how many more there are."""
+    shown = ", ".join(islice(names, NAMED))
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
 @dataclass(slots=True)
@@ -82,8 +86,16 @@ class Burst:
     def add(self, action: Action, trigger: Trigger, names: tuple[str, ...], now: float) -> None:
         """Count a write; ``names`` is what the trigger names."""
         self.last = now
+        self._count(action, trigger, names, 1)
+
+    def merge(self, other: Burst) -> None:
+        """Count the writes of another burst, too."""
+        for (action, trigger), writes in other._writes.items():
+            self._count(action, trigger, writes.names, writes.number)
+
+    def _count(self, action: Action, trigger: Trigger, names: Iterable[str], number: int) -> None:
         writes = self._writes.setdefault((action, trigger), _Writes())
-        writes.number += 1
+        writes.number += number
         for name in names:
             if len(writes.names) < REMEMBERED:
                 writes.names[name] = None
@@ -179,17 +191,22 @@ class RuleTrace:
             self._burst = Burst(now, now)
         self._burst.add(action, trigger, names, now)
 
-    def take(self, now: float) -> str:
-        """The text of a burst that is over; empty where there is none."""
+    @property
+    def is_open(self) -> bool:
+        """Whether writes wait to be reported."""
+        return self._burst is not None
+
+    def take(self, now: float) -> Burst | None:
+        """A burst that is over."""
         burst = self._burst
         if burst is None:
             self._forget_old(now)
-            return ""
+            return None
         if not burst.is_over(now):
-            return ""
+            return None
         self._burst = None
         self._forget(burst.number)
-        return burst.to_string()
+        return burst
 
     def _forget_old(self, now: float) -> None:
         """Drop causes that no write follows: they are not the cause of a later one."""

@@ -394,9 +394,9 @@ class _Attempt:
             notify_owner(self._context, winner.rule, self._view.resource, failure)
         if self._context.problems.get(self._key) != failure:
             self._context.problems[self._key] = failure
-            self._touch(self._plan())
+            self._touch(self._plan(), failed=True)
 
-    def _touch(self, plan: CopyDecision[CopyRequest]) -> None:
+    def _touch(self, plan: CopyDecision[CopyRequest], *, failed: bool = False) -> None:
         """Queue all rules whose status the target may have changed."""
         namespace = self._context.namespaces.get(self._key.namespace)
         owners = {plan.winner.owner} if plan.winner else set()
@@ -406,4 +406,4 @@ class _Attempt:
             requests = self._context.index.requests(self._key.kind, namespace, self._key.name)
             owners |= {request.owner for request in requests}
         for owner in owners - {""}:
-            self._context.touch(owner)
+            self._context.touch(owner, failed=failed)

@@ -1,0 +1,113 @@
+"""Many rules at once: copies come first, a status once a burst, Events once for all rules."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
+from tests.component.kube.fake_api import error, until
+
+from copyrator.api.names import ANN_RULES
+from copyrator.copies.rules.status import COPIES_CHANGED
+from copyrator.copies.timing import DEFAULT_TIMING
+
+RULES = [f"rule-{number:02}" for number in range(20)]
+TEAMS = [f"team-{number}" for number in range(5)]
+
+
+def make_rules(cluster, targets):
+    for name in RULES:
+        cluster.object("configmaps", HOME, name, data={"key": name})
+        make_rule(cluster, name, by_name(name, targets={"namespaces": targets}))
+
+
+async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(cluster, operator):
+    cluster.namespace("team-first")
+    make_rules(cluster, ["team-*"])
+    await until(lambda: all(reason(cluster, name) == "Synced" for name in RULES))
+    await until(lambda: [one for one in operator.recorder.told if one[2] == COPIES_CHANGED])
+    await operator.settled()
+    cluster.seen.clear()
+    operator.recorder.told.clear()
+    for name in TEAMS:
+        cluster.namespace(name)
+    right = len(TEAMS) + 1
+    await until(lambda: all(counts(cluster, name)["ready"] == right for name in RULES))
+    written = [path for _, path in cluster.writes("configmaps")]
+    assert len(written) == len(RULES) * len(TEAMS)
+    statuses = [path for _, path in cluster.writes("copyrators") if path.endswith("/status")]
+    assert sorted(path.split("/")[-2] for path in statuses) == RULES
+    await until(lambda: operator.recorder.told)
+    ((about, kind, why, text),) = operator.recorder.told
+    assert (about.kind, about.namespace, about.name) == ("Namespace", HOME, HOME)
+    assert (kind, why) == ("Normal", COPIES_CHANGED)
+    assert text == (
+        "rules rule-00, rule-01, rule-02 and 17 more: created 100 copies: "
+        "namespaces team-0, team-1, team-2 and 2 more are new or changed"
+    )
+    assert operator.recorder.annotations == {ANN_RULES: ",".join(RULES)}
+
+
+async def change_source(cluster):
+    """For ever: faster than the copies settle."""
+    number = 0
+    while True:
+        number += 1
+        cluster.object("configmaps", HOME, "app", data={"key": str(number)})
+        await asyncio.sleep(DEFAULT_TIMING.settling / 4)
+
+
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=1.0)])
+async def test_under_constant_change_a_status_is_written_in_time(cluster, operator):
+    for name in TEAMS:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    changing = asyncio.create_task(change_source(cluster))
+    cluster.seen.clear()
+
+    def statuses():
+        return [path for _, path in cluster.writes("copyrators") if path.endswith("/status")]
+
+    try:
+        await until(lambda: len(statuses()) >= 2, "two statuses are written")
+    finally:
+        changing.cancel()
+
+
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
+async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster, operator):
+    for name in TEAMS:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+    async def refuse(request):
+        if "/namespaces/team-0/" in request.path:
+            return await error(403, "Forbidden", message="exceeded quota: small")(request)
+        return await cluster.serve(request)
+
+    cluster.always("update", refuse)
+    changing = asyncio.create_task(change_source(cluster))
+    try:
+        await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    finally:
+        changing.cancel()
+
+
+async def test_a_status_comes_after_the_copies_of_all_rules(cluster):
+    operator = Operator(cluster)
+    await operator.start()
+    make_rules(cluster, ["team-*"])
+    await until(lambda: all(reason(cluster, name) == "NoTargets" for name in RULES))
+    await operator.settled()
+    cluster.seen.clear()
+    for name in TEAMS:
+        cluster.namespace(name)
+    await until(lambda: all(counts(cluster, name)["ready"] == len(TEAMS) for name in RULES))
+    order = [one for one in cluster.seen if one.verb in ("create", "patch")]
+    copies = [number for number, one in enumerate(order) if "/configmaps" in one.path]
+    statuses = [number for number, one in enumerate(order) if one.path.endswith("/status")]
+    assert max(copies) < min(statuses)
