@@ -2,20 +2,25 @@
 
 Only the standard library is there. What goes is what the operator can never import: the models and
 calls of the Kubernetes client (the operator reads kubeconfigs with that client and has its own for
-the rest), which are two thirds of all bytes, and type stubs and C sources. A test runs the image.
+the rest), which are two thirds of all bytes, packages that our dependencies only import for what we
+don't use, and type stubs and C sources. A test runs the image.
 """
 
 from __future__ import annotations
 
 import argparse
 import compileall
+import importlib.metadata
 import py_compile
+import shutil
 import sys
 from pathlib import Path
 
 LIBRARY = "usr/lib/copyrator"
 LAUNCHER = "usr/bin/copyrator"
 UNUSED_CODE = ("kubernetes/client", "kubernetes/aio/client")
+UNUSED_PACKAGES = ("markdown-it-py", "mdurl", "pycparser", "Pygments")
+"""rich prints source code and Markdown with them, and cffi reads C declarations."""
 SOURCES = ("*.pyi", "*.pyx", "*.pxd", "*.pxi", "*.c", "*.h")
 
 _START = """#!{python} -P
@@ -52,6 +57,10 @@ def remove_what_is_never_imported(library: Path) -> None:
         for module in (library / client).glob("*/*.py"):
             if module.name != "__init__.py":
                 module.unlink()
+    for distribution in importlib.metadata.distributions(path=[str(library)]):
+        if distribution.name in UNUSED_PACKAGES:
+            for top in {path.parts[0] for path in distribution.files or ()} - {".."}:
+                shutil.rmtree(library / top)
     for pattern in SOURCES:
         for path in library.rglob(pattern):
             path.unlink()

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from copyrator import __version__
 from copyrator.signatures.keyless import MISSING
+from images.trim import UNUSED_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT_ALL = """
@@ -27,6 +29,7 @@ for name in sys.argv[1:]:
     for module in pkgutil.walk_packages(package.__path__, f"{name}."):
         if module.name not in {"copyrator.__main__", "copyrator.kopf_main"}:
             importlib.import_module(module.name)
+print(*sorted(sys.modules), sep="\\n")
 """
 """Without both modules that run something when they are imported."""
 
@@ -63,11 +66,16 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", str(venv))
     (site,) = (venv / "lib").glob("python3.*/site-packages")
     for name in needed():
-        distribution = importlib.metadata.distribution(name)
-        for top in {path.parts[0] for path in distribution.files or ()} - {"..", "__pycache__"}:
-            (site / top).symlink_to(str(distribution.locate_file(top)))
+        for top in top_level(name):
+            (site / top).symlink_to(Path(sysconfig.get_path("purelib"), top))
     pip(venv / "bin", "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     return venv / "bin"
+
+
+def top_level(name: str) -> set[str]:
+    """The files and folders that a package has in site-packages."""
+    files = importlib.metadata.files(name) or ()
+    return {path.parts[0] for path in files} - {"..", "__pycache__"}
 
 
 def needed() -> set[str]:
@@ -129,7 +137,10 @@ def test_the_image_and_the_demo_have_what_it_depends_on_and_nothing_else() -> No
 def test_all_its_modules_and_those_of_the_demo_need_no_more(bin_folder: Path) -> None:
     pip(bin_folder, "check")
     python = str(bin_folder / "python")
-    run(python, "-c", IMPORT_ALL, "copyrator")
+    imported = set(run(python, "-c", IMPORT_ALL, "copyrator").split())
+    left_out_of_the_image = set().union(*map(top_level, UNUSED_PACKAGES))
+    assert "pygments" in left_out_of_the_image
+    assert imported.isdisjoint(left_out_of_the_image)
     run("env", f"PYTHONPATH={ROOT / 'hack'}", python, "-c", IMPORT_ALL, "demo", "localcluster")
 
 

@@ -15,7 +15,7 @@ from copyrator.signatures import keyless
 from images import layout, product
 from images.layout import Layout
 from images.store import Store
-from images.trim import LAUNCHER, LIBRARY
+from images.trim import LAUNCHER, LIBRARY, UNUSED_PACKAGES
 from localcluster.progress import Progress
 
 LIMIT = 150e6
@@ -41,6 +41,12 @@ def test_it_stays_small(image):
 def test_no_tool_to_build_or_install_with_is_inside(paths):
     unwanted = re.compile(r"bin/(pip|gcc|cc|ld|make|uv)[\d.-]*$|/(pip|setuptools|ensurepip)/")
     assert [path for path in paths if unwanted.search(path)] == []
+
+
+def test_packages_that_nothing_imports_are_left_out(paths):
+    names = {path.removeprefix(f"{LIBRARY}/").partition("/")[0] for path in paths}
+    unused = tuple(name.lower() for name in UNUSED_PACKAGES)
+    assert [name for name in names if name.lower().replace("_", "-").startswith(unused)] == []
 
 
 def test_nothing_of_the_clone_is_inside_but_the_package(paths):
