@@ -6,10 +6,13 @@ because it is imported here without loading the system's certificates: twice, in
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
+# aiohttp has a few short frozen lists; their C extension loads libstdc++, which takes 1.4 MB.
+os.environ.setdefault("FROZENLIST_NO_EXTENSIONS", "1")
 ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
 try:
     import aiohttp

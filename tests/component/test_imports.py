@@ -94,7 +94,7 @@ cli.get_command(None, "run")
 async def start():
     App(Settings(), await auth.load_connection(), step_down=lambda: None)
 asyncio.run(start())"""
-    assert loaded(code, IN_USE_ONLY) == []
+    assert loaded(code, IN_USE_ONLY, "frozenlist._") == []
 
 
 def test_kopf_finds_no_kubernetes_client_and_a_kubeconfig_still_does() -> None:
@@ -103,6 +103,34 @@ def test_kopf_finds_no_kubernetes_client_and_a_kubeconfig_still_does() -> None:
     assert loaded("import copyrator.handlers", ("kubernetes",)) == []
     code = "import copyrator.handlers, kubernetes.aio.config, kopf; kopf.OperatorRegistry()"
     assert "kubernetes.aio.config" in loaded(code, ("kubernetes",))
+
+
+def test_jinja2_is_imported_for_the_first_rule_that_has_any_and_off_the_event_loop() -> None:
+    code = """
+import asyncio, sys, threading, time
+from types import SimpleNamespace
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import parse_rule
+from copyrator.copies.rules.admission import RuleCompiler
+from copyrator.settings.config import Settings
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "jinja2":
+            assert threading.current_thread() is not threading.main_thread()
+            print("imported")
+sys.meta_path.insert(0, Finder())
+context = SimpleNamespace(monotonic=time.monotonic, settings=Settings())
+rule = SimpleNamespace(key=RuleKey("team", "rule"), uid="u", generation=1)
+def compile(**spec):
+    spec = {"source": {"kind": "Secret", "namespace": "team", "name": "a"}, **spec}
+    parsed = parse_rule({"metadata": {"namespace": "team", "name": "rule"}, "spec": spec})
+    found = asyncio.run(RuleCompiler(context).compile(rule, parsed))
+    print(*found)
+compile()
+print("next")
+compile(transform={"name": "{{source.name}}"})
+"""
+    assert loaded(code, ()) == ["next", "imported", "{{source.name}}"]
 
 
 def test_validate_loads_no_http_client() -> None:
