@@ -97,6 +97,7 @@ OCCASIONS = (
     Occasion.REQUEST,
     Occasion.FORCE,
     Occasion.RETRY,
+    Occasion.ROLLBACK,
     Occasion.INTERRUPTED,
     Occasion.CORRECTION,
 )

@@ -65,6 +65,10 @@ class BundleReason(StrEnum):
     DEPLOY_FAILED = "DeployFailed"
     SKIPPED = "Skipped"
     """The annotation skip-digests names its digest."""
+    PINNED = "Pinned"
+    """A user rolled back: no other version is deployed until it is unpinned."""
+    PIN_REFUSED = "PinRefused"
+    """The annotation pin names what mustn't be rolled back to."""
     UNSIGNED = "Unsigned"
     SIGNATURE_INVALID = "SignatureInvalid"
     """None of its signatures is trusted."""
@@ -344,11 +348,29 @@ class Verification(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinStatus(Record):
+    """What a user rolled back to; see deploy.requests."""
+
+    requested: str | None = None
+    """The newest value of the annotation that was seen; None: it is absent."""
+    version: str | None = None
+    digest: str | None = None
+    """None: no pin is in force."""
+    selection: str | None = None
+    """Hash of the fields of the spec that choose a version; an edit of these ends the pin."""
+    at: str | None = None
+    refused: str | None = None
+    """Why ``requested`` wasn't taken, as a sentence; an earlier pin stays in force."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry(Record):
     """A finished attempt."""
 
     version: str | None = None
     digest: str | None = None
+    reference: str | None = None
+    """``host[:port]/path`` of the repository that it came from."""
     revision: int | None = None
     outcome: str | None = None
     reason: str | None = None
@@ -383,6 +405,7 @@ class FailedPolls(Record):
 _NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
+UNPINNED: Final = PinStatus()
 _NO_PLAN: Final = PlanStatus()
 _NO_PREVIEW: Final = PreviewPlan()
 _NO_BASELINE: Final = Baseline()
@@ -423,6 +446,8 @@ class BundleStatus(Record):
     """Only where spec.approval.mode is OnRisk, or drift is checked for."""
     drift: DriftStatus = NO_DRIFT
     """Likewise; no more than its check's number where neither does."""
+    pin: PinStatus = UNPINNED
+    """Only where a user set the annotation pin."""
     history: Packed[HistoryEntry] = _NO_PAST
     """``past`` reads it."""
     next_poll_at: str | None = None

@@ -96,6 +96,11 @@ minAge, dependsOn and windows.
 """
 ANN_SKIP_DIGESTS: Final = "operator.werf.dev/skip-digests"
 """On a Bundle: digests, separated by commas, that are never deployed."""
+ANN_PIN: Final = "operator.werf.dev/pin"
+"""On a Bundle: ``VERSION@DIGEST``, which was deployed before and is deployed instead of what the
+spec names; NO_PIN ends that. The newest value that was seen counts, also once it is removed.
+"""
+NO_PIN: Final = "none"
 ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
 """On a Bundle that is being deleted, value ``true``: remove the finalizer without uninstalling."""
 ANN_PLAN_AT: Final = "operator.werf.dev/plan-at"

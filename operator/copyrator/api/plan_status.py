@@ -163,6 +163,8 @@ class PlanStatus(PlanSummary):
     """Hash of the Secret with the operations, which the deploy's Job checks."""
     newer: str | None = None
     """A newer version that would be planned instead."""
+    pinned: bool | None = None
+    """True: it is of a rollback, so it isn't kept without the pin."""
     decision: str | None = None
     """A value of PlanDecision."""
     by: str | None = None

@@ -26,6 +26,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
+from copyrator.bundles.deploy.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import approval
 from copyrator.bundles.health.monitor import HealthMonitor
@@ -206,6 +207,8 @@ class BundleReconciler:
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
         spec = self.context.effective(spec)
+        pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
+        entry = await steps.take(Step(entry, pinned))
         waits_for_others = spec.depends_on or spec.promote_from.bundles
         if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
@@ -275,6 +278,7 @@ class BundleReconciler:
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
             skipped=spec.skip_digests,
+            pin=entry.status.pin,
         )
         return DeployInputs(entry, spec, access, asked, desired, observed)
 

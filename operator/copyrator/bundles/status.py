@@ -121,6 +121,8 @@ def record_update(
     before, update = entry.status, ready_conditions.update_pending(status)
     reported = {ready_conditions.update_pending(before).reason, verdict.reason}
     is_told = update.reason in reported
+    if update.reason in (BundleReason.PINNED, BundleReason.PIN_REFUSED):
+        is_told = True  # by the Event when the annotation was seen
     if update.reason == BundleReason.PLANNING and not _is_planning(status):
         is_told = True  # nothing is planned yet, because of a fault or other plans
     if update.reason == BundleReason.PLAN_REJECTED:
@@ -155,14 +157,33 @@ def _record_decision(
 
 
 def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    """Emit an Event where a forced deploy that ignores gates begins."""
+    """Emit an Event where a forced deploy or rollback that ignores gates begins."""
     attempted = status.attempted
     if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
         return
     over = ", ".join(f"{one.name} ({one.reason})" for one in attempted.passed_over)
-    text = f"The forced deploy of {attempted.version} passes over gates: {over}"
+    is_pinned = attempted.digest == status.pin.digest
+    what = "rollback to" if is_pinned else "forced deploy of"
+    text = f"The {what} {attempted.version} passes over gates: {over}"
     context.record(entry, NORMAL, "GatesPassedOver", text)
     log.info("%s: %s", entry.key, text)
+
+
+def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
+    before, pin = entry.status.pin, written.status.pin
+    if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
+        _emit(context, entry, WARNING, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
+    if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
+        text = ready_conditions.pinned(written.status)
+        text += f"; to end that: copyrator unpin bundle -n {entry.key.namespace} {entry.key.name}"
+        _emit(context, entry, NORMAL, BundleReason.PINNED, text)
+    elif pin.digest is None and before.digest is not None:
+        why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
+        if pin.requested == before.requested:
+            why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
+        text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
+        _emit(context, entry, NORMAL, "Unpinned", text)
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -318,7 +339,8 @@ class StatusWriter:
         kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
         status = replace(status, gates=kept)
         if not gated:
-            status, gated = replace(status, verification=Verification()), bool(kept)
+            is_told = status.pin.digest is not None or status.pin.refused is not None
+            status, gated = replace(status, verification=Verification()), bool(kept) or is_told
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
@@ -366,6 +388,7 @@ class StatusWriter:
             )
             status = replace(status, conditions=tuple(conditions))
         written = await self._replace(entry, status)
+        record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)
         self._health_written(entry, written)
         return written

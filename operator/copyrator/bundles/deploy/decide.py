@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import (
     LastError,
     PassedOver,
     Verification,
+    VersionRef,
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
@@ -107,8 +108,10 @@ class Case:
     @property
     def is_plan_dropped(self) -> bool:
         """Whether the status no longer has a plan that it had."""
-        dropped = self.target is not None and self.status.plan.job is None
-        return dropped and self.entry.status.plan.job is not None
+        before = self.entry.status.plan
+        is_skipped = before.digest in self.spec.skip_digests
+        dropped = self.status.plan.job is None and (self.target is not None or is_skipped)
+        return dropped and before.job is not None
 
     @property
     def is_correction(self) -> bool:
@@ -171,6 +174,8 @@ def decide_deploy(
     )
     status = _record_drift_mode(status, spec, wanted)
     status = replace(status, verification=resolution.deployed or Verification())
+    if status.plan.digest in spec.skip_digests and plan_record.awaited_plan(status).job:
+        status = replace(status, plan=plan_record.withdraw_plan(status.plan))
     target = None
     if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
@@ -296,6 +301,8 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
     newer = not case.resolution.tag or case.decision.need is state.DeployReason.VERSION
+    if case.resolution.is_pinned and held.candidate.digest != there.digest:
+        newer = False  # what is pinned is requested
     if there.digest and same and newer and state.has_succeeded(status):
         return ready_conditions.deployed(status, case.spec.ignored_env)
     return ready_conditions.held(status, held)
@@ -328,14 +335,25 @@ def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
             case.status, case.spec, resolution.seen, case.now, resolution.soaked
         ),
     )
-    if resolution.unresolved is not None or not resolution.tag:
-        return record_unavailable(status, resolution.rejected, next_poll, case.now)
-    quarantined = case.decision.action is state.DeployAction.QUARANTINE
-    rejected = tuple(
-        one for one in resolution.rejected if quarantined or one.version != resolution.tag
-    )
-    available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
-    return record_available(status, available, next_poll, case.now)
+    found: Candidate | None = None
+    if resolution.is_pinned:
+        found = resolution.named
+    elif resolution.unresolved is None and resolution.tag:
+        found = Candidate(resolution.tag, resolution.digest)
+    if found is None:
+        status = record_unavailable(status, resolution.rejected, next_poll, case.now)
+    else:
+        quarantined = case.decision.action is state.DeployAction.QUARANTINE
+        rejected = tuple(
+            one for one in resolution.rejected if quarantined or one.version != found.version
+        )
+        available = Available(version=found.version, digest=found.digest, rejected=rejected)
+        status = record_available(status, available, next_poll, case.now)
+    if resolution.is_pinned and resolution.tag:
+        status = replace(
+            status, target=VersionRef(version=resolution.tag, digest=resolution.digest)
+        )
+    return status
 
 
 def _is_deployed_held(case: Case) -> bool:

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    GateState,
+    Outcome,
+    PinStatus,
+    Rollback,
+)
 from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
+from copyrator.api.names import ANN_PIN
 from copyrator.api.text import times
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason, has_succeeded
@@ -35,25 +43,52 @@ def held(status: BundleStatus, why: Held) -> ReadyCondition:
 
 
 def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) -> FurtherCondition:
-    """The condition UpdatePending, by the gates in the status.
+    """The condition UpdatePending, by the gates and the pin in the status.
 
-    Where no gate objects and ``ready`` isn't Deployed, it has the reason of that.
+    Where no gate objects, nothing is pinned and ``ready`` isn't Deployed, it has the reason of that.
     """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
-    if not open_ones:
-        text = "No version waits for a gate"
-        if ready is None or ready.reason == BundleReason.DEPLOYED:
-            return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
-        target, there = status.target, status.deployed
-        lacks = f", {target.version} isn't" if target.digest not in (None, there.digest) else ""
-        runs = f"{there.version} is deployed" if there.digest else "nothing is deployed"
-        text = f"{text}; {runs}{lacks}, see the condition Ready"
-        return FurtherCondition(ConditionStatus.FALSE, ready.reason, text)
-    awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
-    refused = [one for one in open_ones if one.state == GateState.REFUSED]
-    first = (awaited or refused or open_ones)[0]  # the one for which somebody has to act
-    text = f"Gate {first.name}: {first.message}"
-    return FurtherCondition(ConditionStatus.TRUE, first.reason or "", text)
+    pin = status.pin
+    refused = "" if pin.refused is None else pin_refused(pin)
+    if open_ones:
+        awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
+        failed = [one for one in open_ones if one.state == GateState.REFUSED]
+        first = (awaited or failed or open_ones)[0]  # the one for which somebody has to act
+        reason, text = first.reason or "", f"Gate {first.name}: {first.message}"
+    elif pin.digest is not None:
+        reason, text = BundleReason.PINNED, pinned(status)
+    elif refused:
+        return FurtherCondition(ConditionStatus.FALSE, BundleReason.PIN_REFUSED, refused)
+    else:
+        return _nothing_pending(status, ready)
+    text += f". {refused}" if refused else ""
+    return FurtherCondition(ConditionStatus.TRUE, reason, text)
+
+
+def _nothing_pending(status: BundleStatus, ready: ReadyCondition | None) -> FurtherCondition:
+    text = "No version waits for a gate"
+    if ready is None or ready.reason == BundleReason.DEPLOYED:
+        return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+    target, there = status.target, status.deployed
+    lacks = f", {target.version} isn't" if target.digest not in (None, there.digest) else ""
+    runs = f"{there.version} is deployed" if there.digest else "nothing is deployed"
+    text = f"{text}; {runs}{lacks}, see the condition Ready"
+    return FurtherCondition(ConditionStatus.FALSE, ready.reason, text)
+
+
+def pinned(status: BundleStatus) -> str:
+    """What is pinned, and what the registry has instead, as a sentence without its full stop."""
+    pin, available = status.pin, status.available
+    text = f"{pin.version} ({short(pin.digest)}) is pinned, so no other version is deployed"
+    if available.version and available.digest != pin.digest:
+        text += f"; the registry has {available.version} ({short(available.digest)})"
+    return text
+
+
+def pin_refused(pin: PinStatus) -> str:
+    """Why the annotation pin wasn't taken, and what stays, as a sentence."""
+    stays = "the former pin stays" if pin.digest is not None else "nothing is pinned"
+    return f"The annotation {ANN_PIN} is refused: {pin.refused}; {stays}"
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:

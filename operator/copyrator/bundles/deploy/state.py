@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
+    MAX_HISTORY,
     Attempted,
     BundleReason,
     BundleStatus,
@@ -210,6 +211,8 @@ def occasion(need: DeployReason, wanted: DesiredDeploy, status: BundleStatus) ->
         return Occasion.CORRECTION
     if need in (DeployReason.RETRY, DeployReason.AGAIN):
         return Occasion.RETRY if need is DeployReason.RETRY else Occasion.INTERRUPTED
+    if wanted.digest == status.pin.digest:
+        return Occasion.ROLLBACK
     return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 
 
@@ -277,6 +280,7 @@ def finish(
     entry = HistoryEntry(
         version=attempted.version,
         digest=attempted.digest,
+        reference=attempted.reference,
         revision=ending.revision,
         outcome=ending.outcome,
         reason=ending.reason,
@@ -287,7 +291,7 @@ def finish(
         passed_over=attempted.passed_over,
         time=stamp,
     )
-    changed = replace(status, history=Packed.pack((entry, *status.past[:9])))
+    changed = replace(status, history=Packed.pack(_limit_history((entry, *status.past))))
     if ending.outcome is Outcome.SUCCEEDED:
         return _record_success(changed, attempted, ending, evidence, stamp)
     error = LastError(
@@ -298,6 +302,23 @@ def finish(
         revision = back.revision or changed.deployed.revision
         changed = replace(changed, deployed=replace(changed.deployed, revision=revision))
     return replace(changed, attempted=_schedule_retry(attempted, retry, now), last_error=error)
+
+
+_KEPT_DIGESTS: Final = 3
+"""Digests whose last successful deploy stays in the history however many others follow."""
+
+
+def _limit_history(entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+    """At most MAX_HISTORY, newest first; what can be rolled back to is dropped last."""
+    kept = list(entries)
+    while len(kept) > MAX_HISTORY:
+        newest: dict[str | None, int] = {}
+        for at, one in enumerate(kept):
+            if one.outcome == Outcome.SUCCEEDED:
+                newest.setdefault(one.digest, at)
+        targets = list(newest.values())[:_KEPT_DIGESTS]
+        del kept[max(at for at in range(len(kept)) if at not in targets)]
+    return tuple(kept)
 
 
 def _record_success(

@@ -119,6 +119,8 @@ def _candidate_of(record: CandidateStatus) -> Candidate:
 def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
     if facts.status.deployed.digest is None or facts.is_deployed(candidate):
         return PASSED
+    if facts.occasion is Occasion.ROLLBACK:  # it was deployed before
+        return PASSED
     seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
     until = seen + timedelta(seconds=spec.min_age)
     if now >= until:

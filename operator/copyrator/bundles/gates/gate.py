@@ -80,6 +80,8 @@ class Occasion(StrEnum):
     """A failed attempt is retried."""
     INTERRUPTED = "Interrupted"
     """An attempt that the infrastructure interrupted is repeated."""
+    ROLLBACK = "Rollback"
+    """The digest is pinned."""
     CORRECTION = "Correction"
     """What is deployed is deployed again, because it has drifted."""
 
@@ -136,7 +138,10 @@ class Refused:
 
 Verdict = Passed | Waiting | Refused
 PASSED: Final = Passed()
-_PASSED_OVER: Final = "a forced deploy passes over it"
+_PASSED_OVER: Final = {
+    Occasion.FORCE: "a forced deploy passes over it",
+    Occasion.ROLLBACK: "a rollback passes over it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,7 @@ class GateResult:
     gate: str
     verdict: Verdict
     passed_over: Waiting | Refused | None = None
-    """Its objection, where a forced deploy ignores it; ``verdict`` is Passed then."""
+    """Its objection, where a forced deploy or rollback ignores it; ``verdict`` is Passed then."""
 
     @property
     def objects(self) -> bool:
@@ -283,7 +288,8 @@ def judge(
 ) -> tuple[GateResult, ...]:
     """Evaluate all gates that the spec requires, in order.
 
-    Those that a forced deploy ignores are evaluated too, so that their objections are recorded.
+    Those that a forced deploy or a rollback ignores are evaluated too, so that their objections are
+    recorded.
     """
     return tuple(
         _result(gate, spec, candidate, facts, now) for gate in gates if gate.concerns(spec)
@@ -295,10 +301,11 @@ def _result(
 ) -> GateResult:
     if facts.occasion in gate.occasions:
         return GateResult(gate.name, gate.judge(spec, candidate, facts, now))
-    if facts.occasion is Occasion.FORCE and Occasion.REQUEST in gate.occasions:
+    over = _PASSED_OVER.get(facts.occasion)
+    if over is not None and Occasion.REQUEST in gate.occasions:
         verdict = gate.judge(spec, candidate, facts, now)
         if not isinstance(verdict, Passed):
-            return GateResult(gate.name, Passed(_PASSED_OVER), verdict)
+            return GateResult(gate.name, Passed(over), verdict)
     return GateResult(gate.name, PASSED)
 
 

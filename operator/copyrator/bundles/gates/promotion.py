@@ -149,6 +149,8 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     """All causes, first those that withdraw the evidence."""
     conditions = conditions_by_type(status.conditions)
     attempted = status.attempted
+    if _is_rolled_back(status):
+        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
     if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
@@ -163,11 +165,21 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")
-    reason = ready_reason(status.conditions)
-    if reason == BundleReason.RELEASE_CONFLICT:
-        yield _Break("the release is another Bundle's")
-    if reason == BundleReason.RELEASE_NOT_ACCEPTED:
-        yield _Break("the release's namespace doesn't accept it")
+    if text := _OTHERS_RELEASE.get(ready_reason(status.conditions)):
+        yield _Break(text)
+
+
+_OTHERS_RELEASE: Final[Mapping[str, str]] = {
+    BundleReason.RELEASE_CONFLICT: "the release is another Bundle's",
+    BundleReason.RELEASE_NOT_ACCEPTED: "the release's namespace doesn't accept it",
+}
+
+
+def _is_rolled_back(status: BundleStatus) -> bool:
+    """Whether another version is pinned than the deployed one, and not a higher one."""
+    pin, there = status.pin, status.deployed
+    is_left = pin.digest is not None and pin.digest != there.digest
+    return is_left and not is_below(there.version or "", pin.version or "")
 
 
 def _is(

@@ -187,7 +187,14 @@ def _has_expired(plan: PlanStatus, now: datetime) -> bool:
 def awaited_plan(status: BundleStatus) -> PlanStatus:
     """The plan of a deploy that hasn't begun; an empty record where there is none."""
     waits = status.plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
-    return status.plan if waits and not is_spent(status) else PlanStatus()
+    is_open = waits and not is_spent(status) and not _is_left_by_pin(status)
+    return status.plan if is_open else PlanStatus()
+
+
+def _is_left_by_pin(status: BundleStatus) -> bool:
+    """Whether the plan is of another version than the pinned one, or of one that was unpinned."""
+    plan, pin = status.plan, status.pin
+    return plan.digest != pin.digest and bool(pin.digest or plan.pinned)
 
 
 def kept_candidate(
@@ -206,7 +213,8 @@ def kept_candidate(
     """
     plan = status.plan
     waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
-    if not waits or plan.decision == PlanDecision.REJECTED or is_spent(status):
+    is_over = plan.decision == PlanDecision.REJECTED or is_spent(status)
+    if not waits or is_over or _is_left_by_pin(status):
         return None
     same = (plan.values_hash, plan.spec_hash) == (target.values_hash, target.spec_hash)
     if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
@@ -254,6 +262,7 @@ def record_plan(
     }
     if purpose is PlanPurpose.CHECK:
         return replace(status, drift=replace(status.drift, check=DriftCheck(**record)))
+    record["pinned"] = target.digest == status.pin.digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
     carries_over = same and _carries_over(status, is_requested)
@@ -291,6 +300,11 @@ def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
     if plan.outcome is None or is_spent(status) or is_for(plan, target):
         return status
     return replace(status, plan=plan.remove_plan())
+
+
+def withdraw_plan(plan: PlanStatus) -> PlanStatus:
+    """The record without the plan: the next one has another ID, so that an approval has ended."""
+    return replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1)
 
 
 @dataclass(frozen=True, slots=True)

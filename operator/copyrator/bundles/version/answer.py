@@ -16,6 +16,7 @@ from typing import Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
+    UNPINNED,
     Attempted,
     Available,
     BundleReason,
@@ -24,10 +25,11 @@ from copyrator.api.bundle_status import (
     FailedPolls,
     LastError,
     Outcome,
+    PinStatus,
     Rejected,
     VersionRef,
 )
-from copyrator.api.conditions import ready_reason
+from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.rhythm import interval_of, unready_at
@@ -97,6 +99,8 @@ class DesiredVersion:
     """Hash of the requirements for signatures; empty: none are required."""
     skipped: tuple[str, ...] = ()
     """Digests that aren't chosen."""
+    pin: PinStatus = UNPINNED
+    """What is deployed instead of what the spec names."""
 
 
 def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
@@ -126,8 +130,14 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
 def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
     """Whether, by the status, the desired version was resolved before, whatever was requested."""
     last = status.attempted if status.attempted.attempt else status.deployed
+    pin, pending = desired.pin, status.condition(ConditionType.UPDATE_PENDING)
+    if pin.digest is None:
+        is_pin_handled = pending.get("reason") != BundleReason.PINNED
+    else:
+        is_pin_handled = last.digest == pin.digest
     return (
-        status.observed_generation == desired.generation
+        is_pin_handled
+        and status.observed_generation == desired.generation
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
         and (status.verification.policy or "") == desired.signers

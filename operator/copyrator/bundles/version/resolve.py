@@ -92,6 +92,10 @@ class Resolution:
     """Whether the signatures of what is deployed are trusted; None where none are required."""
     chosen: Verification | None = None
     """The same of this version."""
+    is_pinned: bool = False
+    """What is pinned is deployed, instead of what the registry has for the spec."""
+    named: Candidate | None = None
+    """What the registry has for the spec, where ``is_pinned``; None: nothing, or it isn't known."""
     plan_refused: bool = False
     """The version of the waiting plan is no longer trusted, or no longer promoted."""
     correctable: tuple[GateResult, ...] = ()
@@ -364,9 +368,31 @@ class Resolver:
         try:
             if is_inherited(self.judge.entry.status):
                 return self._inherited()
-            return self.judge.rechecked(self._resolve())
+            is_pinned = self.judge.entry.status.pin.digest is not None
+            return self.judge.rechecked(self._pinned() if is_pinned else self._resolve())
         except PendingError:
             return None
+
+    def _pinned(self) -> Resolution:
+        """The pinned version, by its digest; without it nothing is deployed."""
+        pin = self.judge.entry.status.pin
+        candidate = Candidate(pin.version or "", pin.digest or "")
+        answer = self.judge.queries.tag(candidate.digest)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error, is_pinned=True)
+        found = self._resolve()  # only shown, so its errors don't matter
+        named = Candidate(found.tag, found.digest) if found.tag and found.digest else None
+        found = Resolution(rejected=found.rejected, seen=found.seen, is_pinned=True, named=named)
+        if answer.error is not None:
+            text = (
+                f"{candidate.version} ({candidate.digest[:19]}) is pinned, and the registry no "
+                "longer has it: publish this digest again, roll back to another version, or unpin"
+            )
+            return replace(found, unresolved=Unresolved(BundleReason.TAG_NOT_FOUND, text))
+        results, held = self.judge.judge(candidate)
+        if held is not None:
+            return replace(found, held=held)
+        return replace(found, tag=candidate.version, digest=candidate.digest, results=results)
 
     def _resolve(self) -> Resolution:
         version = parse_version(self.judge.spec.version)

@@ -1,0 +1,392 @@
+"""A rollback: the annotation pin is taken into the status, and only that digest is deployed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import ALWAYS, annotate, approve, condition, waits
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.promoting import promoted_from, soak_of
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
+
+from copyrator.kube.events import ObjectRef
+
+OTHER = "sha256:" + 64 * "f"
+
+
+def deployed(cluster: BundleCluster, name: str = "shop") -> str:
+    return str(cluster.status(name).get("deployed", {}).get("digest"))
+
+
+def pin(cluster: BundleCluster, value: str | None, name: str = "shop") -> None:
+    annotate(cluster, name=name, pin=value)
+
+
+def pin_of(cluster: BundleCluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status().get("pin", {})
+    return found
+
+
+class Told:
+    """The Events of all operators of a test, as their recorder."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def record(self, _about: ObjectRef, _kind: str, reason: str, message: str, **_: Any) -> None:
+        self.events.append((reason, message))
+
+    def of(self, reason: str) -> list[str]:
+        return [message for one, message in self.events if one == reason]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def run(run: Run, told: Told) -> Run:
+    return partial(run, recorder=told)
+
+
+async def seen(cluster: BundleCluster, value: str | None) -> dict[str, Any]:
+    """The pin in the status, once this value of the annotation was seen."""
+    await eventually(lambda: pin_of(cluster).get("requested") == value, f"{value} is seen")
+    return pin_of(cluster)
+
+
+async def deploy_two(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, **spec: Any
+) -> tuple[str, str, Any]:
+    """The digests of 1.0.0 and of 1.1.0, which runs, and the operator."""
+    bundle(**{"version": "1.*", **spec})
+    operator = await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    first, second = deployed(cluster), registry.put("app", "1.1.0", "second")
+    await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
+    return first, second, operator
+
+
+async def rolled_back(cluster: BundleCluster, digest: str) -> None:
+    await eventually(lambda: deployed(cluster) == digest and cluster.reason() == "Deployed")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Pinned"))
+
+
+async def polled(registry: FakeRegistry, times: int = 3) -> None:
+    polls = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= polls + 2 * times, "polls")
+
+
+async def test_the_pinned_version_is_deployed_and_stays_until_it_is_unpinned(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    assert cluster.status()["history"][0]["reference"] == f"{registry.host}/app"
+
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    status = cluster.status()
+    assert {key: pin_of(cluster)[key] for key in ("version", "digest")} == {
+        "version": "1.0.0",
+        "digest": first,
+    }
+    assert status["target"] == {"version": "1.0.0", "digest": first}
+    assert (status["available"]["version"], status["available"]["digest"]) == ("1.1.0", second)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    (text,) = told.of("Pinned")
+    assert "copyrator unpin bundle -n team shop" in text
+
+    pin(cluster, None)
+    assert (await seen(cluster, None))["digest"] == first
+    third = registry.put("app", "1.2.0", "third")
+    await eventually(lambda: cluster.status()["available"]["digest"] == third)
+    assert deployed(cluster) == first
+    await operator.stop()
+    await run(timer_interval=1.0)
+    await polled(registry)
+    assert deployed(cluster) == first
+    assert len(cluster.runs) == 3
+
+    pin(cluster, "none")
+    await eventually(lambda: deployed(cluster) == third and cluster.reason() == "Deployed")
+    assert pin_of(cluster) == {"requested": "none"}
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("", ""))
+    assert len(told.of("Unpinned")) == 1
+
+
+@pytest.mark.parametrize("died", ["before it was seen", "after it was seen"])
+async def test_a_restart_in_between_changes_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, died: str
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    if died == "after it was seen":
+        registry.fault, registry.fault_at = answering(500), first
+        pin(cluster, f"1.0.0@{first}")
+        assert (await seen(cluster, f"1.0.0@{first}"))["digest"] == first
+        pin(cluster, None)
+        await operator.stop(0)
+        registry.fault = None
+    else:
+        await operator.stop(0)
+        pin(cluster, f"1.0.0@{first}")
+    await run(timer_interval=600.0)
+    await rolled_back(cluster, first)
+
+    pin(cluster, "none")
+    await eventually(lambda: deployed(cluster) == second)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", "1.*.*"),
+        ("tagFilter", "1.*"),
+        ("prerelease", True),
+        ("repo", "other"),
+    ],
+)
+async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_not(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    told: Told,
+    field: str,
+    value: object,
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    registry.put("other", "1.1.0", "second")
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
+    await eventually(lambda: len(cluster.runs) == 4 and cluster.reason() == "Deployed")
+    for number, request in enumerate(("requestedAt", "forceAt"), 5):
+        annotate(cluster, **{request: "now"})
+        await eventually(lambda: len(cluster.runs) == number and cluster.reason() == "Deployed")  # noqa: B023
+    assert deployed(cluster) == first
+    assert condition(cluster, "UpdatePending") == ("True", "Pinned")
+
+    cluster.change("bundles", "shop", spec={field: value})
+    await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
+    assert pin_of(cluster) == {"requested": f"1.0.0@{first}"}, "the value isn't taken again"
+    assert "was edited" in told.of("Unpinned")[0]
+    await polled(registry)
+    assert deployed(cluster) == second
+
+
+async def test_what_was_never_deployed_from_this_repository_is_refused_by_name(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    unknown = registry.put("app", "0.9.0", "never deployed here")
+    bad = {
+        f"0.9.0@{unknown}": "no successful deploy of 0.9.0",
+        f"9.9.9@{first}": f"{first} was deployed as 1.0.0, not as 9.9.9",
+        f"1.0.0@{OTHER}": "no successful deploy",
+        "1.0.0": "isn't VERSION@sha256:",
+        f"1.0.0@{first} ": "isn't VERSION@sha256:",
+        f"../1@{first}": "isn't VERSION@sha256:",
+        "x" * 200_000: "isn't VERSION@sha256:",
+        "": "isn't VERSION@sha256:",
+    }
+    for value, why in bad.items():
+        pin(cluster, value)
+        found = await seen(cluster, value[:1024])
+        assert why in found["refused"]
+        assert "digest" not in found
+        await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "PinRefused"))
+    assert len(str(cluster.status())) < 20_000
+    assert deployed(cluster) == second
+    assert len(cluster.runs) == 2
+    assert any("no successful deploy of 0.9.0" in one for one in told.of("PinRefused"))
+
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    pin(cluster, f"0.9.0@{unknown}")
+    found = await seen(cluster, f"0.9.0@{unknown}")
+    assert found["digest"] == first, "the former pin stays"
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Pinned"))
+    await polled(registry)
+    assert deployed(cluster) == first
+
+    cluster.change("bundles", "shop", spec={"repo": "other"})
+    registry.put("other", "1.1.0", "of the other repository")
+    await eventually(lambda: cluster.reason() == "Deployed" and len(cluster.runs) == 4)
+    pin(cluster, f"1.1.0@{second}")
+    found = await seen(cluster, f"1.1.0@{second}")
+    assert f"from {registry.host}/other" in found["refused"], "it is of the first repository"
+
+
+async def test_a_failed_version_is_no_target_and_the_targets_outlive_its_retries(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    retry = {"limit": 3, "backoff": "1s"}
+    first, second, operator = await deploy_two(cluster, registry, run, bundle, retry=retry)
+    cluster.ends = lambda job: fail(job) if "1.0.0" not in str(job) else succeed(job)
+
+    def is_given_up(digest: str) -> bool:
+        operator.let_pass(timedelta(seconds=10))
+        return cluster.status()["attempted"]["digest"] == digest and (
+            cluster.reason() == "Quarantined"
+        )
+
+    bad = ""
+    for version in ("1.2.0", "1.3.0", "1.4.0"):
+        bad = registry.put("app", version, version)
+        await eventually(lambda: is_given_up(bad))  # noqa: B023
+    history = cluster.status()["history"]
+    assert len(history) == 10
+    assert {first, second} <= {one["digest"] for one in history if one["outcome"] == "Succeeded"}
+    pin(cluster, f"1.4.0@{bad}")
+    assert "no successful deploy" in (await seen(cluster, f"1.4.0@{bad}"))["refused"]
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+
+
+async def test_without_its_manifest_in_the_registry_what_runs_stays(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    registry.untag("app", "1.0.0")
+    registry.untagged.clear()
+    pin(cluster, f"1.0.0@{first}")
+    await eventually(lambda: cluster.reason() == "TagNotFound")
+    assert f"1.0.0 ({first[:19]}) is pinned" in cluster.message()
+    await polled(registry)
+    assert deployed(cluster) == second
+    assert len(cluster.runs) == 2
+
+    assert registry.put("app", "1.0.0", "one") == first
+    await rolled_back(cluster, first)
+
+
+async def test_age_promotion_and_dependencies_are_passed_over_and_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
+) -> None:
+    first, _, _ = await deploy_two(cluster, registry, run, bundle)
+    gates = {
+        "minAge": "2h",
+        "promoteFrom": promoted_from("staging", soak="1h"),
+        "dependsOn": [{"namespace": "team", "name": "absent"}],
+    }
+    cluster.change("bundles", "shop", spec=gates)
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    (text,) = told.of("GatesPassedOver")
+    assert "rollback to 1.0.0" in text
+    assert "dependsOn (DependencyNotReady)" in text
+    assert "promotion (NotPromoted)" in text
+    assert [one["name"] for one in cluster.status()["history"][0]["passedOver"]] == [
+        "promotion",
+        "dependsOn",
+    ]
+
+
+async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    tomorrow = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
+    windows = [{"days": [tomorrow], "from": "09:00", "to": "10:00"}]
+    cluster.change("bundles", "shop", spec={"windows": windows})
+    pin(cluster, f"1.0.0@{first}")
+    annotate(cluster, forceAt="now")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
+    assert condition(cluster, "Ready")[0] == "Unknown", "what was asked for doesn't run"
+    await polled(registry)
+    assert deployed(cluster) == second
+    cluster.change("bundles", "shop", spec={"windows": None})
+    await rolled_back(cluster, first)
+
+
+async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(version="1.*", approval=ALWAYS)
+    await run(timer_interval=1.0)
+    first = digest_of(registry.manifests["app", "1.0.0"])
+    approve(cluster, await waits(cluster, digest=first))
+    await eventually(lambda: deployed(cluster) == first)
+    second = registry.put("app", "1.1.0", "second")
+    approve(cluster, await waits(cluster, digest=second))
+    await eventually(lambda: deployed(cluster) == second)
+    third = registry.put("app", "1.2.0", "third")
+    await waits(cluster, digest=third)
+
+    pin(cluster, f"1.0.0@{first}")
+    found = await waits(cluster, digest=first)
+    assert condition(cluster, "Ready")[0] == "Unknown"
+    pin(cluster, "none")
+    assert (await waits(cluster, digest=third)).get("pinned") is None
+    pin(cluster, f"1.0.0@{first}")
+    found = await waits(cluster, digest=first)
+    assert found["pinned"] is True
+    approve(cluster, found)
+    await rolled_back(cluster, first)
+    assert [digest for digest, _ in werf.applied] == [first, second, first]
+
+
+async def test_evidence_of_the_version_left_is_withdrawn_when_the_rollback_is_seen(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.untag("app", "1.0.0")
+    old = registry.put("app", "main", "old")
+    bundle(version="main", metadata={"annotations": {"operator.werf.dev/promote-to": "*"}})
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    new = registry.put("app", "main", "new")
+    await eventually(lambda: deployed(cluster) == new and cluster.reason() == "Deployed")
+    await asyncio.sleep(1.1)  # evidence of a second
+    cluster.ends = None
+    pin(cluster, f"main@{old}")
+
+    def record_of(digest: str) -> dict[str, Any]:
+        return next(one for one in soak_of(cluster, "shop") if one["digest"] == digest)
+
+    record = await eventually(lambda: "until" in record_of(new) and record_of(new))
+    assert "longest" not in record
+    assert "longest" in record_of(old)
+    assert record["brokenBy"] == "it is rolled back to main"
+
+
+async def test_two_edits_before_a_look_count_as_the_last(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    await operator.stop()
+    pin(cluster, f"1.0.0@{first}")
+    pin(cluster, "none")
+    await run(timer_interval=1.0)
+    assert await seen(cluster, "none") == {"requested": "none"}
+    await polled(registry)
+    assert deployed(cluster) == second
+    assert len(cluster.runs) == 2
+
+
+async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    first = digest_of(registry.manifests["app", "1.0.0"])
+    bundle(version="1.0.0", approval=ALWAYS, windows=_closed())
+    await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster, digest=first))
+    await waits(cluster, "OutsideWindow", decision="Approved")
+    annotate(cluster, **{"skip-digests": first})
+    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
+    annotate(cluster, **{"skip-digests": None})
+    await waits(cluster, digest=first)
+    assert werf.applied == []
+
+
+def _closed() -> list[dict[str, object]]:
+    day = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
+    return [{"days": [day], "from": "09:00", "to": "10:00"}]
