@@ -43,8 +43,13 @@ _COMMANDS = {
     "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve:resolve"),
     "resume": ("Resume a suspended rule or Bundle.", "core.reconcile:resume"),
+    "rollback": (
+        "Deploy a version again that was deployed before.",
+        "bundles.rollback:rollback",
+    ),
     "rollout": ("Resume or finish the rollout of a rule.", "rules.requests:rollout"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "core.run:run"),
+    "skip": ("Never deploy a version of a Bundle.", "bundles.rollback:skip"),
     "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
     "top": ("Show problems in the terminal, live.", "get.top:top"),
@@ -55,6 +60,8 @@ _COMMANDS = {
         "Remove the operator's finalizers before uninstalling.",
         "core.uninstall:uninstall",
     ),
+    "unpin": ("End the rollback of a Bundle.", "bundles.rollback:unpin"),
+    "unskip": ("Let a skipped version be deployed.", "bundles.rollback:unskip"),
     "validate": ("Validate manifests offline, with line numbers.", "offline.validate:validate"),
     "verify": ("Verify that a version in a registry is signed.", "bundles.verify:verify"),
     "version": (

@@ -45,7 +45,7 @@ def held(status: BundleStatus, why: Held) -> ReadyCondition:
 def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) -> FurtherCondition:
     """The condition UpdatePending, by the gates and the pin in the status.
 
-    Where no gate objects, nothing is pinned and ``ready`` isn't Deployed, it has the reason of that.
+    Where nothing objects or is pinned and ``ready`` isn't Deployed, it has the reason of that.
     """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
     pin = status.pin

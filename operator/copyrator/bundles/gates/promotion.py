@@ -165,7 +165,7 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")
-    if text := _OTHERS_RELEASE.get(ready_reason(status.conditions)):
+    if text := _OTHERS_RELEASE.get(ready_reason(status.conditions) or ""):
         yield _Break(text)
 
 

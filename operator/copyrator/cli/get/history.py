@@ -54,11 +54,11 @@ def last_failure(view: BundleView) -> list[str]:
 def _outcome(entry: HistoryEntry) -> str:
     """``Succeeded``; of a correction of drift ``Succeeded (correction)``.
 
-    A forced deploy has the gates that it skipped.
+    A forced deploy or rollback has the gates that it passed over.
     """
     text = f"{said(entry.outcome)} (correction)" if entry.correction else said(entry.outcome)
     over = passed_over(entry.passed_over)
-    return f"{text} (forced past {said(over)})" if over else text
+    return f"{text} (passed over {said(over)})" if over else text
 
 
 def history_columns(view: BundleView) -> list[Column]:

@@ -55,7 +55,9 @@ MESSAGE: Final = 1500
 """Characters of a message that are shown."""
 APPROVAL, FREEZE, SIGNATURE = "approval", "freeze", "signature"
 """Gates; their modules aren't imported, as a list of Bundles needs only the names."""
-_LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
+_LISTED: Final = (
+    *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
+)
 _TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 _FOR_PEOPLE: Final = (
     BundleReason.AWAITING_APPROVAL,
@@ -65,6 +67,7 @@ _FOR_PEOPLE: Final = (
     BundleReason.PROMOTION_NOT_ALLOWED,
     BundleReason.FROZEN,
     BundleReason.FREEZE_UNREADABLE,
+    BundleReason.PINNED,
 )
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
@@ -120,7 +123,8 @@ class BundleView:
         """The reason why a version waits for a person, or its plan failed; else empty."""
         pending = self.summary.condition(ConditionType.UPDATE_PENDING)
         waits = pending.get("status") == _TRUE and pending.get("reason") in _FOR_PEOPLE
-        return str(pending["reason"]) if waits else ""
+        is_refused = pending.get("reason") == BundleReason.PIN_REFUSED
+        return str(pending["reason"]) if waits or is_refused else ""
 
     @cached_property
     def trouble(self) -> str:
@@ -162,7 +166,9 @@ class BundleView:
             BundleReason.FROZEN,
             BundleReason.FREEZE_UNREADABLE,
         )
-        return ",".join((reason, *(("Frozen",) if frozen else ()), *self.flaws))
+        pinned = self.summary.pin.digest is not None
+        words = (("Frozen",) if frozen else ()) + (("Pinned",) if pinned else ())
+        return ",".join((reason, *words, *self.flaws))
 
     @property
     def is_decision_due(self) -> bool:
@@ -225,6 +231,7 @@ def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterato
     for label, found in (("Available", status.available), ("Deployed", status.deployed)):
         since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"
         yield Detail(label, f"{found.version}  {since}" if found.version else "-")
+    yield from _describe_pin(view)
     verified = status.verification
     if verified.verdict:
         reason = "" if verified.verdict == Trust.TRUSTED else f" ({verified.reason})"
@@ -244,6 +251,20 @@ def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterato
     log = [f"({view.hint('logs')} prints werf's log)"] if error.log_tail else []
     if error.to_dict():
         yield Detail("Last error", f"{error.reason}: {error.message}", log)
+
+
+def _describe_pin(view: BundleView) -> Iterator[Detail]:
+    pin = view.status.pin
+    if pin.digest is not None:
+        yield Detail("Pinned", f"{describe_pin(view)}; {view.hint('unpin')}")
+    if pin.refused is not None:
+        yield Detail("Pin refused", said(pin.refused, MESSAGE))
+
+
+def describe_pin(view: BundleView) -> str:
+    """The pinned version, and since when."""
+    pin = view.status.pin
+    return f"{said(pin.version)} ({rows.digest(pin.digest)}), for {rows.age(pin.at, view.now)}"
 
 
 def consent(view: BundleView, namespace: str) -> tuple[str, bool | None]:
@@ -268,7 +289,7 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
     attempt = view.status.attempted
     if attempt.attempt:
         over = passed_over(attempt.passed_over)
-        forced = f", forced past {over}" if over else ""
+        forced = f", passed over {over}" if over else ""
         text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{forced}"
         yield Detail("Last attempt", f"{text}, Job {attempt.job}")
     if attempt.next_retry_at:

@@ -44,6 +44,7 @@ from copyrator.cli.view.bundle import (
     consent,
     contents,
     deployed_for,
+    describe_pin,
     hold_text,
     how_to_decide,
     is_retried,
@@ -178,6 +179,7 @@ def _gates(view: BundleView, spec: BundleSpec) -> Iterator[str]:
         verdict = "waiting" if accepted is None else "passed" if accepted else "refused"
         yield f"  consent: {verdict}: the release in namespace {spec.project_namespace} {text}."
     yield from _version(view, spec)
+    yield from _pin(view)
     yield f"  downgrade: {_downgrade(view.status)}"
     yield f"  quarantine: {_quarantine(spec, view.status)}"
     if spec.suspend:
@@ -290,6 +292,16 @@ def _version(view: BundleView, spec: BundleSpec) -> Iterator[str]:
             wanted=spec.version, retry=view.hint("reconcile"), message=said(one.message, 512)
         )
         yield f"    rejected {one.version}: {shown}"
+
+
+def _pin(view: BundleView) -> Iterator[str]:
+    """What a user rolled back to; nothing where nobody did."""
+    pin = view.status.pin
+    if pin.digest is not None:
+        ends = view.hint("unpin")
+        yield f"  pin: only {describe_pin(view)}, is deployed. To end that: {ends}"
+    if pin.refused is not None:
+        yield f"  pin: refused, {BundleReason.PIN_REFUSED}: {said(pin.refused, 1000)}."
 
 
 def _downgrade(status: BundleStatus) -> str:

@@ -42,5 +42,5 @@ def test_a_correction_and_a_forced_deploy_are_named():
     (column,) = (one for one in history_columns(view) if one.head == "OUTCOME")
     assert [column.value(one) for one in view.status.past] == [
         "Succeeded (correction)",
-        "Succeeded (forced past age)",
+        "Succeeded (passed over age)",
     ]

@@ -192,7 +192,7 @@ def test_the_gates_that_a_forced_deploy_passed_over() -> None:
         view = view_of(bundle(attempted=attempt))
         assert passed_over(view.status.attempted.passed_over) == text
         (line,) = described(view.body | {}, "Last attempt")
-        assert ("forced past age, window" in line) is bool(text)
+        assert ("passed over age, window" in line) is bool(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,498 @@
+"""`copyrator rollback`, `unpin`, `skip` and `unskip`: which version is deployed, and which never.
+
+A rollback is an annotation that the operator takes into the status; it checks all of it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, HistoryEntry, Outcome
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
+from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.deploy.pod import CA_KEY
+from copyrator.bundles.deploy.requests import rollback_targets
+from copyrator.cli.bundles.registry import (
+    credential_of,
+    in_options,
+    registry_options,
+)
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.objects import (
+    PATIENCE,
+    RESOURCES,
+    What,
+    annotations_of,
+    complete_names,
+    one,
+)
+from copyrator.cli.core.output import Format, object_option, prose, show_result
+from copyrator.cli.core.waiting import (
+    response_timeout_option,
+    shown,
+    timeout_option,
+    wait,
+    waits_for_gate,
+)
+from copyrator.cli.view import rows
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError, ConflictError
+from copyrator.kube.resources import SECRETS
+from copyrator.metrics import Metrics
+from copyrator.oci.auth import UnusableSecretError, find_credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import RegistryError
+from copyrator.oci.hosts import ANYWHERE
+from copyrator.oci.reference import Repository
+
+_SEEN_WITHIN: Final = 60.0
+"""Seconds in which the operator has to see an annotation."""
+_TRIES: Final = 5
+_DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
+
+_what = click.argument("what", type=What("bundles"))
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+
+
+def _complete(words: Callable[[BundleEntry], Sequence[str | None]]) -> Callable[..., Any]:
+    """Complete from what a Bundle's status names. Without access to the cluster: nothing."""
+
+    def complete(
+        ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        with suppress(Exception):
+            target = Target(
+                kubeconfig=ctx.params.get("kubeconfig"),
+                context=ctx.params.get("context"),
+                namespace_option=ctx.params.get("namespace_option"),
+            )
+            reading = _read(target, str(ctx.params["name"]))
+            entry, _ = asyncio.run(asyncio.wait_for(reading, PATIENCE))
+            found = dict.fromkeys(word for word in words(entry) if word)
+            return [CompletionItem(word) for word in found if word.startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def _former_versions(entry: BundleEntry) -> list[str | None]:
+    return [one.version for one in entry.status.past if one.outcome == Outcome.SUCCEEDED]
+
+
+def _newer_versions(entry: BundleEntry) -> list[str | None]:
+    status = entry.status
+    return [status.available.version, status.attempted.version, status.plan.version]
+
+
+def _skipped_digests(entry: BundleEntry) -> Sequence[str]:
+    return _spec_of(entry).skip_digests
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@click.option(
+    "--to",
+    metavar="VERSION|DIGEST|REVISION",
+    shell_complete=_complete(_former_versions),
+    help="Of the history; by default the last successful deploy before what runs.",
+)
+@timeout_option(300.0, "How long to wait.")
+@click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
+@object_option
+def rollback(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    to: str | None,
+    timeout: float,
+    no_wait: bool,
+    shape: Format | None,
+) -> None:
+    """Deploy a version again that was deployed before, and no other one until `unpin`.
+
+    It is deployed by its digest, with today's values and spec. Signatures, freezes, windows and
+    approval count; minAge, promoteFrom and dependsOn are passed over.
+
+    Exit code: 0 it runs; 1 it doesn't, waits for a gate, or there was no outcome within --timeout.
+    """
+    waited = 0.0 if no_wait else timeout
+    body, chosen = run(_rollback(target, name, to, waited, is_quiet=shape is not None))
+    about, text = shown(what, body), f"{chosen.version} ({(chosen.digest or '')[:19]})"
+    unpin_it = hint_about("unpin", "bundle", body)
+    ending = f"No other version is deployed until: {unpin_it}"
+    status = _status_of(body)
+    if no_wait or _suspends(body):
+        when = "when it is resumed" if _suspends(body) else "next"
+        show_result(body, f"{about} is pinned to {text}, which is deployed {when}. {ending}", shape)
+        return
+    if status.deployed.digest == chosen.digest and status.ready_reason == BundleReason.DEPLOYED:
+        show_result(body, f"{about} runs {text}. {ending}", shape)
+        return
+    ready = rows.ready(body)
+    verb = "waits" if waits_for_gate(body) else "doesn't run it"
+    raise Fault(
+        f"{about} is pinned to {text} and {verb}: {ready.get('reason')}: "
+        f"{ready.get('message', '').rstrip('.')}. To end that: {unpin_it}"
+    )
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@response_timeout_option
+@object_option
+def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
+    """End a rollback: what the spec names is deployed again."""
+    body, pinned = run(_unpin(target, name, timeout))
+    if pinned is None:
+        show_result(body, f"{shown(what, body)} isn't pinned.", shape)
+        return
+    available, sentence = _status_of(body).available, "What its spec names is deployed again"
+    if available.version and available.digest:
+        sentence += f"; the registry had {available.version} ({available.digest[:19]})"
+    show_result(body, f"{shown(what, body)} isn't pinned to {pinned} any more. {sentence}.", shape)
+
+
+@click.command()
+@_what
+@_name
+@click.argument("version", shell_complete=_complete(_newer_versions))
+@registry_options
+@cluster_options()
+@object_option
+def skip(
+    target: Target, what: str, name: str, version: str, shape: Format | None, **options: Any
+) -> None:
+    """Never deploy the digest that VERSION, a tag or a digest, has now.
+
+    The tag is resolved once, from this machine, with the credentials of --auth-file or of the
+    Bundle's Secret, if you may read it. A new digest under the tag isn't skipped.
+    """
+    body, digest = run(_skip(target, name, version, options))
+    text = (
+        f"{shown(what, body)} skips {digest}, which {version} names now; another digest under this "
+        f"tag isn't skipped. To end that: {hint_about('unskip', 'bundle', body, version)}"
+    )
+    show_result(body, text, shape)
+
+
+@click.command()
+@_what
+@_name
+@click.argument("version", shell_complete=_complete(_skipped_digests))
+@registry_options
+@cluster_options()
+@object_option
+def unskip(
+    target: Target, what: str, name: str, version: str, shape: Format | None, **options: Any
+) -> None:
+    """Let VERSION, a tag or a digest that was skipped, be deployed again."""
+    body, digests = run(_unskip(target, name, version, options))
+    show_result(body, f"{shown(what, body)} doesn't skip {', '.join(digests)} any more.", shape)
+
+
+async def _read(target: Target, name: str) -> tuple[BundleEntry, dict[str, Any]]:
+    async with target.connect() as client:
+        return await _get(client, target, name)
+
+
+async def _get(client: KubeClient, target: Target, name: str) -> tuple[BundleEntry, dict[str, Any]]:
+    body = await one(client, "bundles", *target.locate(name))
+    return read_entry(body, BundleDefaults()), body
+
+
+def _status_of(body: Mapping[str, Any]) -> BundleStatus:
+    return read_entry(body, BundleDefaults()).status
+
+
+def _spec_of(entry: BundleEntry) -> BundleSpec:
+    """The Bundle's spec.
+
+    Raises:
+        Fault: it isn't valid.
+    """
+    if isinstance(entry.spec, InvalidSpec):
+        raise Fault(f"Bundle {entry.key.namespace}/{entry.key.name}: {entry.spec}")
+    return entry.spec
+
+
+def _suspends(body: Mapping[str, Any]) -> bool:
+    entry = read_entry(body, BundleDefaults())
+    return entry.is_paused or (isinstance(entry.spec, BundleSpec) and entry.spec.suspend)
+
+
+# --- rollback -------------------------------------------------------------------------------------
+
+
+def choose_target(status: BundleStatus, reference: str, to: str | None) -> HistoryEntry:
+    """The deploy of the history that is rolled back to.
+
+    Args:
+        status: with the history.
+        reference: the repository that the spec names; deploys from another one don't count.
+        to: a version, a digest or the beginning of one, or a revision; None: the last one before
+            what runs, or, if that is pinned already, before what was rolled back to.
+
+    Raises:
+        ValueError: there is none, or several; the text says which there are.
+    """
+    targets = rollback_targets(status, reference)
+    attempted = status.attempted
+    running = attempted.digest if attempted.attempt else status.deployed.digest
+    if to is None:
+        if status.pin.digest == running is not None:
+            first = max((i for i, at in enumerate(targets) if at.digest == running), default=-1)
+            targets = targets[first + 1 :]
+        found = [at for at in targets if at.digest != running]
+        if not found:
+            raise ValueError("has no earlier successful deploy in its history")
+        return found[0]
+    found = _matching(targets, to)
+    if len({at.digest for at in found}) > 1:
+        found = [at for at in found if at.digest != running]
+    if not found:
+        known = ", ".join(dict.fromkeys(f"{at.version}" for at in targets)) or "none"
+        raise ValueError(f"has no successful deploy of {to} in its history, which has: {known}")
+    if len({at.digest for at in found}) > 1:
+        digests = ", ".join(dict.fromkeys(f"{(at.digest or '')[:19]}" for at in found))
+        raise ValueError(f"has several digests of {to} in its history, name one: {digests}")
+    return found[0]
+
+
+def _matching(targets: Sequence[HistoryEntry], to: str) -> list[HistoryEntry]:
+    """The deploys of a version; else of a digest; else with this revision."""
+    named = _DIGEST.fullmatch(to)
+    start = f"sha256:{named[1]}" if named else ""
+    return (
+        [at for at in targets if at.version == to]
+        or [at for at in targets if named and (at.digest or "").startswith(start)]
+        or [at for at in targets if str(at.revision) == to]
+    )
+
+
+async def _rollback(
+    target: Target,
+    name: str,
+    to: str | None,
+    timeout: float,  # noqa: ASYNC109 - the user's
+    *,
+    is_quiet: bool,
+) -> tuple[dict[str, Any], HistoryEntry]:
+    async with target.connect() as client:
+        entry, body = await _get(client, target, name)
+        spec, status = _spec_of(entry), entry.status
+        try:
+            chosen = choose_target(status, spec.reference, to)
+        except ValueError as error:
+            about, listing = shown("bundles", body), hint_about("history", "bundle", body)
+            raise Fault(f"{about} {error} (from {spec.reference}): {listing}") from None
+        value = f"{chosen.version}@{chosen.digest}"
+        if not is_quiet:
+            prose([_announce(body, status, chosen)])
+        if annotations_of(body).get(ANN_PIN) == value and status.pin.digest != chosen.digest:
+            # It was seen already, and has ended: another value lets it count again.
+            body = await _annotate_pin(client, body, NO_PIN, _SEEN_WITHIN)
+        body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0)
+        if (refused := _status_of(body).pin).refused and refused.requested == value:
+            raise Fault(f"{shown('bundles', body)}: {refused.refused}")
+        if not timeout or _suspends(body):
+            return body, chosen
+        digest = chosen.digest or ""
+
+        def decided(seen: Mapping[str, Any]) -> bool:
+            found = _status_of(seen)
+            is_false = rows.ready(seen).get("status") == ConditionStatus.FALSE
+            is_named = digest[:19] in str(rows.ready(seen).get("message"))
+            return found.target.digest == digest or (is_false and is_named)
+
+        def busy(seen: Mapping[str, Any]) -> bool:
+            found = _status_of(seen)
+            if found.deployed.digest == digest and found.ready_reason == BundleReason.DEPLOYED:
+                return False
+            waits = waits_for_gate(seen) and found.ready_reason != BundleReason.PLANNING
+            return not (waits or found.is_unready or _suspends(seen))
+
+        return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
+
+
+def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntry) -> str:
+    there, age = status.deployed, rows.age(chosen.time, datetime.now(UTC))
+    return (
+        f"Rolling back {shown('bundles', body)} from {there.version} ({(there.digest or '')[:19]}) "
+        f"to {chosen.version} ({(chosen.digest or '')[:19]}), deployed {age} ago, with today's "
+        "values and spec."
+    )
+
+
+async def _annotate_pin(
+    client: KubeClient,
+    body: dict[str, Any],
+    value: str,
+    timeout: float,  # noqa: ASYNC109 - a limit of ours
+) -> dict[str, Any]:
+    """Set the annotation, and wait until the operator has seen this value."""
+    metadata = body["metadata"]
+    patch = {"metadata": {"annotations": {ANN_PIN: value}}}
+    body = await client.patch(RESOURCES["bundles"], metadata["namespace"], metadata["name"], patch)
+
+    def seen(found: Mapping[str, Any]) -> bool:
+        return _status_of(found).pin.requested == value
+
+    return await wait(client, "bundles", body, timeout, seen)
+
+
+async def _unpin(
+    target: Target,
+    name: str,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> tuple[dict[str, Any], str | None]:
+    """End the pin; return the Bundle, and what was pinned, None: nothing."""
+    async with target.connect() as client:
+        entry, body = await _get(client, target, name)
+        pin, asked = entry.status.pin, annotations_of(body).get(ANN_PIN, NO_PIN)
+        if pin.digest is None and asked in (NO_PIN, pin.requested):
+            return body, None
+        pinned = f"{pin.version} ({pin.digest[:19]})" if pin.digest else asked
+        return await _annotate_pin(client, body, NO_PIN, timeout), pinned
+
+
+# --- skip -----------------------------------------------------------------------------------------
+
+
+async def _skip(
+    target: Target, name: str, version: str, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    async with target.connect() as client:
+        entry, body = await _get(client, target, name)
+        digest = await _digest_of(client, _spec_of(entry), version, options)
+
+        def add(known: tuple[str, ...], seen: BundleEntry) -> tuple[str, ...]:
+            if seen.status.deployed.digest == digest:
+                raise Fault(
+                    f"{version} ({digest}) is what {shown('bundles', body)} runs, and skipping it "
+                    "wouldn't replace it, so nothing was changed. To deploy the version before it: "
+                    f"{hint_about('rollback', 'bundle', body)}"
+                )
+            if digest not in known and len(known) >= BUNDLE_SKIPPED_DIGESTS:
+                raise Fault(
+                    f"{shown('bundles', body)} skips {BUNDLE_SKIPPED_DIGESTS} digests already, the "
+                    f"most that are allowed; unskip one: {', '.join(known)}"
+                )
+            return tuple(dict.fromkeys((*known, digest)))
+
+        return await _change_skipped(client, target, name, add), digest
+
+
+async def _unskip(
+    target: Target, name: str, version: str, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    async with target.connect() as client:
+        entry, body = await _get(client, target, name)
+        spec = _spec_of(entry)
+        named = _DIGEST.fullmatch(version)
+        found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
+        if not found:
+            found = sorted(_known_digests(entry.status, version) & set(spec.skip_digests))
+        if not found and spec.skip_digests:
+            found = [await _digest_of(client, spec, version, options)]
+        if not set(found) & set(spec.skip_digests):
+            known = ", ".join(spec.skip_digests) or "none"
+            raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
+
+        def remove(known: tuple[str, ...], _seen: BundleEntry) -> tuple[str, ...]:
+            return tuple(at for at in known if at not in found)
+
+        return await _change_skipped(client, target, name, remove), found
+
+
+def _known_digests(status: BundleStatus, version: str) -> set[str]:
+    """The digests of a version that the status has."""
+    known = [(at.version, at.digest) for at in status.past]
+    known += [(at.version, at.digest) for at in status.candidates]
+    known.append((status.available.version, status.available.digest))
+    known.append((status.attempted.version, status.attempted.digest))
+    return {digest for at, digest in known if at == version and digest}
+
+
+async def _change_skipped(
+    client: KubeClient,
+    target: Target,
+    name: str,
+    change: Callable[[tuple[str, ...], BundleEntry], tuple[str, ...]],
+) -> dict[str, Any]:
+    """Change the annotation; if another client changes the Bundle meanwhile, once more."""
+    for _ in range(_TRIES):
+        entry, body = await _get(client, target, name)
+        known = _spec_of(entry).skip_digests
+        digests = change(known, entry)
+        if digests == known:
+            return body
+        metadata = {
+            "resourceVersion": entry.resource_version,
+            "annotations": {ANN_SKIP_DIGESTS: ",".join(digests) or None},
+        }
+        with suppress(ConflictError):
+            key, patch = entry.key, {"metadata": metadata}
+            return await client.patch(RESOURCES["bundles"], key.namespace, key.name, patch)
+    raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
+
+
+async def _digest_of(
+    client: KubeClient, spec: BundleSpec, version: str, options: Mapping[str, Any]
+) -> str:
+    """The digest that a tag has now; a digest is one itself.
+
+    Raises:
+        Fault: the registry doesn't have it, or can't be asked.
+    """
+    if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
+        return version
+    try:
+        repository = Repository(
+            spec.registry,
+            spec.repo,
+            plain_http=spec.insecure or options["insecure"],
+            verify=not (spec.skip_tls_verify or options["skip_tls_verify"]),
+            ca=options["ca_file"].read_bytes() if options["ca_file"] else None,
+        )
+        if repository.ca is None and spec.ca_secret:
+            secret = await client.get(SECRETS, spec.namespace, spec.ca_secret)
+            repository = replace(repository, ca=base64.b64decode(secret["data"][CA_KEY]))
+        credential = credential_of(repository, options)
+        if credential is None and spec.auth:
+            secret = await client.get(SECRETS, spec.namespace, spec.auth)
+            credential = find_credential(secret, repository).credential
+    except ApiError as error:
+        raise Fault(
+            f"{error.message}: set --auth-file and --ca-file, or name the digest in place of "
+            f"{version}"
+        ) from None
+    except (UnusableSecretError, KeyError, ValueError) as error:
+        raise Fault(f"a Secret of the Bundle can't be used: {error}; set --auth-file") from None
+    registry = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
+    try:
+        return await registry.digest(repository, version, credential)
+    except RegistryError as error:
+        raise Fault(in_options(error.message)) from None
+    finally:
+        await registry.close()
