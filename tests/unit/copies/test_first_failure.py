@@ -42,7 +42,8 @@ def test_a_missing_permission_is_named_first_and_once(spaces, told):
 def test_an_object_in_the_way_is_named_with_what_differs():
     summary = RuleSummary(desired=3, ready=2, conflicts=1)
     differs = ("data", "type")
-    summary.keep(Failure("team-d", "wild", FailureReason.CONFLICT, "delete it", differs))
+    failure = Failure("team-d", "wild", FailureReason.CONFLICT, "delete it", differs)
+    summary.keep(CopyKey("secrets", "team-d", "wild"), failure)
     assert ready(summary).message == (
         "team-d/wild: Conflict (differs in data, type), 1 of 3: delete it"
     )

@@ -190,14 +190,13 @@ async def _permissions(
     if missing and user is None:
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
         said = (
-            f"the operator's account isn't known without a Deployment; you cannot {missing[0]}"
+            f"the operator's account isn't known without a Deployment; you cannot {missing[0][0]}"
             f"{more} of the permissions that it needs"
         )
         yield Check("Permissions", None, said)
         return
-    for permission in missing:
-        said = f"{who} cannot {permission}: install the chart's ClusterRole"
-        yield Check("Permissions", False, said)
+    for permission, remedy in missing:
+        yield Check("Permissions", False, f"{who} cannot {permission}: {remedy}")
     if not missing:
         yield Check("Permissions", True, f"all required permissions are granted to {who}")
 

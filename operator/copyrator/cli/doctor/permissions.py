@@ -61,8 +61,10 @@ Need = tuple[Resource, str, str, str | None]
 
 async def missing_permissions(
     client: KubeClient, settings: Settings, user: str | None, *, plans: bool
-) -> list[str]:
+) -> list[tuple[str, str]]:
     """The missing permissions of `user`, or of the caller, of all that the operator needs.
+
+    Each with its remedy.
 
     Those for `plans` count where any Bundle's deploy is planned first.
 
@@ -70,7 +72,7 @@ async def missing_permissions(
         ApiError: access reviews aren't allowed.
     """
     resources = await _kinds(client, settings)
-    needs = list(dict.fromkeys(_needs(settings, resources, plans=plans)))
+    needs = list(dict.fromkeys(_needs(settings, list(resources), plans=plans)))
     limit = asyncio.Semaphore(8)
 
     async def is_denied(need: Need) -> bool:
@@ -80,12 +82,27 @@ async def missing_permissions(
             return not await allowed(client, need, user, lease)
 
     answers = await asyncio.gather(*(is_denied(need) for need in needs))
-    return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
+    return [
+        (_shown(need), _remedy(need[0], resources.get(need[0], "")))
+        for need, missing in zip(needs, answers, strict=True)
+        if missing
+    ]
 
 
-async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
+def _remedy(resource: Resource, kind: str) -> str:
+    """What helps; `kind` is the value of --kinds that asks for this resource, or empty."""
+    if not kind or not resource.group or "." in kind:
+        return "install the chart's ClusterRole"
+    return (
+        f"the chart grants nothing in the API group {resource.group} for {kind}: set {kind}."
+        f"{resource.group} in rules.kinds (--kinds)"
+    )
+
+
+async def _kinds(client: KubeClient, settings: Settings) -> dict[Resource, str]:
+    """The resources of --kinds that the cluster serves, and the value of each."""
     discovery = Discovery(client)
-    found = []
+    found = {}
     for kind in settings.kinds:
         word, _, rest = kind.partition(".")
         group, _, version = rest.partition("/")
@@ -93,7 +110,7 @@ async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
             resource = await discovery.resolve(word, f"{group}/{version}" if version else None)
         except (errors.KindUnavailable, errors.AmbiguousKind):
             continue  # the operator reports it itself, and so does a rule of this kind
-        found.append(resource)
+        found[resource] = kind
     return found
 
 

@@ -21,7 +21,7 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.api.rule_status import Failure, FailureReason, RuleReason
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
@@ -186,6 +186,14 @@ class _AnySealer(Sealer):
         return bytes(DIGEST_BYTES)
 
 
+class _AnyKinds(Kinds):
+    """Used where the operator's settings aren't known: what it refuses is in rules' statuses."""
+
+    def allows(self, kind: str, api_version: str | None) -> bool:  # noqa: ARG002 - any
+        """It may."""
+        return True
+
+
 class DryRun:
     """All rules of one kind, served as a dry run; only `act` writes copies."""
 
@@ -216,7 +224,7 @@ class DryRun:
             rollouts=False,
             knows_rules=self.knows_rules,
         )
-        self.kinds = Kinds(self.context)
+        self.kinds = (Kinds if installation.is_read else _AnyKinds)(self.context)
         self.key_known = True
         """Whether the operator's hash key could be read: with it, right copies are known unread."""
         self._rules = RuleReconciler(self.context, self.kinds)
@@ -282,12 +290,13 @@ class DryRun:
         settings = self.installation.settings
         if settings.rule_name is not None and rule.key.name != settings.rule_name:
             return None
-        if not self.installation.settings_known:
-            condition = self.views[rule.key].condition()
-            if condition.get("reason") in _REFUSED:
-                reason, message = condition["reason"], str(condition.get("message"))
-                return ReadyCondition(Health.STALLED, reason, message)
-        return refusal(rule, settings, self.kinds)
+        verdict, condition = refusal(rule, settings, self.kinds), self.views[rule.key].condition()
+        reason = condition.get("reason")
+        unread = not self.installation.is_read and reason in _REFUSED
+        same = verdict and verdict.reason == reason == RuleReason.KIND_UNAVAILABLE
+        if unread or same:  # of the kind's group the operator has asked discovery
+            return ReadyCondition(Health.STALLED, str(reason), str(condition.get("message")))
+        return verdict
 
     async def serve(self, rule: Rule) -> RuleState | None:
         """Watch all that a rule needs; None where the operator wouldn't serve it.
@@ -369,9 +378,9 @@ class DryRun:
 class FullSummary(RuleSummary):
     """Keeps every failure, where a status keeps samples."""
 
-    def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
+    def keep(self, key: CopyKey, failure: Failure) -> None:
         """Keep it."""
-        self.failures[key] = (reason, message)
+        self.failures[key] = (failure.reason, failure.text)
 
     failures: dict[CopyKey, tuple[FailureReason, str]] = dataclasses.field(default_factory=dict)
 

@@ -54,6 +54,7 @@ from copyrator.cli.rules.plan_rows import (
 )
 from copyrator.cli.rules.why import composition_fault
 from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import dropped_fields
 from copyrator.copies.rules.summarize import summarize_rule
@@ -329,6 +330,7 @@ async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
     if isinstance(rule.spec, InvalidSpec):
         raise Fault(f"rule {rule.owner}: {rule.spec}")
     if verdict := dry_run.refusal(rule):
+        verdict = await name_group(verdict, rule.spec, dry_run.kinds, dry_run.context.discovery)
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
     await dry_run.serve_all(rule.spec.kind, but=rule.key)
     state = await dry_run.serve(rule)
@@ -431,7 +433,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
         action = (
             RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
         )
-        return PlanRow(action, *where, problem.reason.value, problem.message)
+        return PlanRow(action, *where, problem.reason.value, problem.text)
     methods = [method for method, _ in mine]
     if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
         return PlanRow(RowAction.RECREATE, *where)

@@ -201,7 +201,7 @@ async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> s
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)
     if problem := dry_run.context.problems.get(asked.key):
-        fault = f"{problem.reason}: {problem.message}"
+        fault = f"{problem.reason}: {problem.text}"
         tried = dry_run.actor.tried(said if said != fault else "")
         return f"The rule {owner} requires it, but the write fails: {fault}{tried}"
     tried = dry_run.actor.tried(said)

@@ -21,6 +21,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import RuleReason
 from copyrator.api.rule_transform import path_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
@@ -28,6 +29,8 @@ from copyrator.copies.rules.rules import Rule, tenant_refusal
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.rendering import SOURCES, Text, rule_texts
 from copyrator.copies.template.scope import TemplateError
+from copyrator.kube import errors
+from copyrator.kube.resources import Discovery
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
@@ -85,20 +88,35 @@ def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | No
         return ready_conditions.invalid(rule.spec)
     if tenant and (why := tenant_refusal(rule.spec, tenant)):
         return ready_conditions.tenant_refused(why)
-    if not kinds.allows(rule.spec.kind, rule.spec.api_version):
-        return ready_conditions.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
-    return _sources_refusal(rule.spec, settings, kinds)
-
-
-def _sources_refusal(spec: RuleSpec, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
-    """Why the sources of a rule can't be read, or None."""
-    for source in spec.all_sources:
-        if not kinds.allows(source.kind, source.api_version):
-            return ready_conditions.kind_not_allowed(source.kind, source.api_version)
-    spaces = (name for source in spec.all_sources for name in source.namespaces)
+    if refused := _refused_kind(rule.spec, kinds):
+        return ready_conditions.kind_not_allowed(*refused)
+    spaces = (name for source in rule.spec.all_sources for name in source.namespaces)
     if outside := [name for name in dict.fromkeys(spaces) if not settings.serves(name)]:
         return ready_conditions.outside(outside)
     return None
+
+
+def _refused_kind(spec: RuleSpec, kinds: Kinds) -> tuple[str, str | None] | None:
+    """The first kind that isn't allowed, with its apiVersion where the rule has one."""
+    wanted = [(spec.kind, spec.api_version)]
+    wanted += [(source.kind, source.api_version) for source in spec.all_sources]
+    return next((one for one in wanted if not kinds.allows(*one)), None)
+
+
+async def name_group(
+    condition: ReadyCondition, spec: RuleSpec, kinds: Kinds, discovery: Discovery
+) -> ReadyCondition:
+    """A refusal that names the API group of a kind that isn't allowed, as the cluster serves it."""
+    refused = _refused_kind(spec, kinds)
+    if condition.reason != RuleReason.KIND_UNAVAILABLE or refused is None or refused[1]:
+        return condition
+    try:
+        resource = await discovery.resolve(refused[0])
+    except (errors.KindUnavailable, errors.AmbiguousKind) as error:
+        return ready_conditions.kind_unavailable(error)
+    except errors.ApiError:
+        return condition
+    return ready_conditions.kind_not_allowed(resource.kind, resource.api_version)
 
 
 _NAME = "spec.template.metadata.name"

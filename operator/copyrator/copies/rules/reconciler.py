@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
 from copyrator.api.certificates import read_certificates, seconds_until_transition
-from copyrator.api.conditions import ReadyCondition
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rollout import read_rollout_state
@@ -19,7 +19,14 @@ from copyrator.api.text import count
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions
-from copyrator.copies.rules.admission import RuleCompiler, is_managed, may_end, refusal, tenant_of
+from copyrator.copies.rules.admission import (
+    RuleCompiler,
+    is_managed,
+    may_end,
+    name_group,
+    refusal,
+    tenant_of,
+)
 from copyrator.copies.rules.deletions import DeletionGuard, RuleRemover
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
@@ -127,7 +134,7 @@ class RulePreparation:
         Raises:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
-        spec = self._accepted_spec(rule)
+        spec = await self._accepted_spec(rule)
         await self._serve(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
@@ -135,13 +142,16 @@ class RulePreparation:
         await self._compose(state, spec)
         return spec
 
-    def _accepted_spec(self, rule: Rule) -> RuleSpec:
-        condition = refusal(rule, self._context.settings, self._kinds)
-        if condition is not None:
-            self._remover.freeze(rule)
-            raise StoppedError(condition)
-        assert not isinstance(rule.spec, InvalidSpec)
-        return rule.spec
+    async def _accepted_spec(self, rule: Rule) -> RuleSpec:
+        condition, spec = refusal(rule, self._context.settings, self._kinds), rule.spec
+        if condition is None:
+            assert not isinstance(spec, InvalidSpec)
+            return spec
+        self._remover.freeze(rule)
+        if not isinstance(spec, InvalidSpec):
+            condition = await name_group(condition, spec, self._kinds, self._context.discovery)
+        again = KIND_AGAIN if condition.health is Health.RETRYING else None
+        raise StoppedError(condition, again)
 
     async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Add the finalizer, and watch what the rule needs."""

@@ -73,9 +73,9 @@ class RuleSummary:
 
     def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
         """Keep a failure for the status, which holds a few."""
-        self.keep(Failure(key.namespace, key.name, reason, message))
+        self.keep(key, Failure(key.namespace, key.name, reason, message))
 
-    def keep(self, failure: Failure) -> None:
+    def keep(self, _key: CopyKey, failure: Failure) -> None:
         """The same of a failure that is known."""
         if len(self.samples) < MAX_FAILURES:
             self.samples.append(failure)
@@ -275,7 +275,7 @@ def _count_problem(summary: RuleSummary, key: CopyKey, problem: Failure, act: Ac
         summary.conflicts += 1
     else:
         summary.failed += 1
-    summary.keep(problem)
+    summary.keep(key, problem)
 
 
 def _lost_to(binding: SourceBinding, winner: CopyRequest) -> str:
@@ -355,7 +355,7 @@ async def _find_unwanted(
         summary.unwanted.append(key)
         if problem := context.problems.get(key):
             summary.stuck += 1
-            summary.keep(problem)
+            summary.keep(key, problem)
 
 
 async def owned_copies(

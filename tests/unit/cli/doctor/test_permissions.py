@@ -44,7 +44,43 @@ def test_the_signature_policy_is_read_in_the_rules_namespace_whatever_is_served(
     settings = Settings(namespace="rules", watch_namespaces=served, kinds=())
     server = cast("Any", Reviewer(("configmaps", "rules")))
     missing = asyncio.run(missing_permissions(server, settings, USER, plans=False))
-    assert missing == [f"{verb} configmaps in rules" for verb in ("get", "list", "watch")]
+    assert missing == [
+        (f"{verb} configmaps in rules", "install the chart's ClusterRole")
+        for verb in ("get", "list", "watch")
+    ]
+
+
+class AppsReviewer(Reviewer):
+    """Grants all but Deployments, which it serves in the group apps."""
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        if method == "POST":
+            return await super().request(method, path, **options)
+        served = {"resource": "deployments", "responseKind": {"kind": "Deployment"}}
+        version = {"version": "v1", "resources": [{**served, "scope": "Namespaced"}]}
+        apps = {"metadata": {"name": "apps"}, "versions": [version]}
+        return {"items": [apps] if path == "/apis" else []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        (
+            "Deployment",
+            (
+                "the chart grants nothing in the API group apps for Deployment: set Deployment.apps in "
+                "rules.kinds (--kinds)"
+            ),
+        ),
+        ("Deployment.apps", "install the chart's ClusterRole"),
+    ],
+)
+def test_a_kind_without_its_group_is_named_and_not_the_cluster_role(kind, remedy) -> None:
+    settings = Settings(namespace="rules", kinds=(kind,))
+    server = cast("Any", AppsReviewer(("deployments", "")))
+    missing = asyncio.run(missing_permissions(server, settings, USER, plans=False))
+    assert missing[0][0] == "get deployments.apps in all namespaces"
+    assert {one for _, one in missing} == {remedy}
 
 
 class Deny(Reviewer):
