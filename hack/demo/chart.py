@@ -78,7 +78,8 @@ def render(
         for path, value in (values or {}).items()
         for part in ("--set-json", f"{path}={json.dumps(value)}")
     ]
-    served = ("--api-versions", POLICY_API) if policy else ()
+    # A cluster that is known by any resource, and serves the policy or doesn't.
+    served = ("--api-versions", POLICY_API if policy else "apps/v1/Deployment")
     printed = helm(
         "template", "copyrator", str(CHART), "--namespace", namespace, *settings, *served
     )

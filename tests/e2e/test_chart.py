@@ -636,11 +636,12 @@ def test_the_job_before_an_uninstall_may_run_and_stops_this_release_only(cluster
     found = hooks(cluster, "--set", "fullnameOverride=second,imagePullSecrets[0].name=x")
     for manifest in found.values():
         assert manifest["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
-    (patch, look) = found["Role"]["rules"]
+    (patch, look, _release) = found["Role"]["rules"]
     assert (patch["resourceNames"], patch["verbs"]) == (["second"], ["patch"])
     assert look["verbs"] == ["list"]
     pod = found["Job"]["spec"]["template"]
     assert "--stop=second" in pod["spec"]["containers"][0]["args"]
+    assert "--helm-release=copyrator" in pod["spec"]["containers"][0]["args"]
     operator = chart(cluster).deployment["spec"]
     selected = operator["selector"]["matchLabels"].items()
     assert not selected <= pod["metadata"]["labels"].items(), "it would wait for itself"
@@ -655,6 +656,21 @@ def test_the_job_before_an_uninstall_may_run_and_stops_this_release_only(cluster
 def test_it_can_be_left_out(cluster):
     with pytest.raises(Exception, match="could not find template"):
         hooks(cluster, "--set", "uninstall.hook=false")
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ((), 2),
+        (("--kube-version", "1.34.1"), 2),
+        (("--kube-version", "1.29.9"), 0),
+        (("--api-versions", "apps/v1/Deployment"), 0),
+    ],
+    ids=str,
+)
+def test_without_a_cluster_the_version_decides_about_both_policies(cluster, options, number):
+    found = documents(cluster.helm("template", "copyrator", str(CHART), *options))
+    assert [one["kind"] for one in found].count("ValidatingAdmissionPolicy") == number
 
 
 SOUGHT = MATRIX["values that people look for"]

@@ -110,6 +110,19 @@ restricted-v2 rejects a pod that sets others than those of the namespace's range
 {{- end -}}
 
 {{/*
+"true" where the API server serves v1 of admission policies. Without a cluster (`helm template`) Helm
+knows no resource but those of --api-versions: then the version of Kubernetes decides.
+*/}}
+{{- define "copyrator.servesPolicies" -}}
+{{- $known := .Capabilities.APIVersions.Has "apps/v1/Deployment" -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
+true
+{{- else if and (not $known) (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/*
 RBAC rules that give .verbs on each of .kinds ("Secret", "RoleBinding.rbac.authorization.k8s.io"),
 one rule for each API group, in a fixed order so that an upgrade shows no false differences.
 The plural is Kubernetes' own guess (meta.UnsafeGuessKindToResource), which is right for every

@@ -123,6 +123,16 @@ def test_uninstall_says_what_would_go_and_stay_and_refuses_while_the_operator_le
     assert stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["finalizers"]
 
 
+def test_the_job_of_helm_uninstall_refuses_where_helm_uninstalls_nothing(stage):
+    path = f"/apis/apps/v1/namespaces/{stage.home}/deployments/copyrator"
+    before = stage.api.get(path)["spec"]
+    command = f"uninstall --operator-namespace {stage.home} --stop copyrator --helm-release mine"
+    said = stage.types(command, code=1)
+    assert f"Helm isn't uninstalling the release mine in {stage.home}: nothing is changed" in said
+    assert "uninstall.hook=false" in said
+    assert stage.api.get(path)["spec"] == before
+
+
 def test_what_install_prints_is_taken_by_the_api_server(stage):
     printed = stage.types(f"install --print --no-crds -n {stage.home} --image r.example.com/c:1")
     stage.cluster.kubectl(

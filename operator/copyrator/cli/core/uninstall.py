@@ -17,6 +17,7 @@ from copyrator.api import names
 from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import (
     DEPLOYMENTS,
     Installation,
@@ -29,7 +30,7 @@ from copyrator.cli.core.installation import (
 from copyrator.cli.core.objects import MANAGED, annotations_of, copy_kinds, listed, listed_in
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import BUNDLES, PODS, RULES, Resource
+from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES, SECRETS, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
@@ -56,6 +57,24 @@ async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
     return of_deployment(body)
 
 
+async def check_uninstalling(client: KubeClient, namespace: str, release: str) -> None:
+    """Refuse where Helm isn't uninstalling the release: it marks that before it runs hooks.
+
+    Raises:
+        Fault: it isn't.
+    """
+    selector = f"owner=helm,name={release},status=uninstalling"
+    for resource in (SECRETS, CONFIGMAPS):  # HELM_DRIVER
+        if await listed(client, resource, namespace, selector=selector, metadata_only=True):
+            return
+    raise Fault(
+        f"Helm isn't uninstalling the release {release} in {namespace}: nothing is changed. This "
+        'Job is only for "helm uninstall"; where the chart is installed by "helm template" or '
+        "Argo CD, set uninstall.hook=false, and to leave, scale the Deployment to 0 and run: "
+        f"{hint('uninstall')}. The same helps with HELM_DRIVER=sql, after helm uninstall --no-hooks"
+    )
+
+
 async def _gone(client: KubeClient, namespace: str, selector: str) -> None:
     while True:
         if not await listed(client, PODS, namespace, selector=selector, metadata_only=True):
@@ -76,7 +95,15 @@ OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
     metavar="DEPLOYMENT",
     help="First scale this Deployment to 0; requires --operator-namespace.",
 )
-def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str | None) -> None:
+@click.option(
+    "--helm-release",
+    "release",
+    metavar="RELEASE",
+    help="Only while Helm uninstalls this release; requires --stop.",
+)
+def uninstall(
+    target: Target, home: str | None, dry_run: bool, deployment: str | None, release: str | None
+) -> None:
     """Remove the operator's finalizers from rules and Bundles, so that deletions don't hang.
 
     Copies and releases are kept: nothing is deleted or uninstalled. Run this command after
@@ -84,14 +111,23 @@ def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str |
     """
     if deployment and (home is None or dry_run):
         raise click.UsageError("--stop requires --operator-namespace and excludes --dry-run")
-    run(_uninstall(target, home, deployment, dry_run=dry_run))
+    if release and not deployment:
+        raise click.UsageError("--helm-release requires --stop")
+    run(_uninstall(target, home, deployment, release, dry_run=dry_run))
 
 
 async def _uninstall(
-    target: Target, home: str | None, deployment: str | None, *, dry_run: bool
+    target: Target,
+    home: str | None,
+    deployment: str | None,
+    release: str | None,
+    *,
+    dry_run: bool,
 ) -> None:
     async with target.connect() as client:
         if home and deployment:
+            if release:
+                await check_uninstalling(client, home, release)
             installation, holder = await stop(client, home, deployment), None
         else:
             installation = await find_installation(client, home)

@@ -68,8 +68,8 @@ class AppsReviewer(Reviewer):
         (
             "Deployment",
             (
-                "the chart grants nothing in the API group apps for Deployment: set Deployment.apps in "
-                "rules.kinds (--kinds)"
+                "the chart grants nothing in the API group apps for Deployment: set "
+                "Deployment.apps in rules.kinds (--kinds)"
             ),
         ),
         ("Deployment.apps", "install the chart's ClusterRole"),
