@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from localcluster.download import Downloads, program_version
 from localcluster.errors import BuildFailedError
@@ -33,6 +34,8 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 ASSETS = frozenset({"etcd", "kube-apiserver", "kubectl"})
 # Modules, compiler cache and programs of a first build take this much.
 NEEDED_BYTES = 5 * 2**30
+_DOWNLOADS = 16
+"""Modules that are downloaded side by side."""
 
 _NETWORK_ERRORS = (
     "dial tcp",
@@ -87,20 +90,23 @@ class Programs:
         """The paths of a module's programs, which are downloaded or built if they are missing."""
         key = module.key()
         directory = self.cache / "bin" / key
-        built = {program: directory / program for program in programs}
-        if not _missing(directory, programs):
-            return built
-        if downloaded := Downloads(self.cache, self.progress).find(module, programs):
-            return downloaded
+        downloads = Downloads(self.cache, self.progress)
+        downloaded: dict[str, Path] = {}
+        missing = _missing(directory, programs)
+        for upstream in dict.fromkeys(module.upstream(program) for program in missing):
+            those = [program for program in missing if module.upstream(program) == upstream]
+            downloaded |= downloads.find(module, those)
+        wanted = [program for program in missing if program not in downloaded]
 
         def waiting(seconds: float) -> None:
             self.progress.tick(f"another run is building {module.name}", seconds)
 
-        with file_lock(self.cache / "locks" / f"{key}.lock", waiting):
-            # Whoever held the lock may have built them.
-            if missing := _missing(directory, programs):
-                self._build(module, missing, directory)
-        return built
+        if wanted:
+            with file_lock(self.cache / "locks" / f"{key}.lock", waiting):
+                # Whoever held the lock may have built them.
+                if missing := _missing(directory, wanted):
+                    self._build(module, missing, directory)
+        return {program: directory / program for program in programs} | downloaded
 
     def _build(self, module: Module, programs: Sequence[str], directory: Path) -> None:
         toolchain = find_toolchain(module.required_go(), self.cache, self.progress.line)
@@ -115,36 +121,77 @@ class Programs:
             output = Path(name)
             self._compile(module, programs, toolchain, output)
             for program in programs:
-                (output / program).rename(directory / program)
+                (output / _built_name(module, program)).rename(directory / program)
 
     def _compile(
         self, module: Module, programs: Sequence[str], toolchain: Toolchain, output: Path
     ) -> None:
-        # With one package the name is ours to choose; with several, Go uses the package's name.
-        target = f"{output}/{programs[0]}" if len(programs) == 1 else f"{output}/"
         packages = [module.packages[program] for program in programs]
-        command = ["build", "-v", *BUILD_FLAGS, "-ldflags", module.ldflags(), "-o", target]
-        log = output / "go.log"
+        versions = [f"{program} {module.version_of(program)}" for program in programs]
+        # What a line of a terminal has room for.
+        named = ", ".join(versions) if len(versions) < 3 else f"{len(versions)} programs"
         system, architecture = go_platform().split("/")
         platform = {"GOOS": system, "GOARCH": architecture}
-        what = f"building {', '.join(programs)} {module.version}"
+        go = _Go(toolchain.go, module.directory, {**toolchain.environment, **platform}, self)
+        listed, log = output / "list.log", output / "go.log"
+        # Left to `go build`, downloads are as many side by side as there are processors.
+        go.run(
+            f"loading modules of {named}",
+            ("list", "-deps", "-mod=readonly", *packages),
+            listed,
+            lambda: _downloads(listed),
+            {"GOMAXPROCS": str(_DOWNLOADS)},
+        )
+        total = _packages(listed)
+        # One command: no package is compiled twice, and one program is linked beside other work.
+        flags = (*BUILD_FLAGS, "-ldflags", module.ldflags(), "-o", f"{output}/")
+        go.run(
+            f"building {named}",
+            ("build", "-v", *flags, *packages),
+            log,
+            lambda: f"{_packages(log)} of {total} packages compiled",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Go:
+    """Runs Go in a module's directory, with progress."""
+
+    program: Path
+    directory: Path
+    environment: dict[str, str]
+    programs: Programs
+
+    def run(
+        self,
+        what: str,
+        arguments: Sequence[str],
+        log: Path,
+        detail: Callable[[], str],
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run it until it ends, output to `log`.
+
+        Raises:
+            BuildFailedError: it failed; says what to do.
+        """
         with log.open("wb") as sink:
             builder = subprocess.Popen(
-                [toolchain.go, *command, *packages],
-                cwd=module.directory,
-                env={**os.environ, **toolchain.environment, **platform},
+                [self.program, *arguments],
+                cwd=self.directory,
+                env={**os.environ, **self.environment, **(more or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 process_group=0,
             )
             try:
-                code = self.progress.wait(what, builder, lambda: _packages_compiled(log))
+                code = self.programs.progress.wait(what, builder, detail)
             except BaseException:
                 _end(builder)
                 raise
         if code != 0:
-            raise explain(what, log.read_text(errors="replace"), self.cache)
+            raise explain(what, log.read_text(errors="replace"), self.programs.cache)
 
 
 @cache
@@ -161,7 +208,7 @@ def _from_assets(assets: str, names: frozenset[str]) -> dict[str, Path]:
         )
     found, other = {}, []
     for name in sorted(names & ASSETS):
-        program, pinned = Path(assets).absolute() / name, module_of(name).version
+        program, pinned = Path(assets).absolute() / name, module_of(name).version_of(name)
         if not os.access(program, os.X_OK):
             continue
         if (version := program_version(program)) is None:
@@ -179,11 +226,20 @@ def _missing(directory: Path, programs: Iterable[str]) -> list[str]:
     return [program for program in programs if not os.access(directory / program, os.X_OK)]
 
 
-def _packages_compiled(log: Path) -> str:
-    # `go build -v` prints the name of a package as it compiles it, nothing for a cached one.
-    # Anything with a blank in it is a message.
-    packages = sum(b" " not in line for line in log.read_bytes().splitlines())
-    return f"{packages} packages compiled" if packages else "loading modules"
+def _built_name(module: Module, program: str) -> str:
+    """What `go build` calls a program: the last element of its package that is no version."""
+    *rest, last = module.name, *PurePosixPath(module.packages[program]).parts
+    return rest[-1] if re.fullmatch(r"v\d+", last) else last
+
+
+def _packages(log: Path) -> int:
+    # `go list -deps` prints the name of each package, `go build -v` that of one which isn't cached
+    # as it compiles it. Anything with a blank in it is a message.
+    return sum(b" " not in line for line in log.read_bytes().splitlines())
+
+
+def _downloads(log: Path) -> str:
+    return f"{log.read_bytes().count(b'go: downloading ')} downloaded"
 
 
 def _end(builder: subprocess.Popen[bytes]) -> None:

