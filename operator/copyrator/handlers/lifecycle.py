@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import kopf
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
@@ -20,6 +20,8 @@ from copyrator.kube.resources import Resource
 log = logging.getLogger(__name__)
 
 PREFIX = RULE_PREFIX.rstrip("/")
+
+KOPF_VERSION: Final[str] = kopf.__version__  # type: ignore[attr-defined]
 
 WATCHER = "watcher for "
 """Prefix of a watch's task name in kopf 1.45."""

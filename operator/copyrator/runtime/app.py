@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import asyncio.sslproto
 import gc
-import importlib.metadata
 import itertools
 import logging
 import platform
@@ -291,8 +290,8 @@ class App:
         ready.add("API server", lambda: watchdog.outage(parts.client))
         ready.add("watches", lambda: watchdog.failing_watches(self._watches(parts)))
         ProcessCollector(registry=metrics.registry)
-        kopf_version = importlib.metadata.version("kopf")
-        metrics.build_info.labels(__version__, platform.python_version(), kopf_version).set(1)
+        versions = (__version__, platform.python_version(), lifecycle.KOPF_VERSION)
+        metrics.build_info.labels(*versions).set(1)
         self.health.before_scrape = parts.informers.publish
 
     def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
