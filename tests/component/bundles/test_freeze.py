@@ -224,6 +224,22 @@ async def test_a_restart_after_the_job_was_ended_does_not_count_it_either(
     assert not cluster.status()["attempted"].get("interruptions")
 
 
+async def test_no_time_of_a_retry_is_promised_that_a_freeze_will_prevent(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = fail
+    bundle(retry={"limit": 3, "backoff": "1h"})
+    await run()
+    await eventually(lambda: "Next attempt at" in cluster.message())
+    freeze_all(cluster)
+    await eventually(lambda: "Next attempt when the freeze ends" in cluster.message())
+    assert cluster.reason() == "DeployFailed"
+    assert gate(cluster)["reason"] == "Frozen"
+    thaw_all(cluster)
+    await eventually(lambda: "Next attempt at" in cluster.message())
+    assert len(cluster.runs) == 1
+
+
 async def test_a_retry_waits_and_a_quarantine_stays(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

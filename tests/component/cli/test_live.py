@@ -15,6 +15,7 @@ from tests.component.kube.fake_api import error, hang, until
 from tests.component.kube.test_reflector import QUICK
 from tests.long import LONG
 
+from copyrator.api.freeze import Freeze
 from copyrator.cli.view.live import Live
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
@@ -69,6 +70,21 @@ async def test_copies_are_counted_when_they_are_listed_and_rules_are_shown_befor
         await until(lambda: len(live.now.copies) == 1, "the copy is counted")
         await until(lambda: live.now.loading == [], "all is listed")
         assert live.version > seen
+
+
+async def test_freezes_of_namespaces_are_seen_as_they_begin_and_end(cluster):
+    async with watching(Connection(Endpoint(host=cluster.url))) as live:
+        assert live.now.freezes == []
+        cluster.namespace("team", annotations={"operator.werf.dev/freeze": "holidays"})
+        await until(lambda: live.now.freezes == [Freeze(namespace="team", reason="holidays")])
+        cluster.namespace("team")
+        await until(lambda: live.now.freezes == [])
+
+
+async def test_a_freeze_of_all_is_seen_at_once(cluster):
+    cluster.object("configmaps", "default", "copyrator-freeze", data={"reason": "holidays"})
+    async with watching(Connection(Endpoint(host=cluster.url))) as live:
+        assert live.now.freezes == [Freeze(reason="holidays")]
 
 
 class Guarded(FakeCluster):

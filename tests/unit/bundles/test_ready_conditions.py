@@ -142,6 +142,12 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
+            lambda: ready_conditions.will_retry(FAILED, frozen=True),
+            RETRYING,
+            "DeployFailed",
+            f"{NEXT}: Pod/x failed. Next attempt when the freeze ends{LAST_GOOD}",
+        ),
+        (
             lambda: ready_conditions.will_retry(
                 replace(FAILED, attempted=replace(FAILED.attempted, reason="TimedOut"))
             ),

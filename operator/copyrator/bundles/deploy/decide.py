@@ -30,6 +30,7 @@ from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
 from copyrator.bundles.gates import age, approval
 from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates.catalog import FREEZE
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -248,10 +249,17 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     results = resolution.held.results if resolution.held else resolution.results
     if not resolution.tag:
         return replace(case, results=results, held=resolution.held)
-    if decision.action is not state.DeployAction.DEPLOY or decision.need is None:
+    retried_at = decision.until if decision.action is state.DeployAction.WAIT else None
+    if retried_at is None and decision.action is not state.DeployAction.DEPLOY:
+        return replace(case, results=results)
+    if decision.need is None:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
+    if retried_at is not None:  # only of a freeze that will be in force then
+        frozen = [one for one in moment.gates if one.name == FREEZE.name]
+        judged = gates.judge(frozen, case.spec, candidate, facts, retried_at)
+        return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
     held = gates.hold_back(candidate, judged)
     is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
@@ -310,7 +318,8 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is state.DeployAction.WAIT:
-        return status, ready_conditions.will_retry(status)
+        frozen = any(one.gate == FREEZE.name and one.objects for one in case.results)
+        return status, ready_conditions.will_retry(status, frozen=frozen)
     if case.decision.action is state.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
     if (nothing := case.resolution.unresolved) is not None:

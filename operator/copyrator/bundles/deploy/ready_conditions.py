@@ -137,12 +137,13 @@ def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
     return ReadyCondition(Health.RETRYING, why.reason, text)
 
 
-def will_retry(status: BundleStatus) -> ReadyCondition:
-    """Ready where the last attempt failed, and is retried."""
+def will_retry(status: BundleStatus, *, frozen: bool = False) -> ReadyCondition:
+    """Ready where the last attempt failed, and is retried; no sooner than a freeze ends."""
     attempted = status.attempted
+    again = "when the freeze ends" if frozen else f"at {attempted.next_retry_at}"
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
-        f"Next attempt at {attempted.next_retry_at}"
+        f"Next attempt {again}"
     )
     if attempted.outcome != Outcome.FAILED:
         text += "; this isn't counted as a failure of the version"

@@ -190,7 +190,9 @@ class FreezeWatcher:
         if entry.status.attempted.is_running:
             self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
         elif isinstance(entry.spec, BundleSpec) and (
-            entry.status.open_gates or correctable_job(entry.status, entry.spec)
+            entry.status.open_gates
+            or entry.status.attempted.next_retry_at
+            or correctable_job(entry.status, entry.spec)
         ):
             self._context.schedule.changed(entry.key, Change.FREEZE)
 

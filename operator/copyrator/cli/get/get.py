@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from copyrator.api import names
+from copyrator.api.freeze import Freeze, sentence
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
+from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import (
     MANAGED,
     RESOURCES,
@@ -120,6 +122,8 @@ async def _follow(
 
 
 KINDS = ("rules", "bundles", "copies")
+FEW: Final = 5
+"""Namespaces up to which each is read for its freeze, and not all are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +222,52 @@ async def _get(
         for part in found:
             await _check(client, target, part, choice)
         note = skipped([error for part in found for error in part.denied])
+        freezes = await _freezes(client, found, style)
         if any(part.bodies for part in found) or watch:
-            printers = _show(found, choice, style)
+            printers = _show(found, choice, style, freezes)
         else:
             _nothing(target, what, choice, style)
         if note:
             prose([note], err=True)
+        if freezes:
+            prose([f"No deploy begins: {sentence(one)}." for one in freezes], err=True)
         if watch:
             (part,) = found
             async for change in changes_of(client, part.watched):
                 if choice.includes(change):
                     printers[part.what].print([change], single=True)
+
+
+async def _freezes(
+    client: KubeClient, found: Sequence[_Found], style: _Style
+) -> tuple[Freeze, ...]:
+    """The freezes in force for the Bundles that are shown, as far as they can be read."""
+    bodies = [body for part in found if part.what == "bundles" for body in part.bodies]
+    if not bodies or style.shape not in (Format.TABLE, Format.WIDE):
+        return ()
+    from copyrator.cli.bundles.freeze import (  # noqa: PLC0415 - only for Bundles
+        find_all_freezes,
+        find_freezes,
+    )
+    from copyrator.cli.view.bundle import freezes_of  # noqa: PLC0415 - the same
+
+    now = datetime.now(UTC)
+    places = {body["metadata"]["namespace"] for body in bodies}
+    places |= {str(one) for body in bodies if (one := _release_of(body))}
+    try:
+        installation = await find_installation(client)
+        if len(places) > FEW:
+            read = await find_all_freezes(client, installation)
+        else:
+            read = await find_freezes(client, installation, sorted(places))
+    except errors.ApiError:
+        return ()
+    concerned = {one for body in bodies for one in freezes_of(body, read.freezes, now)}
+    return tuple(one for one in read.freezes if one in concerned)
+
+
+def _release_of(body: rows.Body) -> object:
+    return (body.get("spec") or {}).get("project_namespace")
 
 
 async def _read_all(client: KubeClient, what: str, choice: _ListQuery) -> list[_Found]:
@@ -288,10 +327,14 @@ def _is_of(owner: str, rule: str) -> bool:
     return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
 
 
-def _show(found: Sequence[_Found], choice: _ListQuery, style: _Style) -> dict[str, _Printer]:
+def _show(
+    found: Sequence[_Found], choice: _ListQuery, style: _Style, freezes: Sequence[Freeze]
+) -> dict[str, _Printer]:
     """Print all; return the printers, which print further objects in the same columns."""
     everywhere = choice.scopes == [None] or len(choice.scopes) > 1
-    printers = {part.what: _Printer(part.what, style, namespaces=everywhere) for part in found}
+    printers = {
+        part.what: _Printer(part.what, style, freezes, namespaces=everywhere) for part in found
+    }
     if style.shape in (Format.JSON, Format.YAML):
         bodies = [body for part in found for body in part.bodies]
         single = len(choice.wanted) == 1 == len(bodies)
@@ -318,16 +361,19 @@ def _nothing(target: Target, what: str, choice: _ListQuery, style: _Style) -> No
 class _Printer:
     """Prints objects of one kind in the chosen shape."""
 
-    def __init__(self, what: str, style: _Style, *, namespaces: bool) -> None:
+    def __init__(
+        self, what: str, style: _Style, freezes: Sequence[Freeze], *, namespaces: bool
+    ) -> None:
         now = datetime.now(UTC)
         self._row: Callable[[dict[str, Any]], object] = lambda body: body
         if what == "bundles":
             from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
                 BundleView,
                 bundle_columns,
+                freezes_of,
             )
 
-            self._row = lambda body: BundleView(body, now)
+            self._row = lambda body: BundleView(body, now, freezes=freezes_of(body, freezes, now))
             columns = bundle_columns(now, namespaces=namespaces)
         else:
             columns = rule_view.rule_columns(now) if what == "rules" else rows.copy_columns(now)

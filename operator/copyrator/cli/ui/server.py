@@ -37,7 +37,7 @@ from copyrator.cli.get import why
 from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.view.bundle import BundleView, operation_counts
+from copyrator.cli.view.bundle import BundleView, freezes_of, operation_counts
 from copyrator.cli.view.live import Live
 from copyrator.cli.view.matrix import View, matrix
 from copyrator.cli.view.overview import overview
@@ -299,7 +299,9 @@ class Server:
     async def _bundle(self, request: web.Request) -> web.Response:
         body = await self._object(request, "bundles")
         events = await self._events_of(names.BUNDLE_KIND, body)
-        view = BundleView(body, datetime.now(UTC), self.installation)
+        now = datetime.now(UTC)
+        freezes = freezes_of(body, self.live.now.freezes, now)
+        view = BundleView(body, now, self.installation, freezes)
         return _html(self.pages.bundle(self.live.now, view, events, fragment=_is_fragment(request)))
 
     async def _object(self, request: web.Request, what: str) -> Mapping[str, Any]:

@@ -81,6 +81,8 @@ class BundleView:
     body: Body
     now: datetime
     installation: Installation | None = None
+    freezes: Sequence[Freeze] = ()
+    """Those in force for it, as far as they are known; they needn't be in its status."""
 
     @cached_property
     def status(self) -> BundleStatus:
@@ -162,7 +164,7 @@ class BundleView:
     def reason(self) -> str:
         """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
         reason = rows.reason_of(self.summary.condition(ConditionType.READY))
-        frozen = FREEZE in self.summary.open_gates and reason not in (
+        frozen = (self.freezes or FREEZE in self.summary.open_gates) and reason not in (
             BundleReason.FROZEN,
             BundleReason.FREEZE_UNREADABLE,
         )
@@ -221,7 +223,11 @@ def _source(view: BundleView) -> str:
 def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterator[Detail]:
     """The parts of `describe` and of a page, of a Bundle which these freezes concern."""
     status, now = view.status, view.now
+    if freezes:
+        view = replace(view, freezes=in_force(freezes, now))
     yield from rows.describe_head(view.body, now)
+    for one in view.freezes:
+        yield Detail("Frozen", sentence(one))
     yield Detail("Source", _source(view))
     yield Detail("Version", _raw(view).get("version") or "latest")
     where = _raw(view).get("project_namespace") or view.name.namespace
@@ -245,8 +251,6 @@ def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterato
     yield Detail("Next poll", _next_poll(view))
     if _raw(view).get("suspend"):
         yield Detail("Suspended", f"yes; {view.hint('resume')}")
-    for one in in_force(freezes, now):
-        yield Detail("Frozen", sentence(one))
     error = status.last_error
     log = [f"({view.hint('logs')} prints werf's log)"] if error.log_tail else []
     if error.to_dict():
@@ -259,6 +263,13 @@ def _describe_pin(view: BundleView) -> Iterator[Detail]:
         yield Detail("Pinned", f"{describe_pin(view)}; {view.hint('unpin')}")
     if pin.refused is not None:
         yield Detail("Pin refused", said(pin.refused, MESSAGE))
+
+
+def freezes_of(body: Body, freezes: Sequence[Freeze], now: datetime) -> tuple[Freeze, ...]:
+    """Those in force for a Bundle: of all namespaces, of its own, and of its release's."""
+    release = (body.get("spec") or {}).get("project_namespace")
+    places = ("", name_of(body).namespace, release)
+    return tuple(one for one in in_force(freezes, now) if one.namespace in places)
 
 
 def describe_pin(view: BundleView) -> str:
@@ -293,10 +304,17 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
         text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{forced}"
         yield Detail("Last attempt", f"{text}, Job {attempt.job}")
     if attempt.next_retry_at:
-        yield Detail("Next attempt", rows.until(attempt.next_retry_at, view.now))
+        yield Detail("Next attempt", next_attempt(view))
     if attempt.plan:
         by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not required"
         yield Detail("Last approval", f"{by}, plan {said(attempt.plan)}")
+
+
+def next_attempt(view: BundleView) -> str:
+    """When a failed deploy is retried: ``in 34s``; a freeze prevents that."""
+    if view.freezes or FREEZE in view.summary.open_gates:
+        return "when the freeze ends"
+    return rows.until(view.status.attempted.next_retry_at, view.now)
 
 
 def passed_over(gates: Sequence[PassedOver]) -> str:

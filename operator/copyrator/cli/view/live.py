@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from copyrator.api import names
+from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
+from copyrator.cli.bundles.freeze import find_freezes, freeze_of
+from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import MANAGED, copy_kinds
 from copyrator.cli.view.overview import SeenCopies, Snapshot
 from copyrator.cli.view.rows import annotation
@@ -30,6 +33,8 @@ FIRST_VIEW = 30.0
 """Seconds to wait for the first complete lists."""
 SHOWN = 3
 """Kinds that a sentence about faults names."""
+FREEZES = 5.0
+"""Seconds between two reads of what freezes all namespaces."""
 FAULTS = 1.0
 """Seconds between two checks for faults of watches."""
 
@@ -50,12 +55,15 @@ def _marks(body: dict[str, Any]) -> _Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class _Version:
+class _Place:
+    """What is kept of a Namespace."""
+
     resource_version: str
+    freeze: Freeze | None
 
 
-def _version(body: dict[str, Any]) -> _Version:
-    return _Version(body["metadata"]["resourceVersion"])
+def _place(body: dict[str, Any]) -> _Place:
+    return _Place(body["metadata"]["resourceVersion"], freeze_of(body))
 
 
 @dataclass(slots=True)
@@ -75,6 +83,11 @@ class Live:
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: set[str] = field(default_factory=set)
+    _frozen: dict[str, Freeze] = field(default_factory=dict)
+    """By namespace."""
+    _installation: Installation | None = None
+    _read_freezes: Sequence[Freeze] = ()
+    """Those that are read, and not watched."""
     _copies: SeenCopies = field(default_factory=SeenCopies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
@@ -92,13 +105,16 @@ class Live:
         await self._watch_kind(RULES, self._rules)
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
+        freezes = asyncio.create_task(self._read_all_freezes())
         await self._synced()
+        await freezes
         if self.patient:
             await self._watch_all_copies()
             await self._synced()
         else:
             self._start(self._watch_all_copies())
         self._start(self._look_for_faults())
+        self._start(self._look_for_freezes())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -122,6 +138,7 @@ class Live:
             namespaces=sorted(self._places or self._places_of_copies()),
             faults=list(self._faults()),
             denied=list(self._denied),
+            freezes=[*self._read_freezes, *self._frozen.values()],
             loading=list(self._loading()),
         )
 
@@ -196,11 +213,31 @@ class Live:
             self._places.add(self.scope)
             return
 
-        def changed(name: ObjectName, _old: object, new: object) -> None:
+        def changed(name: ObjectName, _old: object, new: _Place | None) -> None:
             (self._places.discard if new is None else self._places.add)(name.name)
+            self._frozen.pop(name.name, None)
+            if new is not None and new.freeze is not None:
+                self._frozen[name.name] = new.freeze
             self.tell()
 
-        await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_version), changed)
+        await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_place), changed)
+
+    async def _look_for_freezes(self) -> None:
+        """Read again what freezes all namespaces, which isn't watched: few may list ConfigMaps."""
+        while True:
+            await asyncio.sleep(FREEZES)
+            before = self._read_freezes
+            await self._read_all_freezes()
+            if self._read_freezes != before:
+                self.tell()
+
+    async def _read_all_freezes(self) -> None:
+        with suppress(errors.ApiError):
+            if self._installation is None:
+                self._installation = await find_installation(self.client)
+            places = () if self.scope is None else (self.scope,)
+            found = await find_freezes(self.client, self._installation, places)
+            self._read_freezes = found.freezes
 
     def _look_for_kinds(self) -> None:
         """Watch the kinds that rules name and that aren't watched yet."""

@@ -9,10 +9,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus
+from copyrator.api.freeze import Freeze, sentence
 from copyrator.api.keys import ObjectName
 from copyrator.api.suspension import PAUSES
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.rule import (
     CertificateRow,
     RuleView,
@@ -73,6 +74,8 @@ class Snapshot:
     """Why it may be out of date."""
     denied: Sequence[str] = ()
     """What the user may not list."""
+    freezes: Sequence[Freeze] = ()
+    """Ended ones too."""
     loading: Sequence[str] = ()
     """Kinds that are still being listed: their copies aren't all known yet."""
 
@@ -153,7 +156,10 @@ def overview(seen: Snapshot, now: datetime) -> Overview:
     rules = [RuleView(body, now) for body in seen.rules.values()]
     return Overview(
         rules=_sorted(map(rule_row, rules)),
-        bundles=_sorted(bundle_row(BundleView(body, now)) for body in seen.bundles.values()),
+        bundles=_sorted(
+            bundle_row(BundleView(body, now, freezes=freezes_of(body, seen.freezes, now)))
+            for body in seen.bundles.values()
+        ),
         desired=sum(one.counts.desired for one in rules),
         right=sum(one.counts.ready for one in rules),
         certificates=first_rows(rules, CERTIFICATES),
@@ -176,6 +182,7 @@ def bundle_row(view: BundleView) -> OverviewRow:
         row,
         state=state,
         reason=(view.awaited if state is State.WAITS else "") or view.reason,
+        message=row.message or "; ".join(map(sentence, view.freezes)),
         available=status.available.version or "-",
     )
 

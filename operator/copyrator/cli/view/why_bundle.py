@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -48,6 +49,7 @@ from copyrator.cli.view.bundle import (
     hold_text,
     how_to_decide,
     is_retried,
+    next_attempt,
     next_check,
     next_poll,
     operation_counts,
@@ -133,6 +135,8 @@ def explain_bundle(
 
     `polled` are the objects of all Bundles that no watch covers, `freezes` those that concern it.
     """
+    if freezes:
+        view = replace(view, freezes=in_force(freezes, view.now))
     spec, status, now = view.spec, view.status, view.now
     shown, deployed = f"Bundle {view.name}", status.deployed
     if deployed.version:
@@ -150,7 +154,7 @@ def explain_bundle(
     yield "Checks before the next deploy, in the order in which they are made:"
     yield from _gates(view, spec)
     if all(one.name != FREEZE.name for one in status.gates):
-        for one in in_force(freezes, now):
+        for one in view.freezes:
             yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
     yield from explain_next(spec, status, now)
     yield from _trust(status)
@@ -334,7 +338,7 @@ def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     failures = attempt.failures or 0
     yield f"The last attempt, {attempt.version}, {attempt.outcome}: {attempt.message}"
     if attempt.next_retry_at:
-        yield f"It is retried {rows.until(attempt.next_retry_at, view.now)}."
+        yield f"It is retried {next_attempt(view)}."
     elif failures > spec.retry.limit:
         yield (
             f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "

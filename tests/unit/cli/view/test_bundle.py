@@ -578,6 +578,20 @@ def test_a_freeze_in_force_is_described() -> None:
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
+def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
+    attempted = {"attempt": 1, "outcome": "Failed", "nextRetryAt": "2026-01-02T12:00:34Z"}
+    body, freezes = bundle(attempted=attempted), [Freeze(reason="holidays")]
+    waiting = bundle(
+        attempted=attempted, gates=[{"name": "freeze", "state": "Waiting", "reason": "Frozen"}]
+    )
+    assert described(body, "Next attempt") == ["Next attempt:  in 34s"]
+    assert described(waiting, "Next attempt") == ["Next attempt:  when the freeze ends"]
+    found = detail_lines(describe_bundle(view_of(body), freezes))
+    assert "Next attempt:  when the freeze ends" in found
+    assert "It is retried when the freeze ends." in explain_bundle(view_of(body), (), freezes)
+    assert "It is retried in 34s." in explain_bundle(view_of(body))
+
+
 FORGED = st.dictionaries(
     st.sampled_from(
         [

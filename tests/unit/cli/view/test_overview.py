@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
+from copyrator.api.freeze import Freeze
 from copyrator.cli.view.overview import CERTIFICATES, State, overview
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -179,3 +180,20 @@ def test_a_row_has_the_deployed_and_the_available_version():
     body = bundle("a", deployed={"version": "1.0"}, available={"version": "1.1"})
     (row,) = overview(seen(body), NOW).bundles
     assert (row.shown, row.numbers, row.available, row.since) == ("infra/a", "1.0", "1.1", "60m")
+
+
+@pytest.mark.parametrize(
+    ("freeze", "reason", "message"),
+    [
+        (Freeze(reason="holidays"), "Deployed,Frozen", "all namespaces are frozen: holidays"),
+        (Freeze(namespace="infra", reason="a"), "Deployed,Frozen", "namespace infra is frozen: a"),
+        (Freeze(namespace="other"), "Deployed", ""),
+        (Freeze(until=NOW), "Deployed", ""),
+    ],
+    ids=["all", "its own", "another", "over"],
+)
+def test_a_freeze_is_seen_also_where_nothing_waits(freeze, reason, message):
+    known = seen(bundle("a"))
+    known.freezes = [freeze]
+    (row,) = overview(known, NOW).all
+    assert (row.state, row.reason, row.message) == (State.GOOD, reason, message)
