@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -17,10 +18,11 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -79,6 +81,8 @@ def link(kind: bytes, target: str) -> tarfile.TarInfo:
 
 
 WHOLE = archive(("README.md", b"read me"), (ETCD_MEMBER, script("etcd Version: 3.6.7")))
+FAR = "mirror.invalid"
+"""A name that only a proxy knows."""
 Answer = Callable[["Handler", bytes], None]
 
 
@@ -145,7 +149,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def context(authority: Authority) -> ssl.SSLContext:
-    return authority.context()
+    return authority.context(FAR)
 
 
 @pytest.fixture
@@ -494,6 +498,49 @@ def test_a_mirror_is_an_https_url_without_a_password(
 
     assert_compiled(programs, output, "COPYRATOR_MIRROR is not an https URL without a user")
     assert "secret" not in output.getvalue()
+
+
+class Tunnel(BaseHTTPRequestHandler):
+    """A proxy for HTTPS whose every CONNECT leads to one port."""
+
+    port = 0
+    asked: ClassVar[list[str]] = []
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        with socket.create_connection(("127.0.0.1", self.port)) as there:
+            back = threading.Thread(target=self.pass_on, args=(there, self.connection))
+            back.start()
+            self.pass_on(self.connection, there)
+            back.join()
+
+    def pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(2**16):
+                sink.sendall(piece)
+            sink.shutdown(socket.SHUT_WR)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is inherited
+        pass
+
+
+def test_a_proxy_is_gone_through(
+    publisher: Publisher, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPYRATOR_MIRROR", f"https://{FAR}/")
+    monkeypatch.setattr(Tunnel, "port", publisher.server_port)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Tunnel) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
+        thread.start()
+        found = programs.find(["etcd"])
+        proxy.shutdown()
+        thread.join()
+
+    assert not is_compiled(found["etcd"])
+    assert Tunnel.asked == [f"{FAR}:443", f"127.0.0.1:{publisher.server_port}"]
 
 
 FOREIGN_ELF = b"\x7fELF\x02\x02\x01" + bytes(9) + b"\0\x02\0\x16\0\0\0\x01" + bytes(100)
