@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, condition, waits
+from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.freezing import freeze, thaw
 from tests.component.bundles.promoting import promoted_from, soak_of
+from tests.component.bundles.test_signatures import VERIFY, Signed
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
+from tests.unit.signatures.making import key, public_pem
 
 from copyrator.kube.events import ObjectRef
 
@@ -390,3 +394,118 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
 def _closed() -> list[dict[str, object]]:
     day = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
     return [{"days": [day], "from": "09:00", "to": "10:00"}]
+
+
+async def test_a_freeze_holds_it_back(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    freeze(cluster)
+    pin(cluster, f"1.0.0@{first}")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Frozen"))
+    await polled(registry)
+    assert deployed(cluster) == second
+    thaw(cluster)
+    await rolled_back(cluster, first)
+
+
+async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    registry = Signed()
+    await registry.start()
+    try:
+        first = registry.put("app", "1.0.0", "first")
+        cluster.put_object("configmaps", "keys", data={"0.pub": public_pem(key("P-256")).decode()})
+        here = partial(bundle, registry=registry.host)
+        _, second, _ = await deploy_two(cluster, registry, run, here)
+        registry.sign(second)
+        cluster.change("bundles", "shop", spec={"verify": VERIFY})
+        await eventually(lambda: condition(cluster, "Verified") == ("True", "Verified"))
+        runs = len(cluster.runs)
+
+        pin(cluster, f"1.0.0@{first}")
+        await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Unsigned"))
+        assert condition(cluster, "Ready") == ("False", "Unsigned")
+        annotate(cluster, forceAt="now")
+        await eventually(lambda: cluster.status().get("lastHandledForce") == "now")
+        await polled(registry)
+        assert (deployed(cluster), len(cluster.runs)) == (second, runs)
+
+        registry.sign(first)
+        await rolled_back(cluster, first)
+    finally:
+        await registry.stop()
+
+
+async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    first, _, _ = await deploy_two(cluster, registry, run, bundle, drift=CORRECT)
+    await release.in_sync()
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    await eventually(lambda: cluster.status().get("baseline", {}).get("digest") == first)
+    release.changed += EDITED
+    await release.look()
+    await eventually(lambda: cluster.status()["history"][0].get("correction") is True)
+    await release.in_sync()
+    assert deployed(cluster) == first
+    assert pin_of(cluster)["digest"] == first
+
+
+async def test_a_deploy_whose_repository_is_not_on_record_is_no_target(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    await operator.stop()
+    status = cluster.status()
+    for entry in status["history"]:  # as an older operator wrote them
+        del entry["reference"]
+    cluster.change("bundles", "shop", status=status)
+    await run(timer_interval=1.0)
+    pin(cluster, f"1.0.0@{first}")
+    assert "no successful deploy" in (await seen(cluster, f"1.0.0@{first}"))["refused"]
+    await polled(registry)
+    assert deployed(cluster) == second
+
+
+async def test_it_is_seen_while_updates_are_off_and_during_a_deploy_and_done_afterwards(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    annotate(cluster, **{"disable-autoupdate": ""})
+    pin(cluster, f"1.0.0@{first}")
+    assert (await seen(cluster, f"1.0.0@{first}"))["digest"] == first
+    asked = len(registry.asked)
+    await asyncio.sleep(1.5)
+    assert (deployed(cluster), len(registry.asked)) == (second, asked)
+    annotate(cluster, **{"disable-autoupdate": None})
+    await rolled_back(cluster, first)
+
+    ends, cluster.ends = cluster.ends, None
+    pin(cluster, "none")
+    await eventually(lambda: cluster.status()["attempted"]["outcome"] == "Running")
+    pin(cluster, f"1.0.0@{first}")
+    await seen(cluster, f"1.0.0@{first}")
+    assert cluster.status()["attempted"]["digest"] == second
+    cluster.ends = ends
+    cluster.end_job(cluster.runs[-1])
+    await rolled_back(cluster, first)
+
+
+async def test_where_a_quarantined_version_is_skipped_the_next_lower_one_is_deployed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*", retry={"limit": 0, "backoff": "1s"})
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    cluster.ends = lambda job: fail(job) if "1.2.0" in str(job) else succeed(job)
+    bad = registry.put("app", "1.2.0", "bad")
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    lower = registry.put("app", "1.1.0", "lower")
+    await polled(registry)
+    assert cluster.reason() == "Quarantined", "nothing lower replaces it by itself"
+    annotate(cluster, **{"skip-digests": bad})
+    await eventually(lambda: deployed(cluster) == lower)

@@ -1,6 +1,7 @@
 """`rollback`, `unpin`, `skip` and `unskip` on a cluster where the operator runs."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.e2e.cli.conftest import ROOT, plainly
@@ -102,6 +103,17 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
         "\n", " "
     ).replace("  ", "")
     assert body()["status"]["deployed"]["digest"] == second
+
+    day = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
+    window = {"days": [day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
+    stage.api.patch(f"{bundles}/web", {"spec": {"windows": [window]}})
+    said = " ".join(stage.types(f"rollback {shown} --to 1.0.0", code=1).split())
+    assert f"is pinned to 1.0.0 ({first[:19]}) and waits: OutsideWindow: " in said
+    assert said.endswith(f"To end that: copyrator unpin {shown}")
+    assert body()["status"]["deployed"]["digest"] == second
+    stage.types(f"suspend {shown}")
+    said = " ".join(stage.types(f"rollback {shown} --to 1.1.1").split())
+    assert f"is pinned to 1.1.1 ({third[:19]}), which is deployed when it is resumed" in said
 
 
 @pytest.mark.parametrize(

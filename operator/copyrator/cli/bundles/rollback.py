@@ -19,7 +19,14 @@ from click.shell_completion import CompletionItem
 
 from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, HistoryEntry, Outcome
+from copyrator.api.bundle_status import (
+    Available,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    HistoryEntry,
+    Outcome,
+)
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
@@ -42,7 +49,7 @@ from copyrator.cli.core.objects import (
     complete_names,
     one,
 )
-from copyrator.cli.core.output import Format, object_option, prose, show_result
+from copyrator.cli.core.output import Format, object_option, prose, said, show_result
 from copyrator.cli.core.waiting import (
     response_timeout_option,
     shown,
@@ -51,6 +58,7 @@ from copyrator.cli.core.waiting import (
     waits_for_gate,
 )
 from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, ConflictError
 from copyrator.kube.resources import SECRETS
@@ -136,7 +144,7 @@ def rollback(
     """
     waited = 0.0 if no_wait else timeout
     body, chosen = run(_rollback(target, name, to, waited, is_quiet=shape is not None))
-    about, text = shown(what, body), f"{chosen.version} ({(chosen.digest or '')[:19]})"
+    about, text = shown(what, body), _describe(chosen)
     unpin_it = hint_about("unpin", "bundle", body)
     ending = f"No other version is deployed until: {unpin_it}"
     status = _status_of(body)
@@ -150,8 +158,8 @@ def rollback(
     ready = rows.ready(body)
     verb = "waits" if waits_for_gate(body) else "doesn't run it"
     raise Fault(
-        f"{about} is pinned to {text} and {verb}: {ready.get('reason')}: "
-        f"{ready.get('message', '').rstrip('.')}. To end that: {unpin_it}"
+        f"{about} is pinned to {text} and {verb}: {said(ready.get('reason'))}: "
+        f"{said(ready.get('message'), MESSAGE).rstrip('.')}. To end that: {unpin_it}"
     )
 
 
@@ -169,7 +177,7 @@ def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | 
         return
     available, sentence = _status_of(body).available, "What its spec names is deployed again"
     if available.version and available.digest:
-        sentence += f"; the registry had {available.version} ({available.digest[:19]})"
+        sentence += f"; the registry had {_describe(available)}"
     show_result(body, f"{shown(what, body)} isn't pinned to {pinned} any more. {sentence}.", shape)
 
 
@@ -271,11 +279,13 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
     if len({at.digest for at in found}) > 1:
         found = [at for at in found if at.digest != running]
     if not found:
-        known = ", ".join(dict.fromkeys(f"{at.version}" for at in targets)) or "none"
-        raise ValueError(f"has no successful deploy of {to} in its history, which has: {known}")
+        known = ", ".join(dict.fromkeys(said(at.version) for at in targets)) or "none"
+        raise ValueError(
+            f"has no successful deploy of {said(to)} in its history, which has: {known}"
+        )
     if len({at.digest for at in found}) > 1:
-        digests = ", ".join(dict.fromkeys(f"{(at.digest or '')[:19]}" for at in found))
-        raise ValueError(f"has several digests of {to} in its history, name one: {digests}")
+        digests = ", ".join(dict.fromkeys(said((at.digest or "")[:19]) for at in found))
+        raise ValueError(f"has several digests of {said(to)} in its history, name one: {digests}")
     return found[0]
 
 
@@ -335,12 +345,15 @@ async def _rollback(
         return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
 
 
+def _describe(one: HistoryEntry | Deployed | Available) -> str:
+    return f"{said(one.version)} ({said((one.digest or '')[:19])})"
+
+
 def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntry) -> str:
-    there, age = status.deployed, rows.age(chosen.time, datetime.now(UTC))
+    age = rows.age(chosen.time, datetime.now(UTC))
     return (
-        f"Rolling back {shown('bundles', body)} from {there.version} ({(there.digest or '')[:19]}) "
-        f"to {chosen.version} ({(chosen.digest or '')[:19]}), deployed {age} ago, with today's "
-        "values and spec."
+        f"Rolling back {shown('bundles', body)} from {_describe(status.deployed)} to "
+        f"{_describe(chosen)}, deployed {age} ago, with today's values and spec."
     )
 
 
@@ -372,7 +385,7 @@ async def _unpin(
         pin, asked = entry.status.pin, annotations_of(body).get(ANN_PIN, NO_PIN)
         if pin.digest is None and asked in (NO_PIN, pin.requested):
             return body, None
-        pinned = f"{pin.version} ({pin.digest[:19]})" if pin.digest else asked
+        pinned = f"{said(pin.version)} ({pin.digest[:19]})" if pin.digest else said(asked)
         return await _annotate_pin(client, body, NO_PIN, timeout), pinned
 
 
