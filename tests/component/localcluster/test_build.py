@@ -22,7 +22,11 @@ HACK = Path(__file__).parents[3] / "hack"
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.8}"; exit; fi
-if [ "$1" = list ]; then exit; fi
+if [ "$1" = list ]; then
+  echo "go: downloading k8s.io/some v1.0.0" >&2
+  echo "$GOMAXPROCS" > "$FAKE_GO_RUNS.list"; echo k8s.io/some/package; echo k8s.io/other/package
+  exit
+fi
 echo "$*" >> "$FAKE_GO_RUNS"
 while [ "$1" != -o ]; do shift; done
 target=$2; shift 2
@@ -85,6 +89,18 @@ def test_programs_of_a_module_are_built_by_one_command_and_only_those_that_are_m
     assert second.endswith("/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver ./registry")
     assert "building helm v3.19.0: done" in output.getvalue()
     assert "building 3 programs: done" in output.getvalue()
+
+
+def test_modules_are_downloaded_side_by_side_and_progress_says_of_how_many_packages(
+    tmp_path: Path, output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_SLEEP", "1")
+    monkeypatch.setenv("GOMAXPROCS", "1")
+
+    Programs(tmp_path / "cache", Progress(output, terminal=True)).find(["etcd"])
+
+    assert (tmp_path / "runs.list").read_text() == "16\n"
+    assert "building etcd v3.6.7: 1 of 2 packages compiled" in output.getvalue()
 
 
 def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: Path) -> None:
