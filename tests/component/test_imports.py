@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from copyrator.cli import _COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -131,6 +133,20 @@ print("next")
 compile(transform={"name": "{{source.name}}"})
 """
     assert loaded(code, ()) == ["next", "imported", "{{source.name}}"]
+
+
+SLOW = {
+    *("doctor", "logs", "resolve", "top", "ui", "verify"),
+    *("rollback", "skip", "unpin", "unskip"),
+}
+"""Their --help and completion still wait for a client."""
+
+
+@pytest.mark.parametrize("command", sorted(_COMMANDS.keys() - SLOW))
+def test_help_and_completion_load_no_client_and_nothing_that_prints(command: str) -> None:
+    code = f"from copyrator.cli import cli; cli.get_command(None, {command!r})"
+    unwanted = ("aiohttp", "kopf", "kubernetes", "prometheus_client", "rich")
+    assert loaded(code, unwanted) == []
 
 
 def test_validate_loads_no_http_client() -> None:

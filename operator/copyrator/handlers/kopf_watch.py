@@ -11,10 +11,11 @@ import aiohttp
 
 from copyrator.api.keys import ObjectName
 from copyrator.handlers.kopf_text import KopfPage, wrapped_event
-from copyrator.kube.client.pages import BOOKMARK, DELETED, bare_event, lines
+from copyrator.kube.client.pages import BOOKMARK, bare_event, lines
 from copyrator.kube.client.transport import OnRefused
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Unreachable
 from copyrator.kube.refusals import Refusal
+from copyrator.kube.resources import DELETED
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 from copyrator.kube.watch.reflector import Faults, Timing, WatchHealth
 from copyrator.kube.watch.store import OutOfOrderError

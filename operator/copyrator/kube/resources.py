@@ -56,6 +56,9 @@ class Resource:
 
 _NO_NAMES = frozenset(("", ".", ".."))
 
+DELETED = "DELETED"
+"""The type of a watch's event that says that an object is gone."""
+
 _RBAC = "rbac.authorization.k8s.io"
 
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,18 +19,19 @@ from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, sh
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint, hint_about
-from copyrator.cli.core.installation import username
+from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import What, annotations_of, complete_names, one
 from copyrator.cli.core.output import Format, object_option, prose, said
 from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
-from copyrator.cli.doctor.permissions import allowed
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, decision, is_expired, operation_counts
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 FIELD_MANAGER: Final = "copyrator-approve"
 APPROVER: Final = "copyrator-approver"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -41,8 +41,10 @@ from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, NAMESPACES
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 WHAT: Final = "Freeze"
 _NAMED: Final = 3
@@ -373,6 +375,8 @@ async def _write_config_map(client: KubeClient, home: str, data: dict[str, str])
     try:
         return await client.create(CONFIGMAPS, home, body)
     except errors.AlreadyExists:
+        from copyrator.kube.client.client import PatchType  # noqa: PLC0415 - not for --help
+
         patch = [
             {"op": "add", "path": "/data", "value": data},
             {"op": "add", "path": "/binaryData", "value": {}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,9 +20,11 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import What, complete_names, listed, one
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 LOOK = 0.5
 """Seconds between two reads of a log that is followed."""

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -65,7 +65,9 @@ from copyrator.cli.view.bundle import (
     operation_counts,
     preview_failure,
 )
-from copyrator.kube.client.client import KubeClient
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 
 def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:

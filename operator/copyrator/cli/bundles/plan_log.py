@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
@@ -28,9 +28,12 @@ from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import said
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
 
 DIFF_BYTES: Final = 1 << 20
 """Bytes of a diff that are shown."""

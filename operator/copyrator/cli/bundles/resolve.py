@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,12 +58,14 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.output import Column, Format, Table, dump, output_option, printable, prose
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, LEASES
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.hosts import ANYWHERE
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""

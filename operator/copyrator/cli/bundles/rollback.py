@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -59,7 +59,6 @@ from copyrator.cli.core.waiting import (
 )
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, ConflictError
 from copyrator.kube.resources import SECRETS
 from copyrator.metrics import Metrics
@@ -68,6 +67,9 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 _SEEN_WITHIN: Final = 60.0
 """Seconds in which the operator has to see an annotation."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from copyrator.kube.auth import default_namespace, load_connection
-from copyrator.kube.client.client import KubeClient
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Client = TypeVar("Client", bound=KubeClient)
+Client = TypeVar("Client", bound="KubeClient")
 T = TypeVar("T")
 
 
@@ -34,6 +34,8 @@ class Target:
     @property
     def namespace(self) -> str:
         """The namespace of a name without one."""
+        from copyrator.kube.auth import default_namespace  # noqa: PLC0415 - not for --help
+
         return self.namespace_option or default_namespace(self.kubeconfig, self.context)
 
     @property
@@ -48,11 +50,15 @@ class Target:
 
     def connect(self) -> AbstractAsyncContextManager[KubeClient]:
         """A client for the cluster, closed at the end."""
+        from copyrator.kube.client.client import KubeClient  # noqa: PLC0415 - not for --help
+
         return self.connect_with(KubeClient)
 
     @asynccontextmanager
     async def connect_with(self, make: Callable[..., Client]) -> AsyncIterator[Client]:
         """The same with a subclass of the client."""
+        from copyrator.kube.auth import load_connection  # noqa: PLC0415 - not for --help
+
         connection = await load_connection(self.kubeconfig, self.context)
         connection.impersonate = self.user
         async with make(connection) as client:
@@ -109,6 +115,32 @@ def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Call
         return add_options(command, options)
 
     return decorate
+
+
+@asynccontextmanager
+async def ahead(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Begin work whose result is awaited in the block; at the block's end it is cancelled.
+
+    Its error is raised where it is awaited, so the first one in the order of the code is printed,
+    whichever comes first.
+    """
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do work side by side; of several errors the first one in order is raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

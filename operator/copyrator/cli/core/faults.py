@@ -10,8 +10,6 @@ import click
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import prose
 from copyrator.kube import errors
-from copyrator.kube.client.connection import KubeconfigError
-from copyrator.oci.errors import RegistryError
 
 DEBUG = "COPYRATOR_DEBUG"
 """Set to any value, it shows the traceback of an unexpected error."""
@@ -27,6 +25,9 @@ class Fault(click.ClickException):
 
 def fault_of(error: Exception) -> Fault:
     """A command's error as a Fault; the error itself where its traceback is requested."""
+    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415 - not for --help
+    from copyrator.oci.errors import RegistryError  # noqa: PLC0415
+
     if isinstance(error, OSError | KubeconfigError | RegistryError):
         return Fault(str(error))
     if isinstance(error, errors.NotFound) and error.kind_missing:

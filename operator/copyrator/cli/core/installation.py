@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,13 +17,15 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import Format, answer_option, dump
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import KubeconfigError
+from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import LEASES, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS, Settings
 from copyrator.settings.options import from_options, parameters
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -33,6 +35,36 @@ async def username(client: KubeClient) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await client.request("POST", _REVIEWS, body=body)
     return str(answer["status"]["userInfo"]["username"])
+
+
+Need = tuple[Resource, str, str, str | None]
+"""Resource, subresource, verb, namespace (None: the whole cluster)."""
+
+
+async def allowed(client: KubeClient, need: Need, user: str | None, name: str = "") -> bool:
+    """Whether `user`, or the caller, has the permission; with a name, to this object.
+
+    Raises:
+        ApiError: access reviews aren't allowed.
+    """
+    resource, subresource, verb, namespace = need
+    attributes = {
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace or "",
+    }
+    if name:
+        attributes["name"] = name
+    return await is_allowed(client, attributes, _account(user) if user else None)
+
+
+def _account(user: str) -> Subject:
+    """A service account by its user name, ``system:serviceaccount:NAMESPACE:NAME``."""
+    _, _, namespace, _name = user.split(":", 3)
+    accounts = "system:serviceaccounts"
+    return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
 
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -196,6 +228,8 @@ async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) 
 @answer_option
 def version(target: Target, home: str | None, client_only: bool, shape: Format | None) -> None:
     """Print this program's version, and the operator's image where one is installed."""
+    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415 - not for --help
+
     found = {"client": __version__}
     if not client_only:
         try:

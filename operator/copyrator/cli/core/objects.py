@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import product, starmap
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.cluster import Target, all_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from copyrator.kube.client.client import KubeClient
 
 PATIENCE = 10.0
 """Seconds that the completion of a name may take."""
@@ -67,6 +70,8 @@ class What(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """The completions that `kubectl` would offer."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415
+
         return [CompletionItem(word) for word in self.allowed if word.startswith(incomplete)]
 
 
@@ -74,6 +79,8 @@ def complete_names(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Names of the existing objects. Without access to the cluster it completes nothing."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415
+
     what = ctx.params.get("what", "bundles")
     namespace, slash, _ = incomplete.rpartition("/")
     with suppress(Exception):
@@ -119,8 +126,9 @@ async def listed(
 async def listed_in(
     client: KubeClient, resource: Resource, scopes: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """All objects of a kind in namespaces, one after another; None is the whole cluster."""
-    return [body for scope in scopes for body in await listed(client, resource, scope)]
+    """All objects of a kind, by namespace in this order; None is the whole cluster."""
+    found = await all_of(listed(client, resource, scope) for scope in scopes)
+    return [body for bodies in found for body in bodies]
 
 
 def annotations_of(body: Mapping[str, Any]) -> Mapping[str, str]:
@@ -214,14 +222,22 @@ async def find_copies(
         rules = await listed(client, RULES, None)
     found = ListedCopies(await copy_kinds(client, rules), [], [], [])
     labels = f"{MANAGED},{selector}" if selector else MANAGED
-    for resource, scope in itertools.product(found.resources, scopes):
+    places = list(product(found.resources, scopes))
+
+    async def list_in(
+        resource: Resource, scope: str | None
+    ) -> list[dict[str, Any]] | errors.Forbidden:
         try:
-            bodies = await listed(client, resource, scope, selector=labels, metadata_only=True)
+            return await listed(client, resource, scope, selector=labels, metadata_only=True)
         except errors.Forbidden as error:
-            found.denied.append(error)
-            continue
-        found.read.append((resource, scope))
-        found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
+            return error
+
+    for place, bodies in zip(places, await all_of(starmap(list_in, places)), strict=True):
+        if isinstance(bodies, errors.Forbidden):
+            found.denied.append(bodies)
+        else:
+            found.read.append(place)
+            found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
     if found.denied and not found.read:
         raise found.denied[0]
     return found

@@ -1,19 +1,27 @@
-"""Tables, JSON, YAML and names, as in kubectl; colours only on a terminal."""
+"""Tables, JSON, YAML and names, as in kubectl; colours only on a terminal.
+
+rich is imported for terminals, and for what isn't printable: it takes longer than all else of a
+list in a pipe.
+"""
+
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
 import enum
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-import yaml
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 GAP = 2
 """Spaces between two columns."""
@@ -78,7 +86,35 @@ class Column:
 
 def console(**options: Any) -> Console:
     """The console of all output; a pipe gets plain text without wrapping."""
+    from rich.console import Console
+
     return Console(highlight=False, emoji=False, markup=False, **options)
+
+
+def _terminal(*, err: bool = False) -> Console | None:
+    """The console of a terminal; None for a pipe."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty() and not any(map(os.environ.get, ("FORCE_COLOR", "TTY_COMPATIBLE"))):
+        return None
+    found = console(stderr=err)
+    return found if found.is_terminal else None
+
+
+def _print_plain(line: str, *, err: bool = False) -> None:
+    """Print a line to a pipe, without control characters."""
+    if line.isprintable():
+        click.echo(line, err=err)
+    else:
+        console(stderr=err).print(line, soft_wrap=True)
+
+
+def _width(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 class Table:
@@ -101,42 +137,44 @@ class Table:
         self._wide = wide
         self._whole = whole
         self._heads = heads
-        self._console = console()
+        self._console = _terminal()
         self._below: list[Column] = []
         self._widths: list[int] = []
-        if self._console.is_terminal and not wide:
+        if self._console and not wide:
             self._below = [column for column in self._columns if column.below]
             self._columns = [column for column in self._columns if not column.below]
 
     def print(self, rows: Iterable[Any]) -> None:
         """Print rows; the first time with heads."""
         rows = list(rows)
+        lines = [[column.value(row) for column in self._columns] for row in rows]
         if not self._widths:
-            self._fit(rows)
+            self._fit(lines)
             if self._heads:
-                self._line([column.head for column in self._columns], "dim")
-        for row in rows:
-            self._line([column.value(row) for column in self._columns])
+                self._print_line([column.head for column in self._columns], "dim")
+        for row, line in zip(rows, lines, strict=True):
+            self._print_line(line)
             for column in self._below:
                 if text := column.value(row):
-                    _print_broken(self._console, Text(f"  {text}"), 2)
+                    prose([f"  {text}"], indent=2)
 
     @property
     def _room(self) -> int | None:
         """Characters of a line; None where lines may have any length."""
-        return self._console.width if self._console.is_terminal and not self._wide else None
+        return self._console.width if self._console and not self._wide else None
 
-    def _fit(self, rows: Sequence[Any]) -> None:
+    def _fit(self, lines: Sequence[list[str]]) -> None:
         """Set the widths; on a terminal that is too narrow some columns are left out."""
-        self._widths = [
-            max(cell_len(text) for text in (column.head, *map(column.value, rows)))
-            for column in self._columns
-        ]
+        heads = [column.head for column in self._columns]
+        self._widths = [max(map(_width, texts)) for texts in zip(heads, *lines, strict=True)]
         spare = max(self._columns, key=lambda column: column.spare)
         gaps = GAP * (len(self._widths) - 1)
         if self._room and sum(self._widths) + gaps > self._room and spare.spare:
-            self._columns.remove(spare)
-            self._fit(rows)
+            index = self._columns.index(spare)
+            del self._columns[index]
+            for line in lines:
+                del line[index]
+            self._fit(lines)
         elif self._room:
             self._shorten(self._room - gaps)
 
@@ -149,50 +187,79 @@ class Table:
                 break
             self._widths[index] -= 1
 
-    def _line(self, cells: Sequence[str], style: str = "") -> None:
+    def _print_line(self, cells: Sequence[str], style: str = "") -> None:
         """One row."""
+        if self._console:
+            self._print_styled(self._console, cells, style)
+            return
+        text, indent = "", 0
+        *front, last = cells
+        for cell, width in zip(front, self._widths, strict=False):
+            indent += width + GAP
+            text += cell
+            text += " " * max(indent - _width(text), GAP)
+        _print_plain(f"{text}{last}".rstrip())
+
+    def _print_styled(self, out: Console, cells: Sequence[str], style: str) -> None:
+        """One row on a terminal."""
+        from rich.text import Text
+
         text, indent = Text(style=style), 0
         *front, last = cells
         for cell, width in zip(front, self._widths, strict=False):
             indent += width + GAP
             text.append(cell, _STYLES.get(cell, ""))
-            if self._room and cell_len(cell) > width:
-                text = self._next_line(text, indent)
+            if self._room and _width(cell) > width:
+                text = _print_begin(out, text, indent)
             else:
                 text.append(" " * max(indent - text.cell_len, GAP))
-        size = cell_len(last)
+        size = _width(last)
         if self._room and not self._whole and size + GAP <= self._room < size + indent:
-            text = self._next_line(text, GAP)
+            text = _print_begin(out, text, GAP)
         text.append(last, _STYLES.get(last, ""))
         text.rstrip()
         if self._room is None:
-            self._console.print(text, soft_wrap=True)
+            out.print(text, soft_wrap=True)
         elif self._whole and self._room - indent >= NARROWEST:
-            _print_broken(self._console, text, indent)
+            _print_broken(out, text, indent)
         else:
             text.truncate(self._room, overflow="ellipsis")
-            self._console.print(text, soft_wrap=True)
-
-    def _next_line(self, text: Text, indent: int) -> Text:
-        """Print the beginning of a row; return that of its next line."""
-        text.rstrip()
-        self._console.print(text, soft_wrap=True)
-        return Text(" " * indent, style=text.style)
+            out.print(text, soft_wrap=True)
 
 
-def prose(lines: Iterable[str | Text], *, err: bool = False) -> None:
-    """Print sentences, or values after their labels; on a terminal wrapped between words."""
-    out = console(stderr=err)
+def _print_begin(out: Console, text: Text, indent: int) -> Text:
+    """Print the beginning of a row; return that of its next line."""
+    from rich.text import Text
+
+    text.rstrip()
+    out.print(text, soft_wrap=True)
+    return Text(" " * indent, style=text.style)
+
+
+def prose(lines: Iterable[str | Text], *, err: bool = False, indent: int | None = None) -> None:
+    """Print sentences, or values after their labels; on a terminal wrapped between words.
+
+    Lines that continue one have this indent, else one after its label, or after its own indent.
+    """
+    out = _terminal(err=err)
     for line in lines:
+        plain = line if isinstance(line, str) else line.plain
+        if out is None:
+            _print_plain(plain, err=err)
+            continue
+        from rich.text import Text
+
+        label = re.match(r"\w[\w ]*: {2,}", plain)
+        blanks = len(plain) - len(plain.lstrip()) + 4
         text = Text(line) if isinstance(line, str) else line
-        label = re.match(r"\w[\w ]*: {2,}", text.plain)
-        blanks = len(text.plain) - len(text.plain.lstrip())
-        _print_broken(out, text, label.end() if label else blanks + 4)
+        _print_broken(out, text, indent or (label.end() if label else blanks))
 
 
 def _print_broken(out: Console, text: Text, indent: int) -> None:
-    """Print a text; on a terminal it is wrapped, with all lines but the first indented."""
-    if not out.is_terminal or text.cell_len <= out.width:
+    """Print a text on a terminal: it is wrapped, with all lines but the first indented."""
+    from rich.text import Text
+
+    if text.cell_len <= out.width:
         out.print(text, soft_wrap=True)
         return
     begin, rest = text.divide([indent])
@@ -207,6 +274,8 @@ def dump(value: Any, shape: Format) -> None:
     if shape is Format.JSON:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
+        import yaml
+
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,8 +44,10 @@ from copyrator.cli.core.waiting import (
     wait,
 )
 from copyrator.cli.view import rows
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 _timeout = timeout_option(300.0, "How long to wait.")

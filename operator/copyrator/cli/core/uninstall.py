@@ -9,7 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,10 +29,12 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import MANAGED, annotations_of, copy_kinds, listed, listed_in
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES, SECRETS, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 PATIENCE = 90.0
 """Seconds for pods to end: three times their grace period."""

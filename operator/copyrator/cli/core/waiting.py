@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,10 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
 from copyrator.cli.view import rows
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 LOOK = 0.25
 """Seconds between two reads of the object that is waited for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,7 +43,6 @@ from copyrator.cli.doctor.permissions import (
 )
 from copyrator.copies.seal.hash_key import SECRET_NAME
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, SECRETS
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
@@ -51,6 +50,9 @@ from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryErro
 from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import ApprovalMode, LocalObjectRef
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -32,10 +32,12 @@ from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES
 from copyrator.kube.watch.store import name_of
 from copyrator.signatures.keyless import MISSING
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 WHAT: Final = "Signatures"
 _NAMED: Final = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
@@ -28,12 +28,10 @@ from copyrator.bundles.inputs.watches import (
     find_uncovered,
     scope_permissions,
 )
-from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.installation import Installation, Need, allowed
 from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
-from copyrator.kube.access_reviews import Subject, is_allowed
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     BUNDLES,
     CONFIGMAPS,
@@ -53,10 +51,10 @@ from copyrator.kube.resources import (
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
-WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
-Need = tuple[Resource, str, str, str | None]
-"""Resource, subresource, verb, namespace (None: the whole cluster)."""
+WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
 async def missing_permissions(
@@ -140,32 +138,6 @@ def _needs(settings: Settings, kinds: list[Resource], *, plans: bool) -> Iterato
     if not settings.watch_namespaces:
         yield NAMESPACES, "", "list", None
         yield NAMESPACES, "", "watch", None
-
-
-async def allowed(client: KubeClient, need: Need, user: str | None, name: str = "") -> bool:
-    """Whether `user`, or the caller, has the permission; with a name, to this object.
-
-    Raises:
-        ApiError: access reviews aren't allowed.
-    """
-    resource, subresource, verb, namespace = need
-    attributes = {
-        "group": resource.group,
-        "resource": resource.plural,
-        "subresource": subresource,
-        "verb": verb,
-        "namespace": namespace or "",
-    }
-    if name:
-        attributes["name"] = name
-    return await is_allowed(client, attributes, _account(user) if user else None)
-
-
-def _account(user: str) -> Subject:
-    """A service account by its user name, ``system:serviceaccount:NAMESPACE:NAME``."""
-    _, _, namespace, _name = user.split(":", 3)
-    accounts = "system:serviceaccounts"
-    return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
 
 
 async def permission_reviews(client: KubeClient, installation: Installation) -> Check:

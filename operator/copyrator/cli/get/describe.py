@@ -1,18 +1,22 @@
-"""`copyrator describe`: one rule, Bundle or copy, with its state and Events."""
+"""`copyrator describe`: one rule, Bundle or copy, with its state and Events.
+
+Each of these imports its own part of the operator, which takes as long as its requests.
+"""
+
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
-from copyrator.cli.bundles.freeze import freezes_for
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
@@ -27,15 +31,13 @@ from copyrator.cli.core.output import (
     prose,
 )
 from copyrator.cli.get.events import events_of, last_seen, times
-from copyrator.cli.rules.dry_run import actor_of, dry_running
-from copyrator.cli.rules.why import ExplainedObject, composed_of, verdict_of
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, describe_bundle
-from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
@@ -96,15 +98,27 @@ async def _described(
     now = datetime.now(UTC)
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
-        events = await _events(client, RESOURCES[what].kind, body)
-        if what == "rules":
-            parts = describe_rule(RuleView(body, now))
-        else:
-            installation = await find_installation(client, home)
-            freezes = await freezes_for(client, installation, body)
-            parts = describe_bundle(BundleView(body, now, installation), freezes)
+        async with ahead(_parts(client, what, body, now, home)) as described:
+            events = await _events(client, RESOURCES[what].kind, body)
+            parts = await described
     conditions, shown = rows.describe_conditions(body, now), _describe_events(events, now)
     return _Description(body, events, [*parts, *conditions, shown])
+
+
+async def _parts(
+    client: KubeClient, what: str, body: Body, now: datetime, home: str | None
+) -> Iterable[Detail]:
+    """The parts about a rule or a Bundle."""
+    if what == "rules":
+        from copyrator.cli.view.rule import RuleView, describe_rule
+
+        return describe_rule(RuleView(body, now))
+    from copyrator.cli.bundles.freeze import freezes_for
+    from copyrator.cli.view.bundle import BundleView, describe_bundle
+
+    installation = await find_installation(client, home)
+    freezes = await freezes_for(client, installation, body)
+    return describe_bundle(BundleView(body, now, installation), freezes)
 
 
 async def _copy(
@@ -112,8 +126,9 @@ async def _copy(
 ) -> _Description:
     async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
-        events = await _events(client, resource.kind, body)
-        state = await state_of(client, target, resource, body, home)
+        async with ahead(state_of(client, target, resource, body, home)) as known:
+            events = await _events(client, resource.kind, body)
+            state = await known
     now = datetime.now(UTC)
     parts = [*describe_copy(body, state, now), _describe_events(events, now)]
     return _Description(body, events, parts, state.text)
@@ -175,6 +190,9 @@ async def state_of(
     client: KubeClient, target: Target, resource: Resource, body: Body, home: str | None
 ) -> CopyState:
     """What the operator does about it now."""
+    from copyrator.cli.rules.dry_run import actor_of, dry_running
+    from copyrator.cli.rules.why import ExplainedObject, composed_of, verdict_of
+
     try:
         installation = await find_installation(client, home)
         actor = await actor_of(client, target, installation, name_of(body).namespace)

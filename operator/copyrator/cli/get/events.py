@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,8 +24,10 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.get.get import Watched, changes_of
 from copyrator.cli.view import rows
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import EVENTS
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 OURS = (names.RULE_KIND, names.BUNDLE_KIND)
 

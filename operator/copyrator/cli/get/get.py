@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from copyrator.api import names
 from copyrator.api.freeze import Freeze, sentence
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation
@@ -34,10 +34,11 @@ from copyrator.cli.core.output import (
     show_all,
 )
 from copyrator.cli.view import rows
-from copyrator.cli.view import rule as rule_view
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +274,14 @@ def _release_of(body: rows.Body) -> object:
 async def _read_all(client: KubeClient, what: str, choice: _ListQuery) -> list[_Found]:
     if what != "all":
         return [await _read(client, what, choice)]
-    found = []
-    for kind in KINDS:
+
+    async def read(kind: str) -> _Found:
         try:
-            found.append(await _read(client, kind, choice))
+            return await _read(client, kind, choice)
         except errors.Forbidden as error:
-            found.append(_Found(kind, [], [], [error]))
+            return _Found(kind, [], [], [error])
+
+    found = await all_of(map(read, KINDS))
     if all(part.denied and not part.watched for part in found):
         raise found[0].denied[0]
     return found
@@ -292,11 +295,8 @@ async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
         bodies, read, denied = there.bodies, there.read, there.denied
     else:
         read, denied = [(RESOURCES[what], scope) for scope in choice.scopes], []
-        bodies = [
-            body
-            for resource, scope in read
-            for body in await listed(client, resource, scope, selector=labels)
-        ]
+        lists = await all_of(listed(client, *place, selector=labels) for place in read)
+        bodies = [body for found in lists for body in found]
     only = what == "copies"
     watched = [Watched(resource, scope, labels, metadata_only=only) for resource, scope in read]
     return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
@@ -375,9 +375,14 @@ class _Printer:
 
             self._row = lambda body: BundleView(body, now, freezes=freezes_of(body, freezes, now))
             columns = bundle_columns(now, namespaces=namespaces)
+        elif what == "rules":
+            from copyrator.cli.view.rule import rule_columns  # noqa: PLC0415 - as above
+
+            columns = rule_columns(now)
         else:
-            columns = rule_view.rule_columns(now) if what == "rules" else rows.copy_columns(now)
-            columns[:0] = [rows.NAMESPACE] if namespaces else []
+            columns = rows.copy_columns(now)
+        if what != "bundles" and namespaces:
+            columns.insert(0, rows.NAMESPACE)
         self._shape = style.shape
         self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
 

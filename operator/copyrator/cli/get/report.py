@@ -11,9 +11,6 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option, username
 from copyrator.cli.core.output import prose
-from copyrator.cli.ui.pages import Pages
-from copyrator.cli.view.live import Live
-from copyrator.cli.view.overview import overview
 
 
 @click.command()
@@ -45,6 +42,10 @@ def report(target: Target, home: str | None, file: Path) -> None:
 
 
 async def _report(target: Target, home: str | None) -> str:
+    from copyrator.cli.ui.pages import Pages  # noqa: PLC0415 - not for --help
+    from copyrator.cli.view.live import Live  # noqa: PLC0415
+    from copyrator.cli.view.overview import overview  # noqa: PLC0415
+
     async with target.connect() as client:
         installation = await find_installation(client, home)
         pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))

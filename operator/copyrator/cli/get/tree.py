@@ -1,26 +1,31 @@
-"""`copyrator tree`: what a rule or Bundle makes, and from what."""
+"""`copyrator tree`: what a rule or Bundle makes, and from what.
+
+Each of both imports its own part of the operator, which takes as long as its requests.
+"""
+
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.inputs.reader import references_of
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
 from copyrator.cli.core.objects import What, complete_names, find_copies, listed, one, skipped
 from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.rule import RuleView, source_lines
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.cli.view.rule import RuleView
+    from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
 
@@ -65,16 +70,21 @@ def tree(target: Target, what: str, name: str, shape: Format | None) -> None:
 async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
     async with target.connect() as client:
         namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
         if what == "bundles":
-            return await _bundle(client, body), ""
-        copies = await find_copies(client, [None])
+            return await _bundle(client, namespace, name), ""
+        async with ahead(find_copies(client, [None])) as found:
+            body = await one(client, what, namespace, name)
+            copies = await found
+    from copyrator.cli.view.rule import RuleView
+
     view = RuleView(body, datetime.now(UTC))
     return rule_tree(view, copies.bodies), skipped(copies.denied)
 
 
 def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
     """A rule, its sources, and the copies of each; a template's sources have theirs together."""
+    from copyrator.cli.view.rule import source_lines
+
     made_of = rule.composed_of or "template"
     owner = str(rule.name)
     by_source: dict[str, list[Node]] = {}
@@ -92,14 +102,18 @@ def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
     )
 
 
-async def _bundle(client: KubeClient, body: Body) -> Node:
-    namespace, name = name_of(body)
+async def _bundle(client: KubeClient, namespace: str, name: str) -> Node:
     selector = f"{names.LABEL_BUNDLE}={name}"
-    return bundle_tree(body, await listed(client, JOBS, namespace, selector=selector))
+    async with ahead(listed(client, JOBS, namespace, selector=selector)) as jobs:
+        body = await one(client, "bundles", namespace, name)
+        return bundle_tree(body, await jobs)
 
 
 def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     """A Bundle, what it reads, its release and the Jobs that exist."""
+    from copyrator.bundles.inputs.reader import references_of
+    from copyrator.cli.view.bundle import BundleView
+
     name = name_of(body).name
     view = BundleView(body, datetime.now(UTC))
     spec, found = view.spec, view.status.deployed

@@ -1,7 +1,10 @@
 """`copyrator why`: which rule made an object, or why none does; why a Bundle runs its version.
 
-With `--roles`: what grants a Bundle's service account the permissions that it lacks.
+With `--roles`: what grants a Bundle's service account the permissions that it lacks. Each of these
+imports its own part of the operator, which takes as long as its requests.
 """
+
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
@@ -9,19 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.inputs.watches import Ref
-from copyrator.bundles.plan.permissions import is_namespace_missing
-from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.cli.bundles.freeze import freezes_for
-from copyrator.cli.bundles.permissions import manifest, roles_of
-from copyrator.cli.bundles.plan_log import Body, release_namespace, with_refusals
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import (
@@ -31,17 +28,17 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import RESOURCES, listed, means, one
 from copyrator.cli.core.output import Format, answer_option, dump, prose
-from copyrator.cli.doctor.permissions import polled_references
-from copyrator.cli.rules.dry_run import DryRun, actor_of, dry_running, owner_of
-from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
-from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.rows import annotation
-from copyrator.cli.view.rule import RuleView, certificate_lines, explain_rule, rule_kind
-from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.kube.resources import BUNDLES, RULES, WELL_KNOWN, Discovery, Resource
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.bundles.inputs.watches import Ref
+    from copyrator.bundles.plan.rights import ServiceAccount
+    from copyrator.cli.bundles.plan_log import Body
+    from copyrator.cli.rules.dry_run import Actor, DryRun
+    from copyrator.cli.view.bundle import BundleView
+    from copyrator.kube.client.client import KubeClient
 
 
 def print_roles(
@@ -52,6 +49,10 @@ def print_roles(
     Raises:
         Fault: nothing is known to be missing.
     """
+    from copyrator.bundles.plan.rights import ServiceAccount
+    from copyrator.cli.bundles.permissions import manifest, roles_of
+    from copyrator.cli.view.bundle import BundleView
+
     if kind is not None and kind.lower() not in ("bundle", "bundles"):
         raise click.UsageError("--roles is only for Bundles: --kind bundle")
     body, is_missing = run(_read_bundle(target, namespace, name))
@@ -68,6 +69,9 @@ def print_roles(
 
 
 async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
+    from copyrator.bundles.plan.permissions import is_namespace_missing
+    from copyrator.cli.bundles.plan_log import release_namespace, with_refusals
+
     async with target.connect() as client:
         body = await with_refusals(client, await one(client, "bundles", namespace, name))
         return body, await is_namespace_missing(client, release_namespace(body))
@@ -149,35 +153,91 @@ async def answer(
         Fault: there is no Bundle of that name, where one is asked about.
     """
     async with target.connect() as client:
-        installation = await find_installation(client, home)
-        if kind is None or means(kind, "bundles"):
-            bundle = await _find(client, BUNDLES, namespace, name)
-            if bundle is not None:
-                polled = await _polled(client, installation, bundle)
-                freezes = await freezes_for(client, installation, bundle)
-                known = await with_refusals(client, bundle)
-                view = BundleView(known, datetime.now(UTC), installation)
-                lines = list(explain_bundle(view, polled, freezes))
-                return Explanation(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
-            if kind is not None:
-                raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         if kind is not None and means(kind, "rules"):
-            rule = await one(client, "rules", namespace, name)
-            lines = list(explain_rule(RuleView(rule, datetime.now(UTC))))
-            return Explanation(lines, _subject(RULES, namespace, name) | {"because": lines})
-        resource, body = await _object(client, namespace, name, kind)
-        actor = await actor_of(client, target, installation, namespace)
+            return _of_rule(await one(client, "rules", namespace, name))
+        async with ahead(_bundle(client, namespace, name, kind)) as bundle:
+            installation = await find_installation(client, home)
+            if body := await bundle:
+                return await _of_bundle(client, installation, body)
+        from copyrator.cli.rules.dry_run import actor_of
+
+        async with ahead(actor_of(client, target, installation, namespace)) as actor:
+            resource, body = await _object(client, namespace, name, kind)
+            acts_as = await actor
+    seen = home is not None or installation.found
+    remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    found = _Object(resource, namespace, name, body)
+    return await _of_object(found, installation, acts_as, f"{remark} {acts_as.note}".strip())
+
+
+async def _bundle(
+    client: KubeClient, namespace: str, name: str, kind: str | None
+) -> dict[str, Any] | None:
+    """The Bundle, where one may be meant and exists.
+
+    Raises:
+        Fault: a Bundle is meant, and there is none.
+    """
+    if kind is not None and not means(kind, "bundles"):
+        return None
+    found = await _find(client, BUNDLES, namespace, name)
+    if found is None and kind is not None:
+        raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
+    return found
+
+
+def _of_rule(rule: Mapping[str, Any]) -> Explanation:
+    from copyrator.cli.view.rule import RuleView, explain_rule
+
+    lines = list(explain_rule(RuleView(rule, datetime.now(UTC))))
+    return Explanation(lines, _subject(RULES, *name_of(rule)) | {"because": lines})
+
+
+async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:
+    from copyrator.cli.bundles.freeze import freezes_for
+    from copyrator.cli.bundles.plan_log import with_refusals
+    from copyrator.cli.view.bundle import BundleView
+    from copyrator.cli.view.why_bundle import explain_bundle
+
+    async with (
+        ahead(freezes_for(client, installation, bundle)) as freezes,
+        ahead(with_refusals(client, bundle)) as known,
+    ):
+        polled = await _polled(client, installation, bundle)
+        found = await freezes
+        view = BundleView(await known, datetime.now(UTC), installation)
+    lines = list(explain_bundle(view, polled, found))
+    return Explanation(lines, _subject(BUNDLES, *name_of(bundle)) | {"because": lines})
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """What is asked about, with its body where it exists."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    body: dict[str, Any] | None
+
+
+async def _of_object(
+    found: _Object, installation: Installation, actor: Actor, remark: str
+) -> Explanation:
+    from copyrator.cli.rules.dry_run import dry_running, owner_of
+    from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
+
+    subject = (found.resource, found.namespace, found.name)
+    owner = owner_of(found.body or _NOBODY)
     async with dry_running(installation, actor) as dry_run:
-        await dry_run.serve_all(resource.kind)
-        asked = ExplainedObject(dry_run, resource, namespace, name)
-        owner = owner_of(body or _NOBODY)
+        await dry_run.serve_all(found.resource.kind)
+        asked = ExplainedObject(dry_run, *subject)
         verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)
-        certificates = _certificates(dry_run, body, owner, sources)
-    head = (_head(resource, namespace, name, body), verdict, *certificates)
+        certificates = _certificates(dry_run, found.body, owner, sources)
+    head = (_head(*subject, found.body, owner), verdict, *certificates)
     document = {
-        **_subject(resource, namespace, name),
-        "exists": body is not None,
+        **_subject(*subject),
+        "exists": found.body is not None,
         "madeBy": owner,
         "verdict": verdict,
         "rules": [{"rule": rule, "answer": text} for rule, text in said.items()],
@@ -186,10 +246,6 @@ async def answer(
         document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
     if certificates:
         document["certificates"] = certificates
-    seen = home is not None or installation.found
-    remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
-    if actor.note:
-        remark = f"{remark} {actor.note}".strip()
     return Explanation((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
 
 
@@ -197,6 +253,9 @@ def _certificates(
     dry_run: DryRun, body: Mapping[str, Any] | None, owner: str | None, sources: Iterable[str]
 ) -> list[str]:
     """The certificates in a copy, or in a source, as its rules' statuses have them."""
+    from copyrator.cli.view.rows import annotation
+    from copyrator.cli.view.rule import certificate_lines
+
     if body is None:
         return []
     shown = str(name_of(body))
@@ -215,6 +274,8 @@ async def _polled(
 ) -> frozenset[Ref]:
     """The objects whose edits are found by polls only; empty if Bundles can't be listed."""
     if any(bundle["spec"].get(field) for field in _NAMING):
+        from copyrator.cli.doctor.permissions import polled_references
+
         with suppress(errors.ApiError):
             return (await polled_references(client, installation)).refs
     return frozenset()
@@ -251,15 +312,18 @@ async def _object(
             _spelled(word), version or None
         )
         return resource, await _find(client, resource, namespace, name)
-    for guess in _GUESSES:
-        resource = await discovery.resolve(guess)
-        if body := await _find(client, resource, namespace, name):
+    guesses = [WELL_KNOWN[guess] for guess in _GUESSES]
+    bodies = await all_of(_find(client, resource, namespace, name) for resource in guesses)
+    for resource, body in zip(guesses, bodies, strict=True):
+        if body is not None:
             return resource, body
     return await discovery.resolve(await _rules_kind(client)), None
 
 
 async def _rules_kind(client: KubeClient) -> str:
     """The kind of all rules, where they have the same."""
+    from copyrator.cli.view.rule import rule_kind
+
     kinds: set[str] = set()
     with suppress(errors.Forbidden):
         kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
@@ -268,22 +332,17 @@ async def _rules_kind(client: KubeClient) -> str:
 
 def _spelled(kind: str) -> str:
     """``secret``, ``configmaps`` and the like in a kind's spelling."""
-    known = {one.kind.lower(): one.kind for one in _well_known()}
+    known = {one.kind.lower(): one.kind for one in WELL_KNOWN.values()}
     word = kind.lower()
     return known.get(word) or known.get(word.removesuffix("s")) or kind
 
 
-def _well_known() -> list[Resource]:
-    from copyrator.kube.resources import WELL_KNOWN  # noqa: PLC0415
-
-    return list(WELL_KNOWN.values())
-
-
-def _head(resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None) -> str:
+def _head(
+    resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None, owner: str | None
+) -> str:
     shown = f"{resource.kind} {namespace}/{name}"
     if body is None:
         return f"{shown} doesn't exist."
-    owner = owner_of(body)
     return f"{shown} exists and " + (
         f"carries the marks of the rule {owner}." if owner else "wasn't created by a rule."
     )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -34,7 +34,6 @@ from copyrator.cli.migrate.tools import (
     requests,
 )
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,
@@ -45,6 +44,10 @@ from copyrator.kube.resources import (
     Resource,
 )
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
 
 _NEGATED = {
     Operator.IN: Operator.NOT_IN,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,12 +23,11 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import Failure, FailureReason, RuleReason
-from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.installation import Installation
+from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import annotations_of, listed
-from copyrator.cli.doctor.permissions import allowed
 from copyrator.cli.view.rule import RuleView
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
@@ -45,6 +45,7 @@ from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.pages import WatchEvent
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
@@ -147,6 +148,15 @@ class DryRunClient(KubeClient):
             self.ready_conditions[RuleKey(str(namespace), name)] = ready
         return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
 
+    async def watch(
+        self, *_args: Any, on_open: Callable[[], None] | None = None, **_options: Any
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Nothing is sent: a dry run sees the objects as they were listed."""
+        if on_open is not None:
+            on_open()
+        await asyncio.Event().wait()
+        yield WatchEvent("", {})
+
     async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
         """For an object in an assumed namespace nothing is sent."""
         if method != "POST" or _namespace_of(path) not in self.assumed:
@@ -170,6 +180,8 @@ def _namespace_of(path: str) -> str:
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
 """Reasons that depend on the operator's settings."""
 _SERVED = (RulePhase.SERVING, RulePhase.FROZEN)
+LOOK = 0.05
+"""Seconds between two looks at a watch that may have failed."""
 PATIENCE = 60.0
 """Seconds to list everything that a rule needs."""
 
@@ -194,12 +206,32 @@ class _AnyKinds(Kinds):
         return True
 
 
+class _Notifications(WorkQueue[Key]):
+    """Tells that a key was added, where there are no workers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: defaultdict[Key, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def add(self, key: Key, *args: Any, **options: Any) -> None:
+        """Add a key."""
+        super().add(key, *args, **options)
+        self.added[key].set()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    """Wait for an event, at most LOOK seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOK):
+            await event.wait()
+
+
 class DryRun:
     """All rules of one kind, served as a dry run; only `act` writes copies."""
 
     def __init__(self, client: DryRunClient, installation: Installation, actor: Actor) -> None:
         metrics = Metrics()
-        queue: WorkQueue[Key] = WorkQueue()
+        self._queue = _Notifications()
         self.client = client
         self.informers = InformerFactory(client, actor.scopes, metrics=metrics)
         self.installation = installation
@@ -215,7 +247,7 @@ class DryRun:
             namespaces=Namespaces(),
             watches_unmanaged=False,
             rules=RuleCache(),
-            queue=queue,
+            queue=self._queue,
             recorder=EventRecorder(client, metrics=metrics),
             settings=installation.settings,
             metrics=metrics,
@@ -231,9 +263,13 @@ class DryRun:
         self._copies = CopyReconciler(self.context)
 
     async def begin(self) -> None:
-        """List the namespaces."""
-        await self._load_key()
-        context = self.context
+        """List the namespaces, and read the operator's hash key."""
+        async with ahead(self._load_key()) as key:
+            await self._list_namespaces()
+            await key
+
+    async def _list_namespaces(self) -> None:
+        context, synced = self.context, asyncio.Event()
 
         def changed(name: ObjectName, _old: Namespace | None, new: Namespace | None) -> None:
             if new is None:
@@ -242,12 +278,12 @@ class DryRun:
                 context.namespaces.put(new)
 
         spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
-        context.namespace_watch = self.informers.acquire(spec, changed)
+        context.namespace_watch = self.informers.acquire(spec, changed, on_synced=synced.set)
         async with asyncio.timeout(PATIENCE):
             while not context.namespace_watch.synced:
                 if failure := context.namespace_watch.failure:
                     raise failure
-                await asyncio.sleep(0.02)
+                await _wait(synced)
 
     async def _load_key(self) -> None:
         home = self.installation.settings.namespace
@@ -306,8 +342,9 @@ class DryRun:
         """
         if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
             return None
-        deadline = time.monotonic() + PATIENCE
+        deadline, added = time.monotonic() + PATIENCE, self._queue.added[rule.key]
         while time.monotonic() < deadline:
+            added.clear()
             await self._rules.reconcile(rule.key)
             state = self.context.rule_states.get(rule.key)
             if state and state.phase in _SERVED:
@@ -317,7 +354,7 @@ class DryRun:
             verdict = state.found if state else None
             if verdict and verdict.reason not in (RuleReason.PROGRESSING, RuleReason.SYNCED):
                 return state
-            await asyncio.sleep(0.05)
+            await _wait(added)
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
 
     def no_source(self, rule: Rule) -> tuple[str, str]:
@@ -348,13 +385,19 @@ class DryRun:
             for body in found:
                 if RuleKey(*name_of(body)) != but:
                     self.put(body)
-        for rule in self.context.rules:
-            ours = not isinstance(rule.spec, InvalidSpec) and (
+        await all_of(
+            self._try_serve(rule)
+            for rule in self.context.rules
+            if rule.key != but
+            and not isinstance(rule.spec, InvalidSpec)
+            and (
                 rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
             )
-            if ours and rule.key != but:
-                with suppress(errors.ApiError, Fault):  # not the requested rule
-                    await self.serve(rule)
+        )
+
+    async def _try_serve(self, rule: Rule) -> None:
+        with suppress(errors.ApiError, Fault):  # not the requested rule
+            await self.serve(rule)
 
     def _failure(self, state: RuleState | None) -> errors.ApiError | None:
         watches = [*state.sources] if state else []

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -43,7 +43,9 @@ from copyrator.cli.view.matrix import View, matrix
 from copyrator.cli.view.overview import overview
 from copyrator.cli.view.rule import RuleView
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 ADDRESS: Final = "127.0.0.1"
 LARGEST_FORM: Final = 16 * 1024

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from copyrator.api import names
 from copyrator.api.freeze import Freeze
@@ -24,10 +24,12 @@ from copyrator.cli.view.overview import SeenCopies, Snapshot
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 FIRST_VIEW = 30.0
 """Seconds to wait for the first complete lists."""

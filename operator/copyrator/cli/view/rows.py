@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
-from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.suspension import PAUSES
@@ -16,6 +15,9 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.objects import annotations_of
 from copyrator.cli.core.output import Column, Detail
 from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.api.bundle_status import BundleStatus
 
 Body = Mapping[str, Any]
 
@@ -86,6 +88,8 @@ def is_suspended(body: Body) -> bool:
 
 def failed_poll(body: Body) -> str:
     """The error of the last poll, where polls have failed and Ready is kept; else empty."""
+    from copyrator.api.bundle_status import parse_status  # noqa: PLC0415 - not for rules
+
     return poll_fault(parse_status(body))
 
 

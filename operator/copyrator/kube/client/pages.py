@@ -26,7 +26,6 @@ LONE_BYTES = 256 * 1024
 190 ms a megabyte."""
 
 BOOKMARK = "BOOKMARK"
-DELETED = "DELETED"
 
 _CUT_OFF = "an event of the watch is truncated or isn't JSON"
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.pages import DELETED
 from copyrator.kube.errors import BrokenAnswer
+from copyrator.kube.resources import DELETED
 
 
 class Share(Protocol):

@@ -1,0 +1,96 @@
+"""Commands ask only for what they show, and side by side."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.installation import RULES
+from tests.e2e.vanishing import vanish
+
+NUMBER = 10
+"""Rules with a source each, all in one namespace."""
+KINDS = 8
+"""Kinds that copies are looked for in."""
+ALONE = 4
+"""Sources that are listed by their name; with further ones the namespace is, and they are read."""
+
+
+@dataclass
+class Recorder:
+    """The requests of the commands that run in this process."""
+
+    paths: list[str] = field(default_factory=list)
+    open: int = 0
+    most: int = 0
+    """At a time."""
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    found, send = Recorder(), aiohttp.ClientSession._request
+
+    async def record(session, method, url, **options):
+        found.paths.append(f"{method} {url}")
+        found.open += 1
+        found.most = max(found.most, found.open)
+        try:
+            await asyncio.sleep(0)  # others that are ready begin, too
+            return await send(session, method, url, **options)
+        finally:
+            found.open -= 1
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", record)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rules(stage):
+    """Rules `word-0` and on, each with a copy in the namespace `word`, which is returned."""
+    word = f"t{secrets.token_hex(3)}"
+    stage.api.create("/api/v1/namespaces", {"metadata": {"name": word}})
+    names = [f"{word}-{number}" for number in range(NUMBER)]
+    for name in names:
+        source = {"kind": "Secret", "name": name}
+        stage.apply(
+            secret(stage.home, name, "password"),
+            rule(stage.home, name, source=source, targets={"namespaces": [word]}),
+        )
+    for name in names:
+        stage.wait_reason(RULES.format(stage.home), name, "Synced")
+    yield word
+    for name in names:
+        stage.delete_rule(name)
+    vanish(stage.cluster, [word])
+
+
+FIND_OBJECT = 1 + 1 + 2  # the operator's Deployment; a Bundle, Secret and ConfigMap of that name
+DRY_RUN = 4 + 1  # who may impersonate, the hash key, namespaces, rules; the kind's copies
+SOURCES = ALONE + 1 + (NUMBER - ALONE)
+
+COMMANDS = {
+    "get rules -A": (1, 1),
+    "get bundles -A": (1, 1),
+    "get copies -n {word}": (1 + KINDS, KINDS),
+    "get all -A": (2 + 1 + KINDS, KINDS),
+    "why {word}/{word}-7": (FIND_OBJECT + DRY_RUN + SOURCES, 6),
+    "why --kind rule {home}/{word}-7": (1, 1),
+    "describe rule {home}/{word}-7": (3, 1),  # its Events, and those of the namespace
+    "describe copy {word}/{word}-7": (1 + KINDS + 1 + 1 + DRY_RUN + SOURCES, KINDS),
+    "tree rule {home}/{word}-7": (1 + 1 + KINDS, KINDS),
+    "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6),
+    "events -A": (1, 1),
+}
+"""Requests, and how many of them are sent at a time at least."""
+
+
+@pytest.mark.parametrize(("command", "wanted"), COMMANDS.items(), ids=COMMANDS)
+def test_a_command_sends_few_requests_and_does_not_wait_between_them(
+    stage, rules, recorder, command, wanted
+):
+    stage.types(command.format(word=rules, home=stage.home))
+    requests, together = wanted
+    assert len(recorder.paths) <= requests, "\n".join(recorder.paths)
+    assert recorder.most >= together, "\n".join(recorder.paths)
