@@ -27,7 +27,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
+from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP, ANN_REQUESTED_AT
 from copyrator.kube.events import ObjectRef
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -222,6 +222,21 @@ async def test_a_restart_after_the_job_was_ended_does_not_count_it_either(
     await waits(cluster)
     assert cluster.status()["attempted"]["reason"] == "Frozen"
     assert not cluster.status()["attempted"].get("interruptions")
+
+
+async def test_a_request_that_a_freeze_delays_is_said_to_wait_and_handled_when_it_ends(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    freeze_all(cluster)
+    cluster.change("bundles", "shop", metadata={"annotations": {ANN_REQUESTED_AT: "now"}})
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert condition(cluster, "UpdatePending") == ("True", "Frozen")
+    thaw_all(cluster)
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    assert "lastFailedRequest" not in cluster.status()
 
 
 async def test_no_time_of_a_retry_is_promised_that_a_freeze_will_prevent(

@@ -627,8 +627,9 @@ def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):
     never = [{"name": "never"}]
     made("waiting", repo=shop, version="1.*", dependsOn=never)
     shown = f"bundle {stage.apps}/waiting"
-    said = stage.types(f"reconcile {shown} --timeout 3", code=1)
-    assert said.startswith(f"Error: {shown}: the request still waits after 3 s: DependencyNotReady")
+    said = stage.types(f"reconcile {shown} {PATIENCE}", code=1)
+    assert said.startswith(f"Error: {shown} waits: DependencyNotReady: Gate dependsOn: ")
+    assert "The request stays, and is handled then" in said
     assert "copyrator doctor" not in said
     described = stage.types(f"describe {shown}")
     assert "  UpdatePending  True     DependencyNotReady (for " in described

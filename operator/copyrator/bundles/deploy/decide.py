@@ -107,6 +107,12 @@ class Case:
         return self.held is not None and bool(self.resolution.tag)
 
     @property
+    def is_planning(self) -> bool:
+        """Whether the delay is only that a plan is being made, or waits for its turn."""
+        held = self.held
+        return held is not None and held.objection.reason == BundleReason.PLANNING
+
+    @property
     def is_plan_dropped(self) -> bool:
         """Whether the status no longer has a plan that it had."""
         before = self.entry.status.plan
@@ -492,6 +498,8 @@ class Deployer:
         is_unplannable = entry.plan_request is not None and not resolution.tag
         if is_unplannable:  # what refuses or lacks a version is in the conditions
             status = replace(status, last_handled_plan=entry.plan_request)
+        if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
+            status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
             return self._rest(case, status, verdict), is_unplannable and request is None
         if request is not None:

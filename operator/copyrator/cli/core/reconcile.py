@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.conditions import ConditionStatus
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_spec import Mode
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -99,6 +100,8 @@ def reconcile(
         show(body, shape)
     elif waited == 0:
         prose([f"{shown(what, body)} annotated; the operator reconciles it."])
+    elif waits := _waits(body):
+        raise Fault(f"{shown(what, body)} {waits}. The request stays, and is handled then")
     elif _is_ready(body):
         prose([f"{shown(what, body)} reconciled{result(body)}"])
     else:
@@ -114,6 +117,16 @@ def reconcile(
 def _is_kept(body: Mapping[str, Any]) -> bool:
     """Whether a request failed that the operator handles later."""
     return any((body.get("status") or {}).get(field) for field in _FAILED.values())
+
+
+def _waits(body: Mapping[str, Any]) -> str:
+    """What keeps a request waiting and doesn't go on by itself soon; empty where nothing does."""
+    pending = rows.conditions_of(body).get(ConditionType.UPDATE_PENDING, {})
+    if not _is_kept(body) or pending.get("status") != ConditionStatus.TRUE:
+        return ""
+    if pending.get("reason") == BundleReason.AWAITING_APPROVAL:
+        return f"waits for approval: {hint_about('approve', 'bundle', body)}"
+    return f"waits: {pending.get('reason')}: {str(pending.get('message')).rstrip('.')}"
 
 
 def _is_ready(body: Mapping[str, Any]) -> bool:
@@ -203,7 +216,7 @@ async def _reconcile(
             return token in [status.get(echo) for echo in echoes]
 
         def busy(seen: Mapping[str, Any]) -> bool:
-            return in_progress(seen) and not rows.failed_poll(seen)
+            return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
 
         return await wait(client, what, body, timeout, handled, busy=busy)
 

@@ -99,7 +99,7 @@ async def wait(
     while timeout and (not handled(body) or (busy is not None and busy(body))):
         if asyncio.get_running_loop().time() > deadline:
             raise Fault(_late(what, body, timeout, handled=handled(body)))
-        if handled(body):
+        if handled(body) or in_progress(body):
             told = _tell(body, told)
         await asyncio.sleep(LOOK)
         body = await client.get(RESOURCES[what], *name_of(body))
