@@ -173,13 +173,17 @@ class ReadyKeys(Generic[K]):
 
         When the credit of all priorities with keys is used up, it is renewed.
         """
-        heads = {priority: turns.head() for priority, turns in self._by_priority.items()}
-        waiting = [priority for priority, head in heads.items() if head is not None]
+        waiting = [
+            priority
+            for priority, turns in self._by_priority.items()
+            if turns.items and turns.head() is not None
+        ]
         if not waiting:
             return None
-        last = heads[Priority.STATUS]
-        if last is not None and len(waiting) > 1 and now - last[1][0] < STATUS_PATIENCE:
-            waiting.remove(Priority.STATUS)
+        if len(waiting) > 1 and waiting[-1] is Priority.STATUS:
+            last = self._by_priority[Priority.STATUS].head()
+            if last is not None and now - last[1][0] < STATUS_PATIENCE:
+                waiting.pop()
         if not any(self._credit[priority] for priority in waiting):
             self._credit = dict(SHARES)
         priority = next(priority for priority in waiting if self._credit[priority])

@@ -13,8 +13,7 @@ import copy
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from copyrator import __version__
@@ -71,6 +70,28 @@ class Permit:
         return not reported
 
 
+class Attempt:
+    """One attempt as an async context manager; a class, because there is one for each request."""
+
+    __slots__ = ("_breaker", "_patience", "_permit")
+
+    def __init__(self, breaker: CircuitBreaker, patience: float) -> None:
+        self._breaker = breaker
+        self._patience = patience
+
+    async def __aenter__(self) -> None:
+        self._permit = await self._breaker.permit(patience=self._patience)
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        single = isinstance(error, ApiError) and not error.concerns_all
+        if error is None or (single and not isinstance(error, NotLeading)):
+            self._permit.succeeded()
+        elif isinstance(error, ApiError) and not isinstance(error, NotLeading):
+            self._permit.failed(error)
+        else:
+            self._permit.given_up()  # nothing was sent, or it was cancelled
+
+
 class CircuitBreaker:
     """Closed while attempts at `what` succeed; open, with single probes, while all of them fail."""
 
@@ -102,30 +123,12 @@ class CircuitBreaker:
             return None
         return self._last, self._clock() - self._opened_at
 
-    @asynccontextmanager
-    async def attempt(self) -> AsyncIterator[None]:
-        """Wait until attempts are let through, and record the outcome.
+    def attempt(self) -> Attempt:
+        """Wait until attempts are let through, and record the outcome: a context manager.
 
-        Raises:
-            ApiError: a copy of the last probe's, after `Pauses.patience`.
+        Entering raises a copy of the last probe's error after `Pauses.patience`.
         """
-        permit = await self.permit(patience=self._pauses.patience)
-        try:
-            yield
-        except NotLeading:
-            permit.given_up()  # nothing was sent
-            raise
-        except ApiError as error:
-            if error.concerns_all:
-                permit.failed(error)
-            else:
-                permit.succeeded()
-            raise
-        except BaseException:
-            permit.given_up()
-            raise
-        else:
-            permit.succeeded()
+        return Attempt(self, self._pauses.patience)
 
     async def permit(self, caller: object = None, *, patience: float) -> Permit:
         """Wait until attempts are let through; the outcome must be reported to the Permit.

@@ -288,17 +288,24 @@ class Transport:
             started = time.perf_counter()
             code = 0
             try:
-                async with self._answer(call) as response:
+                response = await self._open(call)
+                try:
                     code = response.status
                     answer = decode(await read_answer(response, call.most))
                     if call.dropped is not None:
                         call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
+                finally:
+                    response.release()
                 if on_dry_run:
                     on_dry_run(call, answer)
                 return answer
             except ApiError as error:
                 code = error.status
                 raise
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                unreachable = no_answer(self.connection.host, error)
+                code = unreachable.status
+                raise unreachable from error
             finally:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
@@ -352,22 +359,30 @@ class Transport:
 
     @asynccontextmanager
     async def _answer(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send; retry once with renewed credentials where they were refused."""
+        """The response of a stream, which is released."""
         try:
-            response = await self._send(call)
+            response = await self._open(call)
             try:
-                if response.status >= 300:
-                    error = await _error(response, call)
-                    if error.throttled:
-                        self._limit.throttled(error.retry_after)
-                    if self._on_refused and isinstance(error, Forbidden) and error.refusal:
-                        self._on_refused(error.refusal)
-                    raise error
                 yield response
             finally:
                 response.release()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise no_answer(self.connection.host, error) from error
+
+    async def _open(self, call: Call) -> aiohttp.ClientResponse:
+        """Send, with renewed credentials where they were refused; return a success."""
+        response = await self._send(call)
+        if response.status < 300:
+            return response
+        try:
+            error = await _error(response, call)
+        finally:
+            response.release()
+        if error.throttled:
+            self._limit.throttled(error.retry_after)
+        if self._on_refused and isinstance(error, Forbidden) and error.refusal:
+            self._on_refused(error.refusal)
+        raise error
 
     async def _send(self, call: Call) -> aiohttp.ClientResponse:
         generation = self.connection.generation
