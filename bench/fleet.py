@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.objects import from_labelled, namespace, secret, secret_path, to_labelled
-from bench.rig import Rig, until, writes
+from bench.rig import RULES, Rig, until, writes
 from bench.scenario import Figures, Goal, Run, scenario
 
 SOURCES = 100
@@ -40,17 +40,15 @@ def fleet(rig: Rig, copies: int, *, each: bool = False) -> Iterator[list[str]]:
     for rule, chosen in sources.items():
         rig.rule(rule, {"source": chosen, "targets": to_labelled(label)})
     with rig.operator():
-        until(
-            lambda: sum(map(rig.copies, sources)) == len(spaces) * SOURCES,
-            f"{copies} copies",
-            60 + copies / 50,
-        )
+        count = len(spaces) * SOURCES
+        until(lambda: rig.all_copies() == count, f"{count} copies", 60 + count / 50)
     try:
         yield spaces
     finally:
         with rig.operator():
             for rule in sources:
-                rig.end_rule(rule)
+                rig.api.delete(f"{RULES}/{rule}")
+            until(lambda: not rig.api.get(RULES)["items"], "the rules are gone", 600)
 
 
 RESTART = {
