@@ -49,11 +49,11 @@ def play_on(stage: Stage, screen: Screen, name: str) -> None:
     screen.plain()
     newer = f"{stage.cluster.registry}/{REPOSITORY}:1.0.5"
     for command in (
-        "kubectl get copyrators,bundles --all-namespaces",
+        "kubectl get copyrators,bndl --all-namespaces",
         "kubectl create namespace team-e",
         "hack/run copyrator get copies -A",
         "hack/run copyrator why team-e/registry-creds",
-        f"kubectl -n {APPS} get bundles,jobs,pods",
+        f"kubectl -n {APPS} get bndl,jobs,pods",
         f"hack/run python -m localcluster.bundle push examples/charts/hello {newer}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
         f"tail -n 20 {operator.log}",

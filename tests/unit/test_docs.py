@@ -153,3 +153,22 @@ def test_the_charts_version_is_in_the_table_as_its_default() -> None:
 
 def test_werf_3_is_said_to_be_tried_and_in_channel_dev() -> None:
     assert VERSIONS["3.2.0"].startswith("dev | tried")
+
+
+KUBECTL_BUNDLE = re.compile(
+    r"kubectl\b[^`\n]*?\b(?:get|describe|annotate|patch|delete|wait|label|edit|explain) "
+    r"(?:-n \S+ )?(?:[a-z]+,)*bundles?\b(?!\.)"
+)
+
+
+def test_kubectl_is_given_the_short_name_which_no_other_kind_has() -> None:
+    """Rancher Fleet and trust-manager have a kind Bundle, too."""
+    files = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("charts/**/NOTES.txt")]
+    assert len(files) > 20
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in files
+        for line in path.read_text().splitlines()
+        if KUBECTL_BUNDLE.search(line) and "Rancher Fleet" not in line
+    ]
+    assert found == []

@@ -257,7 +257,7 @@ def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
         namespace, name = name_of(body)
         raise Fault(
             f"{shown(what, body)} has the annotation {names.ANN_DISABLE_AUTOUPDATE}, so nothing is "
-            f"polled or deployed; remove it: kubectl annotate bundle -n {namespace} {name} "
+            f"polled or deployed; remove it: kubectl annotate bndl -n {namespace} {name} "
             f"{names.ANN_DISABLE_AUTOUPDATE}-"
         )
 
