@@ -149,6 +149,14 @@ def test_help_and_completion_load_no_client_and_nothing_that_prints(command: str
     assert loaded(code, unwanted) == []
 
 
+def test_completion_of_a_command_loads_no_command() -> None:
+    code = (
+        "import click; from copyrator.cli import cli; "
+        "assert [one.value for one in cli.shell_complete(click.Context(cli), 'why')] == ['why']"
+    )
+    assert loaded(code, ("aiohttp", "rich"), "copyrator.cli.") == []
+
+
 def test_validate_loads_no_http_client() -> None:
     code = "from copyrator.cli import cli; cli.get_command(None, 'validate')"
     assert loaded(code, ("aiohttp",)) == []

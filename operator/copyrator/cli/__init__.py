@@ -9,11 +9,14 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _COMMANDS = {
     "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve:approve"),
@@ -94,6 +97,14 @@ class _LazyGroup(click.Group):
         command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the commands without importing them."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for completion
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_COMMANDS[name][0]) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
