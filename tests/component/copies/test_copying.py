@@ -88,6 +88,9 @@ async def test_a_restart_over_right_copies_writes_nothing(cluster, operator):
     assert {s.verb for s in cluster.seen[before:]} <= {"list", "watch", "get"}
     gets = [s.path for s in cluster.seen[before:] if s.verb == "get"]
     assert gets == [path_of("secrets", HOME, name) for name in ("copyrator-hash-key", "app")]
+    assert again.recorder.told == []
+    cluster.gone("secrets", TARGETS[0], "app")  # it does serve the rule
+    await copied(cluster, plural="secrets")
     await again.stop()
 
 

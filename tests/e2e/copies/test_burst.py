@@ -1,5 +1,6 @@
 """New namespaces for many rules at once: what the API server is asked for, by its audit log."""
 
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,7 +74,9 @@ def check_events(user, home, names, operator):
     }
     listed = [one["metadata"]["annotations"][ANN_RULES].split(",") for one in shared]
     assert {name for rules in listed for name in rules} == set(names)
-    told = [int(one["message"].split("created ")[1].split()[0]) for one in shared]
+    told = [
+        int(each) for one in shared for each in re.findall(r"created (\d+) cop", one["message"])
+    ]
     assert sum(told) == COPIES
     for command in (["events", "rule"], ["describe", "rule"]):
         asked = ["--kubeconfig", str(operator.cluster.admin_kubeconfig), "-n", home]

@@ -57,7 +57,8 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
     told = [
         ("Warning", "SourceNotFound"),
         ("Warning", "AllFailed"),
+        ("Normal", "CopiesChanged"),
         ("Normal", "Synced"),
     ]
-    until(lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")
+    until(lambda: len(events(user, stopped.namespace, word)) >= 4, "four Events")
     assert sorted(events(user, stopped.namespace, word)) == sorted(told)
