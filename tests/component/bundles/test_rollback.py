@@ -391,6 +391,25 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     assert werf.applied == []
 
 
+async def test_an_approval_of_the_version_left_ends_with_the_pin(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(version="1.*", approval=ALWAYS)
+    await run(timer_interval=1.0)
+    first = digest_of(registry.manifests["app", "1.0.0"])
+    approve(cluster, await waits(cluster, digest=first))
+    await eventually(lambda: deployed(cluster) == first)
+    cluster.change("bundles", "shop", spec={"windows": _closed()})
+    second = registry.put("app", "1.1.0", "second")
+    approve(cluster, await waits(cluster, digest=second))
+    await waits(cluster, "OutsideWindow", decision="Approved", digest=second)
+    pin(cluster, f"1.0.0@{first}")
+    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
+    pin(cluster, "none")
+    await waits(cluster, digest=second)
+    assert [digest for digest, _ in werf.applied] == [first]
+
+
 def _closed() -> list[dict[str, object]]:
     day = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
     return [{"days": [day], "from": "09:00", "to": "10:00"}]

@@ -115,9 +115,9 @@ class Case:
     @property
     def is_plan_dropped(self) -> bool:
         """Whether the status no longer has a plan that it had."""
-        before = self.entry.status.plan
-        is_skipped = before.digest in self.spec.skip_digests
-        dropped = self.status.plan.job is None and (self.target is not None or is_skipped)
+        before, now = self.entry.status.plan, self.status.plan
+        is_withdrawn = now.rejections != before.rejections
+        dropped = now.job is None and (self.target is not None or is_withdrawn)
         return dropped and before.job is not None
 
     @property
@@ -181,8 +181,7 @@ def decide_deploy(
     )
     status = _record_drift_mode(status, spec, wanted)
     status = replace(status, verification=resolution.deployed or Verification())
-    if status.plan.digest in spec.skip_digests and plan_record.awaited_plan(status).job:
-        status = replace(status, plan=plan_record.withdraw_plan(status.plan))
+    status = plan_record.withdraw_plan(status, spec.skip_digests)
     target = None
     if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)

@@ -302,9 +302,16 @@ def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
     return replace(status, plan=plan.remove_plan())
 
 
-def withdraw_plan(plan: PlanStatus) -> PlanStatus:
-    """The record without the plan: the next one has another ID, so that an approval has ended."""
-    return replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1)
+def withdraw_plan(status: BundleStatus, skipped: Collection[str]) -> BundleStatus:
+    """The status without the plan of a skipped digest, or of one that a pin or its end has left.
+
+    The next plan has another ID, so that an approval has ended.
+    """
+    plan = status.plan
+    waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED) and not is_spent(status)
+    if not waits or not plan.job or (plan.digest not in skipped and not _is_left_by_pin(status)):
+        return status
+    return replace(status, plan=replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1))
 
 
 @dataclass(frozen=True, slots=True)
