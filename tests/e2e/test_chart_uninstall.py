@@ -32,6 +32,12 @@ class Release:
         until(lambda: serves(cluster.api()), "the API server serves rules and Bundles")
         self.kubeconfig = cluster.kubeconfig_for_service_account(home, chart.service_account)
 
+    def begin_uninstall(self, home: str) -> None:
+        """What Helm does before it starts the Job."""
+        labels = {"owner": "helm", "name": "copyrator", "status": "uninstalling"}
+        metadata = {"name": "sh.helm.release.v1.copyrator.v1", "labels": labels}
+        self.cluster.api().create(f"/api/v1/namespaces/{home}/secrets", {"metadata": metadata})
+
     def run_the_job(self) -> str:
         environment = {"KUBECONFIG": str(self.kubeconfig)}
         done = CliRunner().invoke(cli, self.arguments, env=environment)
@@ -62,6 +68,7 @@ def test_it_lets_go_of_what_the_release_serves_and_of_nothing_else(cluster, name
     try:
         deployments = f"/apis/apps/v1/namespaces/{home}/deployments/copyrator"
         cluster.api().patch(deployments, {"spec": {"replicas": 1}})
+        release.begin_uninstall(home)
         said = release.run_the_job()
         assert "stay as they are" in said
         assert cluster.api().get(deployments)["spec"]["replicas"] == 0
