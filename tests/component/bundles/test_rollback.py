@@ -79,6 +79,18 @@ async def deploy_two(
     return first, second, operator
 
 
+async def deploy_approved(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> str:
+    """The digest of 1.0.0, which runs, of a Bundle each deploy of which is approved."""
+    bundle(version="1.*", approval=ALWAYS)
+    await run(timer_interval=1.0)
+    first = digest_of(registry.manifests["app", "1.0.0"])
+    approve(cluster, await waits(cluster, digest=first))
+    await eventually(lambda: deployed(cluster) == first)
+    return first
+
+
 async def rolled_back(cluster: BundleCluster, digest: str) -> None:
     await eventually(lambda: deployed(cluster) == digest and cluster.reason() == "Deployed")
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Pinned"))
@@ -299,9 +311,7 @@ async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     first, second, _ = await deploy_two(cluster, registry, run, bundle)
-    tomorrow = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
-    windows = [{"days": [tomorrow], "from": "09:00", "to": "10:00"}]
-    cluster.change("bundles", "shop", spec={"windows": windows})
+    cluster.change("bundles", "shop", spec={"windows": _closed()})
     pin(cluster, f"1.0.0@{first}")
     annotate(cluster, forceAt="now")
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
@@ -315,11 +325,7 @@ async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
 async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    bundle(version="1.*", approval=ALWAYS)
-    await run(timer_interval=1.0)
-    first = digest_of(registry.manifests["app", "1.0.0"])
-    approve(cluster, await waits(cluster, digest=first))
-    await eventually(lambda: deployed(cluster) == first)
+    first = await deploy_approved(cluster, registry, run, bundle)
     second = registry.put("app", "1.1.0", "second")
     approve(cluster, await waits(cluster, digest=second))
     await eventually(lambda: deployed(cluster) == second)
@@ -394,11 +400,7 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
 async def test_an_approval_of_the_version_left_ends_with_the_pin(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    bundle(version="1.*", approval=ALWAYS)
-    await run(timer_interval=1.0)
-    first = digest_of(registry.manifests["app", "1.0.0"])
-    approve(cluster, await waits(cluster, digest=first))
-    await eventually(lambda: deployed(cluster) == first)
+    first = await deploy_approved(cluster, registry, run, bundle)
     cluster.change("bundles", "shop", spec={"windows": _closed()})
     second = registry.put("app", "1.1.0", "second")
     approve(cluster, await waits(cluster, digest=second))

@@ -48,6 +48,15 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(cluster
     assert operator.recorder.annotations == {ANN_RULES: ",".join(RULES)}
 
 
+async def sync_rule(cluster):
+    """A rule with a copy for each team."""
+    for name in TEAMS:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
 async def change_source(cluster):
     """For ever: faster than the copies settle."""
     number = 0
@@ -59,11 +68,7 @@ async def change_source(cluster):
 
 @pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=1.0)])
 async def test_under_constant_change_a_status_is_written_in_time(cluster, operator):
-    for name in TEAMS:
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await sync_rule(cluster)
 
     async def serve_slowly(request):
         await asyncio.sleep(DEFAULT_TIMING.settling / 2)
@@ -79,11 +84,7 @@ async def test_under_constant_change_a_status_is_written_in_time(cluster, operat
 
 @pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
 async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster, operator):
-    for name in TEAMS:
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await sync_rule(cluster)
 
     async def refuse(request):
         if "/namespaces/team-0/" in request.path:
