@@ -5,17 +5,15 @@ A rollback is an annotation that the operator takes into the status; it checks a
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
@@ -42,11 +40,11 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import (
-    PATIENCE,
     RESOURCES,
     What,
     annotations_of,
     complete_names,
+    complete_words,
     one,
 )
 from copyrator.cli.core.output import Format, object_option, prose, said, show_result
@@ -69,6 +67,8 @@ from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from copyrator.kube.client.client import KubeClient
 
 _SEEN_WITHIN: Final = 60.0
@@ -86,17 +86,12 @@ def _complete(words: Callable[[BundleEntry], Sequence[str | None]]) -> Callable[
     def complete(
         ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        with suppress(Exception):
-            target = Target(
-                kubeconfig=ctx.params.get("kubeconfig"),
-                context=ctx.params.get("context"),
-                namespace_option=ctx.params.get("namespace_option"),
-            )
-            reading = _read(target, str(ctx.params["name"]))
-            entry, _ = asyncio.run(asyncio.wait_for(reading, PATIENCE))
-            found = dict.fromkeys(word for word in words(entry) if word)
-            return [CompletionItem(word) for word in found if word.startswith(incomplete)]
-        return []
+        async def read(target: Target) -> Iterable[str]:
+            async with target.connect() as client:
+                entry, _ = await _get(client, target, str(ctx.params["name"]))
+            return dict.fromkeys(word for word in words(entry) if word)
+
+        return complete_words(ctx, incomplete, read)
 
     return complete
 
@@ -219,11 +214,6 @@ def unskip(
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
     body, digests = run(_unskip(target, name, version, options))
     show_result(body, f"{shown(what, body)} doesn't skip {', '.join(digests)} any more.", shape)
-
-
-async def _read(target: Target, name: str) -> tuple[BundleEntry, dict[str, Any]]:
-    async with target.connect() as client:
-        return await _get(client, target, name)
 
 
 async def _get(client: KubeClient, target: Target, name: str) -> tuple[BundleEntry, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product, starmap
@@ -79,19 +79,32 @@ def complete_names(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Names of the existing objects. Without access to the cluster it completes nothing."""
+    what = str(ctx.params.get("what", "bundles"))
+    namespace, slash, _ = incomplete.rpartition("/")
+
+    async def names(target: Target) -> list[str]:
+        return [f"{namespace}{slash}{name}" for name in await _names(target, what)]
+
+    return complete_words(ctx, incomplete, names, namespace)
+
+
+def complete_words(
+    ctx: click.Context,
+    incomplete: str,
+    read: Callable[[Target], Coroutine[Any, Any, Iterable[str]]],
+    namespace: str = "",
+) -> list[CompletionItem]:
+    """Words that are read from the cluster. Without access to it: none."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415
 
-    what = ctx.params.get("what", "bundles")
-    namespace, slash, _ = incomplete.rpartition("/")
     with suppress(Exception):
         target = Target(
             kubeconfig=ctx.params.get("kubeconfig"),
             context=ctx.params.get("context"),
             namespace_option=namespace or ctx.params.get("namespace_option"),
         )
-        found = asyncio.run(asyncio.wait_for(_names(target, str(what)), PATIENCE))
-        shown = [f"{namespace}{slash}{name}" for name in found]
-        return [CompletionItem(name) for name in shown if name.startswith(incomplete)]
+        found = asyncio.run(asyncio.wait_for(read(target), PATIENCE))
+        return [CompletionItem(word) for word in found if word.startswith(incomplete)]
     return []
 
 
