@@ -122,12 +122,14 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
             return [e for e in events if e.code == 200]
 
         until(lambda: len({e.namespace for e in done()}) > COPIES, "each copy was written")
+        wait_quiet(operator, operator.namespace, source, late, *targets)
         # One writes and the other is refused; but one that learns of a new copy before it learns of
         # the new source takes it for edited: it writes the old content, and the first one mends it.
         writes = Counter(event.namespace for event in done())
         assert set(writes) == {*targets, late}
         assert all(count in (1, 3) for count in writes.values()), writes
-        wait_quiet(operator, operator.namespace, source, late, *targets)
+        for target in (*targets, late):
+            assert user.data("configmaps", target, word) == {"key": "newest"}
         user.delete("copyrators", operator.namespace, word)
         user.wait_gone("copyrators", operator.namespace, word)
         for target in (*targets, late):
