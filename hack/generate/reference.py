@@ -21,6 +21,10 @@ _COMMANDS_HEAD = f"""# Commands
 `copyrator COMMAND`, or `kubectl copyrator COMMAND` where the program is installed as
 `kubectl-copyrator`. Every command takes `--help`.
 
+Objects are named as kubectl does it: `describe bundle web`, `describe bundle/web`, or with a
+namespace `describe bundle team-a/web`, `describe bundle/team-a/web`. `get`, `suspend` and `resume`
+take several: `get bundle web api`, `get bundle/web rule/creds`.
+
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
 changes found (a usage error of `plan` is 1); 130 interrupted.
 """

@@ -573,7 +573,7 @@ def test_suspend_and_resume_take_all_of_a_namespace(stage, word, namespace):
     ]
     assert "already suspended" in stage.types(f"suspend rules --all -n {there} --timeout 0")
     assert stage.types(f"resume rules --all -n {there} --timeout 0").count("resumed.") == 2
-    assert "set the name of one of the rules, or --all" in stage.types("suspend rules", code=2)
+    assert "set names of rules, or --all" in stage.types("suspend rules", code=2)
 
 
 def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied, namespace):

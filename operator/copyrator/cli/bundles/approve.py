@@ -20,7 +20,7 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint, hint_about
 from copyrator.cli.core.installation import allowed, username
-from copyrator.cli.core.objects import What, annotations_of, complete_names, one
+from copyrator.cli.core.objects import annotations_of, object_arguments, one
 from copyrator.cli.core.output import Format, object_option, prose, said
 from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
@@ -250,15 +250,12 @@ def _rejections(body: Body) -> tuple[bool, bool]:
     return plan.decision == PlanDecision.REJECTED, stands
 
 
-_what = click.argument("what", type=What(WHAT))
-_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 _plan = click.argument("plan_id", metavar="[PLAN-ID]", required=False)
 _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 
 
 @click.command()
-@_what
-@_name
+@object_arguments(WHAT)
 @_plan
 @cluster_options()
 @_yes
@@ -276,8 +273,7 @@ def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - t
 
 
 @click.command()
-@_what
-@_name
+@object_arguments(WHAT)
 @_plan
 @cluster_options()
 @_yes

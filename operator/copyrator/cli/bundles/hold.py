@@ -10,17 +10,13 @@ from copyrator.api.names import ANN_HOLD
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import RESOURCES, What, annotations_of, complete_names, one
+from copyrator.cli.core.objects import RESOURCES, annotations_of, object_arguments, one
 from copyrator.cli.core.output import Format, object_option, prose, reference, show
 from copyrator.cli.core.waiting import shown
 
-_what = click.argument("what", type=What("bundles"))
-_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
-
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @cluster_options()
 @click.option(
     "--reason",
@@ -45,8 +41,7 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
 
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @cluster_options()
 @object_option
 def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:

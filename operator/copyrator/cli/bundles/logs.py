@@ -18,7 +18,7 @@ from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import What, complete_names, listed, one
+from copyrator.cli.core.objects import listed, object_arguments, one
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.store import name_of
@@ -34,8 +34,7 @@ _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 
 
 @click.command()
-@click.argument("what", type=What("bundles"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("bundles")
 @cluster_options()
 @click.option(
     "--tail", type=click.IntRange(min=1), metavar="LINES", help="Number of last lines to print."

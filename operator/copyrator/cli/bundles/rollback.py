@@ -41,10 +41,9 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
-    What,
     annotations_of,
-    complete_names,
     complete_words,
+    object_arguments,
     one,
 )
 from copyrator.cli.core.output import Format, object_option, prose, said, show_result
@@ -75,9 +74,6 @@ _SEEN_WITHIN: Final = 60.0
 """Seconds in which the operator has to see an annotation."""
 _TRIES: Final = 5
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
-
-_what = click.argument("what", type=What("bundles"))
-_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 
 
 def _complete(words: Callable[[BundleEntry], Sequence[str | None]]) -> Callable[..., Any]:
@@ -110,8 +106,7 @@ def _skipped_digests(entry: BundleEntry) -> Sequence[str]:
 
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @cluster_options()
 @click.option(
     "--to",
@@ -161,8 +156,7 @@ def rollback(
 
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @cluster_options()
 @response_timeout_option
 @object_option
@@ -179,8 +173,7 @@ def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | 
 
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @click.argument("version", shell_complete=_complete(_newer_versions))
 @registry_options
 @cluster_options()
@@ -202,8 +195,7 @@ def skip(
 
 
 @click.command()
-@_what
-@_name
+@object_arguments("bundles")
 @click.argument("version", shell_complete=_complete(_skipped_digests))
 @registry_options
 @cluster_options()

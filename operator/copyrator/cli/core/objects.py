@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product, starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, all_of
+from copyrator.cli.core.cluster import Target, add_options, all_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.kube import errors
@@ -52,11 +52,14 @@ class What(click.ParamType[str]):
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
 
+    def find(self, text: str) -> str | None:
+        """The plural form of a spelling."""
+        return next((word for word in self.allowed if means(text, word)), None)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The plural form."""
-        for word in self.allowed:
-            if means(str(value), word):
-                return word
+        if found := self.find(str(value)):
+            return found
         return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002
@@ -65,27 +68,163 @@ class What(click.ParamType[str]):
 
     def shell_complete(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
         """The completions that `kubectl` would offer."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415
 
+        kind, slash, rest = incomplete.partition("/")
+        if slash and (what := self.find(kind)) in SINGULAR:
+            return complete_objects(ctx, what, f"{kind}/", rest)
         return [CompletionItem(word) for word in self.allowed if word.startswith(incomplete)]
 
 
+class ObjectReference(NamedTuple):
+    """One of several objects on a command line."""
+
+    what: str
+    """``rules``, ``bundles`` or ``copies``."""
+    name: str
+    """``[NAMESPACE/]NAME``."""
+
+
+_WITH_KIND = f"{__name__}.with_kind"
+"""Set in a context's `meta` if every name has its kind."""
+
+
+class _KindArgument(click.Argument):
+    """The kind of the objects that the arguments after it name.
+
+    As with kubectl, it and the first name may be one argument, KIND/NAME. The values of the
+    arguments after it move by one then; of several names each one has a kind.
+    """
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        assert isinstance(opts, dict)
+        self._split(ctx, opts)
+        return super().handle_parse_result(ctx, opts, args)
+
+    def _split(self, ctx: click.Context, opts: dict[str, Any]) -> None:
+        first = opts.get(self.name)
+        arguments = [param for param in ctx.command.params if isinstance(param, click.Argument)]
+        following = arguments[arguments.index(self) + 1 :]
+        is_list = following[0].nargs == -1
+        kind, slash, name = first.partition("/") if isinstance(first, str) else ("", "", "")
+        if not slash or self._find(kind) is None:
+            names = opts.get(following[0].name)
+            if is_list and isinstance(names, tuple):
+                opts[following[0].name] = tuple(f"{first}/{name}" for name in names)
+            return
+        if not name:
+            raise click.BadParameter(f"{first!r} has no name after the slash.", ctx, self)
+        opts[self.name] = kind
+        if is_list:
+            ctx.meta[_WITH_KIND] = True
+            others = opts.get(following[0].name)
+            opts[following[0].name] = (first, *(others if isinstance(others, tuple) else ()))
+            return
+        values = [opts.pop(param.name, None) for param in following]
+        values = [name, *(value for value in values if isinstance(value, str))]
+        if len(values) > len(following):
+            raise click.UsageError(f"Got unexpected extra argument ({values[-1]})", ctx)
+        opts |= zip((param.name for param in following), values, strict=False)
+
+    def _find(self, kind: str) -> str | None:
+        assert isinstance(self.type, What)
+        found = self.type.find(kind)
+        return found if found in SINGULAR else None
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
+        """As messages name it."""
+        return "'KIND'"
+
+
+class _NameArgument(click.Argument):
+    """The name of an object."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
+        """As messages name it."""
+        return "'NAME'"
+
+
+class _ReferenceType(click.ParamType[ObjectReference]):
+    """``KIND/[NAMESPACE/]NAME``, as `_KindArgument` leaves it."""
+
+    name = "reference"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ObjectReference:
+        """With the plural form of the kind."""
+        kind, slash, name = str(value).partition("/")
+        assert ctx is not None
+        what = next(one.type for one in ctx.command.params if isinstance(one, _KindArgument))
+        assert isinstance(what, What)
+        if not slash or not name:
+            example = f"{SINGULAR[str(ctx.params['what'])]}/{value}"
+            self.fail(f"{value!r} has no kind, and the first name has one: {example}", param, ctx)
+        return ObjectReference(what.convert(kind, param, ctx), name)
+
+
+def object_arguments(*kinds: str, required: bool = True) -> Callable[..., Any]:
+    """Decorate a command with ``what`` and ``name``: KIND NAME, or KIND/NAME."""
+    name = click.argument(
+        "name",
+        cls=_NameArgument,
+        metavar="[NAMESPACE/]NAME)" if required else "[[NAMESPACE/]NAME]]",
+        required=required,
+        shell_complete=complete_names,
+    )
+    what = click.argument(
+        "what",
+        cls=_KindArgument,
+        type=What(*kinds),
+        metavar="(KIND/NAME | KIND" if required else "[KIND/NAME | KIND",
+        required=required,
+    )
+    return lambda command: add_options(command, (what, name))
+
+
+def objects_arguments(*kinds: str) -> Callable[..., Any]:
+    """Decorate a command with ``what`` and ``wanted``: KIND NAME..., KIND/NAME..., or KIND."""
+    wanted = click.argument(
+        "wanted",
+        cls=_NameArgument,
+        metavar="[[NAMESPACE/]NAME]...)",
+        nargs=-1,
+        type=_ReferenceType(),
+        shell_complete=complete_names,
+    )
+    what = click.argument(
+        "what", cls=_KindArgument, type=What(*kinds), metavar="(KIND/NAME... | KIND"
+    )
+    return lambda command: add_options(command, (what, wanted))
+
+
 def complete_names(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
+    ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Names of the existing objects. Without access to the cluster it completes nothing."""
-    what = str(ctx.params.get("what", "bundles"))
+    if ctx.meta.get(_WITH_KIND):
+        kinds = next(one.type for one in ctx.command.params if isinstance(one, _KindArgument))
+        return kinds.shell_complete(ctx, param, incomplete)
+    return complete_objects(ctx, str(ctx.params.get("what", "bundles")), "", incomplete)
+
+
+def complete_objects(
+    ctx: click.Context, what: str, lead: str, incomplete: str
+) -> list[CompletionItem]:
+    """The same for objects of a kind, after ``lead``."""
     namespace, slash, _ = incomplete.rpartition("/")
 
     async def names(target: Target) -> list[str]:
-        return [f"{namespace}{slash}{name}" for name in await _names(target, what)]
+        return [f"{lead}{namespace}{slash}{name}" for name in await _names(target, what)]
 
-    return complete_words(ctx, incomplete, names, namespace)
+    return complete_words(ctx, f"{lead}{incomplete}", names, namespace)
 
 
 def complete_words(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,17 +16,18 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_spec import Mode
 from copyrator.api.times import format_micro_time
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,
-    What,
+    ObjectReference,
     annotations_of,
-    complete_names,
     is_set_to_suspend,
     listed,
+    object_arguments,
+    objects_arguments,
     one,
 )
 from copyrator.cli.core.output import (
@@ -50,7 +53,6 @@ from copyrator.kube.watch.store import name_of
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 _timeout = timeout_option(300.0, "How long to wait.")
 _HANDLED = {
     names.ANN_RULE_REQUESTED_AT: "lastHandledRequest",
@@ -66,8 +68,7 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outc
 
 
 @click.command()
-@click.argument("what", type=What("rules", "bundles"))
-@_name
+@object_arguments("rules", "bundles")
 @cluster_options()
 @click.option(
     "--force",
@@ -139,8 +140,7 @@ def _is_ready(body: Mapping[str, Any]) -> bool:
 
 
 @click.command()
-@click.argument("what", type=What("rules"))
-@_name
+@object_arguments("rules")
 @cluster_options()
 @_timeout
 @_no_wait
@@ -263,12 +263,9 @@ def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
 
 
 AT_ONCE = 8
-"""Objects that --all changes and waits for at the same time."""
+"""Objects that one command changes and waits for at the same time."""
 
-_what = click.argument("what", type=What("rules", "bundles"))
-_names = click.argument(
-    "name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names
-)
+_objects = objects_arguments("rules", "bundles")
 _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
 
 Result = tuple[dict[str, Any], str]
@@ -276,26 +273,24 @@ Result = tuple[dict[str, Any], str]
 
 
 @click.command()
-@_what
-@_names
+@_objects
 @cluster_options()
 @_all
 @response_timeout_option
 @object_option
 def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> None:
-    """Suspend a rule or Bundle: nothing is written or deployed until it is resumed."""
+    """Suspend rules or Bundles: nothing is written or deployed until they are resumed."""
     _print(run(_set_all(target, what, value=True, **more)), shape)
 
 
 @click.command()
-@_what
-@_names
+@_objects
 @cluster_options()
 @_all
 @response_timeout_option
 @object_option
 def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None:
-    """Resume a suspended rule or Bundle."""
+    """Resume suspended rules or Bundles."""
     _print(run(_set_all(target, what, value=False, **more)), shape)
 
 
@@ -311,31 +306,30 @@ async def _set_all(
     target: Target,
     what: str,
     *,
-    name: str | None,
+    wanted: Sequence[ObjectReference],
     every: bool,
     value: bool,
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> list[Result]:
-    if bool(name) == every:
-        raise click.UsageError(
-            f"set the name of one of the {what}, or --all for all of a namespace"
-        )
+    if bool(wanted) == every:
+        raise click.UsageError(f"set names of {what}, or --all for all of a namespace")
     async with target.connect() as client:
-        bodies = await _chosen(client, target, what, name)
+        if every:
+            bodies = [(what, body) for body in await _every(client, target, what)]
+        else:
+            places = dict.fromkeys((kind, *target.locate(name)) for kind, name in wanted)
+            found = await all_of(starmap(partial(one, client), places))
+            bodies = list(zip((kind for kind, *_ in places), found, strict=True))
         limit = asyncio.Semaphore(AT_ONCE)
 
-        async def change(body: dict[str, Any]) -> Result:
+        async def change(what: str, body: dict[str, Any]) -> Result:
             async with limit:
                 return await set_suspend(client, what, body, value=value, timeout=timeout)
 
-        return list(await asyncio.gather(*map(change, bodies)))
+        return list(await asyncio.gather(*starmap(change, bodies)))
 
 
-async def _chosen(
-    client: KubeClient, target: Target, what: str, name: str | None
-) -> list[dict[str, Any]]:
-    if name:
-        return [await one(client, what, *target.locate(name))]
+async def _every(client: KubeClient, target: Target, what: str) -> list[dict[str, Any]]:
     found = await listed(client, RESOURCES[what], target.namespace)
     if what == "rules":  # the old form has no suspend
         found = [body for body in found if isinstance(body.get("spec"), Mapping)]

@@ -20,7 +20,7 @@ from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
-from copyrator.cli.core.objects import RESOURCES, What, complete_names, copies, one
+from copyrator.cli.core.objects import RESOURCES, copies, object_arguments, one
 from copyrator.cli.core.output import (
     Detail,
     Format,
@@ -44,8 +44,7 @@ EVENTS_SHOWN = 10
 
 
 @click.command()
-@click.argument("what", type=What("rules", "bundles", "copies"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("rules", "bundles", "copies")
 @click.option("--kind", metavar="KIND", help="Kind of the copy, if several kinds have that name.")
 @cluster_options()
 @operator_namespace_option

@@ -13,7 +13,7 @@ import click
 
 from copyrator.api import names
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.objects import RESOURCES, What, complete_names, one
+from copyrator.cli.core.objects import RESOURCES, object_arguments, one
 from copyrator.cli.core.output import (
     Column,
     Format,
@@ -35,8 +35,7 @@ Body = Mapping[str, Any]
 
 
 @click.command()
-@click.argument("what", type=What("rules", "bundles"), required=False)
-@click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names)
+@object_arguments("rules", "bundles", required=False)
 @cluster_options(everywhere=True)
 @output_option
 @click.option("-w", "--watch", is_flag=True, help="Watch for further Events until Ctrl-C.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,10 +20,10 @@ from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import (
     MANAGED,
     RESOURCES,
-    What,
-    complete_names,
+    ObjectReference,
     find_copies,
     listed,
+    objects_arguments,
     one,
     skipped,
 )
@@ -175,8 +176,7 @@ class _Found:
 
 
 @click.command()
-@click.argument("what", type=What(*KINDS, "all"))
-@click.argument("wanted", metavar="[[NAMESPACE/]NAME]...", nargs=-1, shell_complete=complete_names)
+@objects_arguments(*KINDS, "all")
 @cluster_options(everywhere=True)
 @output_option
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
@@ -187,7 +187,7 @@ def get(
     *,
     target: Target,
     what: str,
-    wanted: tuple[str, ...],
+    wanted: tuple[ObjectReference, ...],
     shape: Format,
     labels: str | None,
     watch: bool,
@@ -198,13 +198,19 @@ def get(
 
     On a terminal the message of an object that isn't ready is printed below its row.
     """
-    if rule and what != "copies":
+    kinds = list(dict.fromkeys(kind for kind, _ in wanted)) or [what]
+    if rule and kinds != ["copies"]:
         advice = hint("get", "copies", "--rule", rule)
         raise click.UsageError(f"--rule is only for copies: {advice}")
     if what == "all" and (wanted or watch):
         raise click.UsageError("all can't be combined with names or --watch; choose one kind")
-    choice = _ListQuery.of(target, wanted, rule, labels)
-    run(_get(target, what, choice, _Style(shape, heads=not no_headers), watch=watch))
+    if len(kinds) > 1 and watch:
+        raise click.UsageError("--watch is for objects of one kind")
+    queries = {
+        kind: _ListQuery.of(target, [name for one, name in wanted if one == kind], rule, labels)
+        for kind in (KINDS if what == "all" else kinds)
+    }
+    run(_get(target, queries, _Style(shape, heads=not no_headers), watch=watch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,18 +222,18 @@ class _Style:
 
 
 async def _get(
-    target: Target, what: str, choice: _ListQuery, style: _Style, *, watch: bool
+    target: Target, queries: Mapping[str, _ListQuery], style: _Style, *, watch: bool
 ) -> None:
     async with target.connect() as client:
-        found = await _read_all(client, what, choice)
+        found = await _read_all(client, queries)
         for part in found:
-            await _check(client, target, part, choice)
+            await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
         freezes = await _freezes(client, found, style)
         if any(part.bodies for part in found) or watch:
-            printers = _show(found, choice, style, freezes)
+            printers = _show(found, queries, style, freezes)
         else:
-            _nothing(target, what, choice, style)
+            _nothing(target, queries, style)
         if note:
             prose([note], err=True)
         if freezes:
@@ -235,7 +241,7 @@ async def _get(
         if watch:
             (part,) = found
             async for change in changes_of(client, part.watched):
-                if choice.includes(change):
+                if queries[part.what].includes(change):
                     printers[part.what].print([change], single=True)
 
 
@@ -271,17 +277,16 @@ def _release_of(body: rows.Body) -> object:
     return (body.get("spec") or {}).get("project_namespace")
 
 
-async def _read_all(client: KubeClient, what: str, choice: _ListQuery) -> list[_Found]:
-    if what != "all":
-        return [await _read(client, what, choice)]
-
-    async def read(kind: str) -> _Found:
+async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> list[_Found]:
+    async def read(kind: str, query: _ListQuery) -> _Found:
         try:
-            return await _read(client, kind, choice)
+            return await _read(client, kind, query)
         except errors.Forbidden as error:
+            if query.wanted:
+                raise
             return _Found(kind, [], [], [error])
 
-    found = await all_of(map(read, KINDS))
+    found = await all_of(starmap(read, queries.items()))
     if all(part.denied and not part.watched for part in found):
         raise found[0].denied[0]
     return found
@@ -328,16 +333,21 @@ def _is_of(owner: str, rule: str) -> bool:
 
 
 def _show(
-    found: Sequence[_Found], choice: _ListQuery, style: _Style, freezes: Sequence[Freeze]
+    found: Sequence[_Found],
+    queries: Mapping[str, _ListQuery],
+    style: _Style,
+    freezes: Sequence[Freeze],
 ) -> dict[str, _Printer]:
     """Print all; return the printers, which print further objects in the same columns."""
-    everywhere = choice.scopes == [None] or len(choice.scopes) > 1
+    scopes = {scope for query in queries.values() for scope in query.scopes}
+    everywhere = None in scopes or len(scopes) > 1
     printers = {
         part.what: _Printer(part.what, style, freezes, namespaces=everywhere) for part in found
     }
     if style.shape in (Format.JSON, Format.YAML):
         bodies = [body for part in found for body in part.bodies]
-        single = len(choice.wanted) == 1 == len(bodies)
+        wanted = sum(len(query.wanted) for query in queries.values())
+        single = wanted == 1 == len(bodies)
         show_all(bodies, style.shape, single=single)
         return printers
     shown = [part for part in found if part.bodies or len(found) == 1]
@@ -348,13 +358,15 @@ def _show(
     return printers
 
 
-def _nothing(target: Target, what: str, choice: _ListQuery, style: _Style) -> None:
+def _nothing(target: Target, queries: Mapping[str, _ListQuery], style: _Style) -> None:
     if style.shape in (Format.JSON, Format.YAML):
         show_all([], style.shape)
         return
-    shown = "rules, bundles or copies" if what == "all" else what
+    *kinds, last = queries
+    shown = f"{', '.join(kinds)} or {last}" if kinds else last
+    is_named = any(query.wanted for query in queries.values())
     where = "in any namespace" if target.everywhere else f"in the namespace {target.namespace}"
-    hint_ = "" if target.everywhere or choice.wanted else "; -A searches all namespaces"
+    hint_ = "" if target.everywhere or is_named else "; -A searches all namespaces"
     click.echo(f"No {shown} found {where}{hint_}.", err=True)
 
 

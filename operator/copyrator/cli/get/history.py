@@ -8,15 +8,14 @@ import click
 
 from copyrator.api.bundle_status import HistoryEntry, Outcome
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.objects import What, complete_names, one
+from copyrator.cli.core.objects import object_arguments, one
 from copyrator.cli.core.output import Column, Format, Table, dump, output_option, prose, said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 
 
 @click.command()
-@click.argument("what", type=What("bundles"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("bundles")
 @cluster_options()
 @output_option
 def history(target: Target, what: str, name: str, shape: Format) -> None:

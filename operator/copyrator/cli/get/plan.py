@@ -10,7 +10,7 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import operator_namespace_option
-from copyrator.cli.core.objects import What, complete_names
+from copyrator.cli.core.objects import object_arguments
 from copyrator.cli.core.output import Format, output_option, prose
 from copyrator.cli.core.waiting import timeout_option
 from copyrator.cli.offline.manifests import read_manifests
@@ -39,8 +39,7 @@ class _Plan(click.Command):
 
 
 @click.command(cls=_Plan)
-@click.argument("what", type=What("rules", "bundles"), required=False)
-@click.argument("name", metavar="[NAMESPACE/]NAME", required=False, shell_complete=complete_names)
+@object_arguments("rules", "bundles", required=False)
 @click.option(
     "-f",
     "--filename",

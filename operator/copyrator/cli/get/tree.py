@@ -17,7 +17,7 @@ import click
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
-from copyrator.cli.core.objects import What, complete_names, find_copies, listed, one, skipped
+from copyrator.cli.core.objects import find_copies, listed, object_arguments, one, skipped
 from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.cli.view import rows
 from copyrator.kube.resources import JOBS
@@ -51,8 +51,7 @@ class Node:
 
 
 @click.command()
-@click.argument("what", type=What("rules", "bundles"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("rules", "bundles")
 @cluster_options()
 @answer_option
 def tree(target: Target, what: str, name: str, shape: Format | None) -> None:

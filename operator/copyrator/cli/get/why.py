@@ -26,13 +26,22 @@ from copyrator.cli.core.installation import (
     find_installation,
     operator_namespace_option,
 )
-from copyrator.cli.core.objects import RESOURCES, listed, means, one
+from copyrator.cli.core.objects import (
+    RESOURCES,
+    What,
+    complete_objects,
+    listed,
+    means,
+    one,
+)
 from copyrator.cli.core.output import Format, answer_option, dump, prose
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, RULES, WELL_KNOWN, Discovery, Resource
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.rights import ServiceAccount
     from copyrator.cli.bundles.plan_log import Body
@@ -87,6 +96,16 @@ def _nothing(view: BundleView, account: ServiceAccount) -> str:
     )
 
 
+_KINDS = What("bundles", "rules", "copies")
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Kinds, and the names of rules, Bundles and copies."""
+    if words := ctx.params.get("words"):
+        return complete_objects(ctx, str(_KINDS.find(words[0])), "", incomplete)
+    return _KINDS.shell_complete(ctx, param, incomplete)
+
+
 _NAMING = ("values", "valuesFrom", "auth", "caSecret", "secretKey")
 """Fields of a Bundle that name a ConfigMap or Secret."""
 _GUESSES = ("Secret", "ConfigMap")
@@ -94,7 +113,13 @@ _GUESSES = ("Secret", "ConfigMap")
 
 
 @click.command()
-@click.argument("name", metavar="[NAMESPACE/]NAME")
+@click.argument(
+    "words",
+    metavar="(KIND/NAME | [KIND] [NAMESPACE/]NAME)",
+    nargs=-1,
+    required=True,
+    shell_complete=_complete,
+)
 @click.option(
     "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret or ConfigMap."
 )
@@ -109,7 +134,7 @@ _GUESSES = ("Secret", "ConfigMap")
 def why(
     *,
     target: Target,
-    name: str,
+    words: tuple[str, ...],
     kind: str | None,
     roles: bool,
     home: str | None,
@@ -117,12 +142,12 @@ def why(
 ) -> None:
     """Explain why an object exists or doesn't, why a Bundle has its version, or a rule its state.
 
-    The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
-    operator where you may impersonate its service account, so that quotas, webhooks and missing
-    permissions are named.
+    KIND is rule, bundle, copy, or the kind of a copy. The object needn't exist. Nothing is
+    written: a rule's write is sent as a dry run, as the operator where you may impersonate its
+    service account, so that quotas, webhooks and missing permissions are named.
     """
-    before, slash, rest = name.partition("/")
-    namespace, name = (before, rest) if slash else (target.namespace, name)
+    kind, name = _parse(words, kind)
+    namespace, name = target.locate(name)
     if roles:
         print_roles(target, namespace, name, kind, shape)
         return
@@ -133,6 +158,22 @@ def why(
         prose(found.lines)
     if found.remark:
         prose([found.remark], err=True)
+
+
+def _parse(words: Sequence[str], kind: str | None) -> tuple[str | None, str]:
+    """The kind, where one is named, and the name with or without its namespace.
+
+    Raises:
+        UsageError: these aren't a kind and a name.
+    """
+    *before, name = words
+    if not before:
+        word, slash, rest = name.partition("/")
+        if slash and rest and (_KINDS.find(word) or _known_kind(word)):
+            before, name = [word], rest
+    if len(before) > 1 or (before and kind is not None):
+        raise click.UsageError("name one object: KIND/NAME, KIND NAME, or NAME with --kind")
+    return (before[0] if before else kind), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +347,13 @@ async def _object(
 ) -> tuple[Resource, dict[str, Any] | None]:
     """The requested kind, and the object where it exists."""
     discovery = Discovery(client)
-    if kind is not None:
+    if kind is not None and means(kind, "copies"):
+        from copyrator.cli.get.describe import find_copy
+
+        with suppress(Fault):  # the object needn't exist
+            resource, _ = await find_copy(client, namespace, name, None)
+            return resource, await _find(client, resource, namespace, name)
+    elif kind is not None:
         word, _, version = kind.partition(".")
         resource = RESOURCES.get(kind.lower()) or await discovery.resolve(
             _spelled(word), version or None
@@ -330,11 +377,19 @@ async def _rules_kind(client: KubeClient) -> str:
     return kinds.pop() if len(kinds) == 1 and "-" not in kinds else _GUESSES[0]
 
 
+_SHORT = {"cm": "ConfigMap", "sa": "ServiceAccount", "netpol": "NetworkPolicy"}
+"""Kubernetes' short names of kinds that are copied."""
+
+
 def _spelled(kind: str) -> str:
-    """``secret``, ``configmaps`` and the like in a kind's spelling."""
-    known = {one.kind.lower(): one.kind for one in WELL_KNOWN.values()}
-    word = kind.lower()
-    return known.get(word) or known.get(word.removesuffix("s")) or kind
+    """``secret``, ``configmaps``, ``cm`` and the like in a kind's spelling."""
+    return _known_kind(kind) or kind
+
+
+def _known_kind(word: str) -> str | None:
+    word = word.lower()
+    names = ((one, (one.kind.lower(), one.plural)) for one in WELL_KNOWN.values())
+    return _SHORT.get(word) or next((one.kind for one, known in names if word in known), None)
 
 
 def _head(

@@ -14,7 +14,7 @@ from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import What, complete_names, one
+from copyrator.cli.core.objects import object_arguments, one
 from copyrator.cli.core.output import Format, object_option, show_result
 from copyrator.cli.core.reconcile import check_writes
 from copyrator.cli.core.waiting import observed, response_timeout_option, result, shown, wait
@@ -28,8 +28,7 @@ Result = tuple[dict[str, Any], str]
 
 
 @click.command("confirm-delete")
-@click.argument("what", type=What("rules"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("rules")
 @cluster_options()
 @response_timeout_option
 @object_option
@@ -96,8 +95,7 @@ def _waiting(what: str, body: Body) -> str:
 
 @click.command()
 @click.argument("action", type=click.Choice(["resume", "finish"]))
-@click.argument("what", type=What("rules"))
-@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@object_arguments("rules")
 @cluster_options()
 @response_timeout_option
 @object_option
