@@ -17,14 +17,15 @@ import sys
 from pathlib import Path
 
 LIBRARY = "usr/lib/copyrator"
-LAUNCHER = "usr/bin/copyrator"
+LAUNCHERS = {"usr/bin/copyrator": "copyrator.cli", "usr/bin/kopf": "kopf.cli"}
+"""The programs, and the module of each one's `main`."""
 UNUSED_CODE = ("kubernetes/client", "kubernetes/aio/client")
 UNUSED_PACKAGES = ("markdown-it-py", "mdurl", "pycparser", "Pygments")
 """rich prints source code and Markdown with them, and cffi reads C declarations."""
 SOURCES = ("*.pyi", "*.pyx", "*.pxd", "*.pxi", "*.c", "*.h")
 
 _START = """#!{python} -P
-from copyrator.cli import main
+from {module} import main
 main()
 """
 
@@ -45,10 +46,11 @@ def main() -> None:
     )
     if not compiled:
         sys.exit("some modules can't be compiled, see above")
-    launcher = options.root / LAUNCHER
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_START.format(python=options.python), encoding="ascii")
-    launcher.chmod(0o755)
+    for path, module in LAUNCHERS.items():
+        launcher = options.root / path
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write_text(_START.format(python=options.python, module=module), encoding="ascii")
+        launcher.chmod(0o755)
 
 
 def remove_what_is_never_imported(library: Path) -> None:

@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import kopf.cli
 import pytest
 import yaml
 from tests.e2e.installation import apply, rendered
@@ -289,6 +290,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("livenessProbe", {"httpGet": {"path": "/"}}),
     ("networkPolicy.egress", [{"from": []}]),
     ("webhook.ingress.host", "Not A Host"),
+    ("runner", "kopf run"),
     ("replicas", -1),
     ("replicas", "2"),
 ]
@@ -441,6 +443,20 @@ def test_the_variables_of_the_deployment_are_ones_that_the_operator_reads(cluste
     assert len(names) == len(set(names))
     assert set(names) <= known
     assert container["args"] == ["run"]
+    assert "command" not in container
+
+
+@pytest.mark.parametrize("served", [[], ["team-a", "team-b"]], ids=["all", "two namespaces"])
+def test_kopf_run_starts_the_module_in_the_namespaces_that_are_served(cluster, served):
+    """As kopf's own command line reads it; what it can't take is refused."""
+    values = {"runner": "kopf", "watchNamespaces": served}
+    container = chart(cluster, values).container
+    assert [*container["command"], *container["args"][:1]] == ["kopf", "run"]
+    given = kopf.cli.run.make_context("run", container["args"][1:]).params
+    assert given["modules"] == ("copyrator.kopf_main",)
+    assert (given["clusterwide"], given["namespaces"]) == (not served, tuple(served))
+    with pytest.raises(Exception, match="with runner=kopf set variables in extraEnv"):
+        chart(cluster, values | {"extraArgs": ["--log-level=debug"]})
 
 
 def test_two_replicas_share_a_lease_of_their_releases_name_and_have_names_of_their_own(cluster):

@@ -286,10 +286,30 @@ def test_the_leaders_pod_is_deleted_and_the_other_takes_over(release):
     eventually(lambda: release.copy("team-c"), "a copy by the new leader", PATIENCE)
 
 
+def test_kopf_run_does_the_same_in_a_pod(release):
+    """And the next test goes back to `copyrator run`."""
+    before = {pod["metadata"]["name"] for pod in release.pods()}
+    release.upgrade("--set=runner=kopf")
+    pods = eventually(
+        lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
+    )
+    assert not before & set(pods)
+    typed = release.cluster.kubectl("-n", HOME, "exec", pods[0], "--", "cat", "/proc/1/cmdline")
+    program = "kopf run --all-namespaces --module=copyrator.kopf_main"
+    assert typed.replace("\0", " ").strip().endswith(f"/{program}")
+    first = eventually(release.leader, "a leader", PATIENCE)
+    release.api.create("/api/v1/namespaces", {"metadata": {"name": "team-d"}})
+    eventually(lambda: release.copy("team-d"), "a copy by kopf run", PATIENCE)
+    release.cluster.kubectl("-n", HOME, "delete", "pod", first, "--wait=false")
+    eventually(lambda: release.leader() not in ("", first), "another leader", PATIENCE)
+    release.api.delete("/api/v1/namespaces/team-d/secrets/registry-creds")
+    eventually(lambda: release.copy("team-d"), "the copy restored by the other", PATIENCE)
+
+
 def test_helm_upgrade_rolls_the_pods_and_rewrites_nothing(release):
     before = {pod["metadata"]["name"] for pod in release.pods()}
     copies = {name: release.copy(name)["metadata"]["resourceVersion"] for name in (TEAM, "team-b")}
-    release.upgrade("--set=log.level=debug")
+    release.upgrade("--set=log.level=debug,runner=copyrator")
     pods = eventually(
         lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
     )

@@ -23,6 +23,9 @@ PREFIX = RULE_PREFIX.rstrip("/")
 
 KOPF_VERSION: Final[str] = kopf.__version__  # type: ignore[attr-defined]
 
+_IDENTITY = "copyrator"
+"""Unused without peering, but else kopf looks the user up, and an arbitrary UID has no name."""
+
 WATCHER = "watcher for "
 """Prefix of a watch's task name in kopf 1.45."""
 
@@ -118,6 +121,7 @@ class NoMemories(ResourceMemories):
 
 def join_kopf_run(lifecycle: Lifecycle) -> None:
     """Register with kopf's default registry, which `kopf run` starts and stops."""
+    os.environ.setdefault("POD_ID", _IDENTITY)
     lifecycle.register(kopf.get_default_registry())
 
 
@@ -144,8 +148,7 @@ async def run_kopf(
         namespaces=namespaces,
         stop_flag=stop,
         memories=NoMemories(),
-        # Unused without peering, but kopf would look the user up, and an arbitrary UID has no name.
-        identity="copyrator",  # type: ignore[arg-type]
+        identity=_IDENTITY,  # type: ignore[arg-type]
     )
     for task in tasks:
         # The end of any task ends all, without a wait for a signal (kopf would wait 5 s).

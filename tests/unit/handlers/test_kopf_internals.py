@@ -8,14 +8,17 @@ import inspect
 import logging
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import kopf
 import pytest
 from kopf._cogs.clients import api, errors, watching
+from kopf._core.engines import peering
 from kopf._core.reactor import orchestration, running
 from kopf._core.reactor.inventory import ResourceMemories
 
 from copyrator import handlers
+from copyrator.handlers import lifecycle
 from copyrator.handlers.lifecycle import WATCHER, NoMemories
 
 SOURCES = Path(handlers.__path__[0]).parent
@@ -71,3 +74,16 @@ def test_memories_are_recalled_by_the_method_that_keeps_none() -> None:
 )
 def test_kopf_still_says(module: object, text: str) -> None:
     assert text in inspect.getsource(module)  # type: ignore[arg-type]
+
+
+def test_kopf_run_looks_no_user_up_whose_uid_may_have_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nameless() -> str:
+        raise OSError("No username set in the environment")
+
+    monkeypatch.setenv("POD_ID", "restored afterwards")
+    monkeypatch.delenv("POD_ID")
+    monkeypatch.setattr("getpass.getuser", nameless)
+    lifecycle.join_kopf_run(Mock(lifecycle.Lifecycle))
+    assert peering.detect_own_id(manual=False) == "copyrator"
