@@ -16,7 +16,7 @@ import os
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,8 +118,14 @@ async def _load_in_cluster() -> Endpoint:
 async def _load_kubeconfig(paths: str, context: str | None) -> Endpoint:
     found = _read(paths, context)
     try:
-        return _static_endpoint(found) or await _plugin_endpoint(paths, context, found)
-    except (OSError, ValueError) as error:  # also ssl.SSLError, and a wrong base64 text
+        endpoint = _cluster_endpoint(found.cluster)
+        plugins = [found.user.body.get(field) for field in ("exec", "auth-provider")]
+        if not all(isinstance(plugin or {}, dict) for plugin in plugins):
+            raise ValueError("exec or auth-provider of its user isn't a map")
+        if any(plugins):
+            return await _plugin_endpoint(paths, context, endpoint, found.user.body)
+        return _complete(_with_static_user(endpoint, found.user))
+    except (OSError, ValueError) as error:  # also ssl.SSLError
         raise _unusable(paths, error) from error
 
 
@@ -128,28 +134,37 @@ def _unusable(paths: str, error: Exception) -> KubeconfigError:
     return KubeconfigError(f"the kubeconfig {paths} can't be used: {text}")
 
 
-async def _plugin_endpoint(paths: str, context: str | None, read: _Kubeconfig) -> Endpoint:
-    """The endpoint of any user, as the library reads it."""
+async def _plugin_endpoint(
+    paths: str, context: str | None, endpoint: Endpoint, user: Mapping[str, Any]
+) -> Endpoint:
+    """The endpoint with what the plug-in of its user returns, which the library runs."""
     from kubernetes.aio.client import Configuration  # noqa: PLC0415 - see above
     from kubernetes.aio.config import ConfigException, load_kube_config  # noqa: PLC0415
 
     from copyrator.connections import aiohttp  # noqa: PLC0415 - in an operator it is there
 
-    found, user = Configuration(), read.user.body
+    found: Any = Configuration()
     try:
         loader = await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=paths, context=context, client_configuration=found, persist_config=False
         )
-        endpoint = _endpoint(found, valid_for=_validity(user, loader))
-    except (ConfigException, aiohttp.ClientError, KeyError) as error:
-        raise _unusable(paths, error) from error
-    if "exec" in user and not endpoint.authorization and not endpoint.cert_file:
+    except (ConfigException, aiohttp.ClientError, KeyError, TypeError, AttributeError) as error:
+        raise _unusable(paths, error) from error  # also where the library expects another type
+    token = found.api_key.get("BearerToken")
+    endpoint = replace(
+        endpoint,
+        authorization=token.strip() if token else None,
+        cert_file=found.cert_file or None,
+        key_file=found.key_file or None,
+        valid_for=_validity(user, loader),
+    )
+    if user.get("exec") and not endpoint.authorization and not endpoint.cert_file:
         command = user["exec"].get("command")
         raise KubeconfigError(
             f"the kubeconfig {paths}: its exec plug-in {command!r} returned no credentials; "
             "run it manually to see the error"
         )
-    return endpoint
+    return _complete(endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +174,30 @@ class _Entry:
     body: Mapping[str, Any]
     directory: Path
 
+    def text(self, field: str) -> str:
+        """A field's value; an empty one counts as absent, as for client-go.
+
+        Raises:
+            ValueError: it is no string.
+        """
+        value = self.body.get(field)
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{field} isn't a string; put its value in quotation marks")
+        return value or ""
+
     def file(self, field: str) -> str | None:
         """The file that a field names, or one with the content of ``FIELD-data``."""
-        if f"{field}-data" in self.body:
-            data = self.body[f"{field}-data"]
-            return _file_with(base64.b64decode(data)) if data else None
-        return self.path(field)
+        if not (data := self.text(f"{field}-data")):
+            return self.path(field)
+        try:
+            return _file_with(base64.b64decode(data))
+        except ValueError:
+            raise ValueError(f"{field}-data isn't base64") from None
 
     def path(self, field: str) -> str | None:
         """The file that a field names."""
-        return os.path.normpath(self.directory / self.body[field]) if field in self.body else None
+        name = self.text(field)
+        return os.path.normpath(self.directory / name) if name else None
 
 
 _NOTHING = _Entry({}, Path())
@@ -183,41 +212,64 @@ class _Kubeconfig:
     user: _Entry
 
 
-def _static_endpoint(found: _Kubeconfig) -> Endpoint | None:
-    """The endpoint of a user with credentials of its own; None for all that the library reads.
+def _cluster_endpoint(cluster: _Entry) -> Endpoint:
+    """The server, without credentials.
+
+    Raises:
+        OSError: a file can't be written.
+        ValueError: a field has an unusable value.
+    """
+    host, proxy = cluster.text("server").rstrip("/"), cluster.text("proxy-url")
+    if not host.startswith(_SCHEMES):
+        raise ValueError(f"the server {host!r} of its cluster isn't an http:// or https:// URL")
+    if proxy and not proxy.startswith(_SCHEMES):
+        raise ValueError("proxy-url isn't an http:// or https:// URL; others aren't supported")
+    return Endpoint(
+        host=host,
+        proxy=proxy or None,
+        server_hostname=cluster.text("tls-server-name") or None,
+        ca_file=cluster.file("certificate-authority") if host.startswith("https:") else None,
+        verify=cluster.body.get("insecure-skip-tls-verify") is not True,
+    )
+
+
+_SCHEMES = ("http://", "https://")
+
+
+def _with_static_user(endpoint: Endpoint, user: _Entry) -> Endpoint:
+    """The endpoint with credentials that the kubeconfig has, or names files of.
 
     Raises:
         OSError: a file can't be read.
-        ValueError: a certificate isn't base64.
+        ValueError: a field or a file has an unusable value.
     """
-    cluster, user = found.cluster, found.user
-    host = str(cluster.body.get("server")).rstrip("/")
-    if not host.startswith(("http://", "https://")) or {"exec", "auth-provider"} & set(user.body):
-        return None
-    secure = host.startswith("https://")
-    endpoint = Endpoint(
-        host=host,
+    secure = endpoint.host.startswith("https:")
+    return replace(
+        endpoint,
         authorization=_authorization(user),
-        proxy=cluster.body.get("proxy-url") or None,
-        server_hostname=cluster.body.get("tls-server-name") or None,
-        ca_file=cluster.file("certificate-authority") if secure else None,
         cert_file=user.file("client-certificate") if secure else None,
         key_file=user.file("client-key") if secure else None,
-        verify=not cluster.body.get("insecure-skip-tls-verify"),
-        valid_for=REREAD_SECONDS if "tokenFile" in user.body else None,
+        valid_for=REREAD_SECONDS if user.text("tokenFile") else None,
     )
-    return _complete(endpoint)
 
 
 def _authorization(user: _Entry) -> str | None:
-    token = user.body.get("token")
-    if "token" not in user.body and (path := user.path("tokenFile")):
-        token = Path(path).read_text()
+    """As client-go: a token of a file comes before the one beside it, once it could be read."""
+    token = user.text("token")
+    if path := user.path("tokenFile"):
+        try:
+            read = Path(path).read_text().strip()
+            if not read:  # while it is replaced, the former one stays
+                raise OSError(f"{path} is empty")
+            token = read
+        except OSError:
+            if not token:
+                raise
     if token:
         return f"Bearer {token}".strip()
-    if "username" in user.body and "password" in user.body:
-        pair = f"{user.body['username']}:{user.body['password']}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    name, password = user.text("username"), user.text("password")
+    if name and password:
+        return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
     return None
 
 
@@ -241,18 +293,12 @@ def _read(paths: str, context: str | None) -> _Kubeconfig:
     entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
     current = None
     for path in present:
-        try:
-            config = yaml.load(path.read_text(), _LOADER)  # noqa: S506 - a safe loader
-        except (yaml.YAMLError, UnicodeDecodeError):
-            raise KubeconfigError(f"the kubeconfig {path} isn't YAML; check the path") from None
-        if not isinstance(config, dict):
-            raise KubeconfigError(f"the kubeconfig {path} is empty")
+        config = _load_file(path)
         current = current or config.get("current-context")
         for kind, found in entries.items():
-            for entry in config.get(f"{kind}s") or ():
-                body = _Entry(entry.get(kind) or {}, path.absolute().parent)
-                found.setdefault(str(entry.get("name")), body)
-    wanted = context or current
+            for name, body in _entries(path, config, kind):
+                found.setdefault(name, _Entry(body, path.absolute().parent))
+    wanted = str(context or current or "")
     if not wanted:
         raise KubeconfigError(
             f"the kubeconfig {paths} names no current context; choose one with --context"
@@ -264,11 +310,43 @@ def _read(paths: str, context: str | None) -> _Kubeconfig:
             f"the kubeconfig {paths} has no context {wanted!r}; it has: {known}; check --context"
         )
     chosen = contexts[wanted].body
-    return _Kubeconfig(
-        chosen,
-        entries["cluster"].get(str(chosen.get("cluster")), _NOTHING),
-        entries["user"].get(str(chosen.get("user")), _NOTHING),
-    )
+    selected = {}
+    for kind in ("cluster", "user"):
+        named, among = str(chosen.get(kind) or ""), entries[kind]
+        if named and named not in among:
+            raise KubeconfigError(
+                f"the kubeconfig {paths} has no {kind} {named!r}, which its context {wanted!r} "
+                f"names; it has: {', '.join(sorted(among)) or 'none'}"
+            )
+        selected[kind] = among.get(named, _NOTHING)
+    return _Kubeconfig(chosen, **selected)
+
+
+def _load_file(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.load(path.read_text(), _LOADER)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise KubeconfigError(f"the kubeconfig {path} isn't YAML; check the path") from None
+    except OSError as error:
+        raise KubeconfigError(f"the kubeconfig {path} can't be read: {error.strerror}") from None
+    if not isinstance(config, dict):
+        raise KubeconfigError(f"the kubeconfig {path} is empty")
+    return config
+
+
+def _entries(
+    path: Path, config: Mapping[str, Any], kind: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The names and bodies of a file's clusters, users or contexts."""
+    listed = config.get(f"{kind}s") or []
+    for entry in listed if isinstance(listed, list) else [{kind: listed}]:
+        named = entry if isinstance(entry, dict) else {kind: entry}
+        body = named.get(kind) or {}
+        if not isinstance(body, dict) or "name" not in named:
+            raise KubeconfigError(
+                f"the kubeconfig {path}: {kind}s isn't a list of maps with name and {kind}"
+            )
+        yield str(named["name"]), body
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -285,26 +363,16 @@ def _validity(user: Mapping[str, Any], loader: Any) -> float | None:
     return None
 
 
-def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
-    """Convert the library's Configuration."""
-    token = found.api_key.get("BearerToken")
-    endpoint = Endpoint(
-        host=str(found.host).rstrip("/"),
-        authorization=token.strip() if token else None,
-        proxy=found.proxy or None,
-        server_hostname=found.tls_server_name or None,
-        ca_file=found.ssl_ca_cert or None,
-        cert_file=found.cert_file or None,
-        key_file=found.key_file or None,
-        verify=bool(found.verify_ssl),
-        valid_for=valid_for,
-    )
-    return _complete(endpoint)
-
-
 def _complete(endpoint: Endpoint) -> Endpoint:
-    """Add the TLS context and the environment's proxy."""
+    """Add the TLS context and the environment's proxy.
+
+    Raises:
+        OSError: a file can't be read.
+        ValueError: a file or the token has an unusable value.
+    """
     context = None
+    if not (endpoint.authorization or "").isprintable():
+        raise ValueError("the token or password has characters that no HTTP header may have")
     if endpoint.host.startswith("https"):
         files = (endpoint.ca_file, endpoint.cert_file, endpoint.key_file)
         digest = hashlib.sha256(b"\0".join(Path(path).read_bytes() for path in files if path))
@@ -318,9 +386,15 @@ def _ssl_context(
     ca_file: str | None, cert_file: str | None, key_file: str | None, verify: bool, _digest: bytes
 ) -> ssl.SSLContext:
     """The same context as long as the files are unchanged: connections are pooled by it."""
-    context = ssl.create_default_context(cafile=ca_file)
-    if cert_file:
-        context.load_cert_chain(cert_file, key_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise ValueError("the CA's certificate isn't valid PEM") from None
+    try:
+        if cert_file:
+            context.load_cert_chain(cert_file, key_file)
+    except ssl.SSLError:
+        raise ValueError("the client's certificate and key aren't a pair in PEM") from None
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

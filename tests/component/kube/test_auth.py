@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import sys
 from base64 import b64encode
@@ -13,6 +14,8 @@ from typing import Any
 import kopf
 import pytest
 import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import load_kube_config
 from tests.authority import Authority
 from tests.component.kube.fake_api import FakeApi, error, until
 
@@ -49,6 +52,12 @@ def kubeconfig(user: dict[str, Any] | None = None, server: str = "http://one:1")
         ],
         "users": [{"name": "me", "user": user or {"token": "t0ken"}}],
     }
+
+
+def tls(user: dict[str, Any] | None = None, **cluster: Any) -> dict[str, Any]:
+    config = kubeconfig(user, "https://one:1")
+    config["clusters"][0]["cluster"].update(cluster)
+    return config
 
 
 def write(path: Path, config: Any) -> Path:
@@ -93,7 +102,27 @@ async def test_the_file_at_home_is_the_last_resort(tmp_path: Path) -> None:
         ("", None, ["/config", "is empty"]),
         (kubeconfig(), "third", ["no context 'third'", "first, second", "--context"]),
         ({**kubeconfig(), "current-context": ""}, None, ["no current context", "--context"]),
-        ({**kubeconfig(), "clusters": []}, None, ["/config", "can't be used", "one"]),
+        (
+            {**kubeconfig(), "clusters": []},
+            None,
+            ["/config", "no cluster 'one'", "'first'", "none"],
+        ),
+        ({**kubeconfig(), "users": []}, None, ["/config", "no user 'me'", "'first'"]),
+        ({**kubeconfig(), "users": {"me": 1}}, None, ["/config", "users isn't a list of maps"]),
+        ({**kubeconfig(), "clusters": ["one"]}, None, ["/config", "clusters isn't a list"]),
+        ({**kubeconfig(), "contexts": [{"name": "a", "context": "b"}]}, None, ["contexts isn't"]),
+        (kubeconfig(server="one:1"), None, ["/config", "'one:1'", "https://"]),
+        (kubeconfig({"token": 5}), None, ["/config", "token isn't a string", "quotation marks"]),
+        (kubeconfig({"token": "a\nb"}), None, ["/config", "the token", "header"]),
+        (kubeconfig({"exec": "aws"}), None, ["/config", "exec", "isn't a map"]),
+        (tls(**{"certificate-authority-data": "x"}), None, ["authority-data isn't base64"]),
+        (tls(**{"certificate-authority-data": "eHg="}), None, ["CA's certificate isn't valid PEM"]),
+        (tls(**{"proxy-url": "socks5://p:1"}), None, ["proxy-url isn't an http://"]),
+        (
+            tls({"client-certificate-data": "eHg=", "client-key-data": "eHg="}),
+            None,
+            ["the client's certificate and key aren't a pair"],
+        ),
         (kubeconfig({"tokenFile": "/no/such/token"}), None, ["can't be used", "/no/such/token"]),
         (
             kubeconfig({"exec": {"apiVersion": "v1", "command": "false"}}),
@@ -127,13 +156,11 @@ CLUSTERS: dict[str, dict[str, Any]] = {
     "its CA in a file": {**TLS, "certificate-authority": "ca.crt", "tls-server-name": "api"},
     "its CA inside": {**TLS, "certificate-authority-data": "CA"},
     "not verified": {**TLS, "insecure-skip-tls-verify": True},
-    "a CA that is empty": {**TLS, "certificate-authority-data": "", "certificate-authority": "no"},
 }
 USERS: dict[str, dict[str, Any]] = {
     "a token": {"token": "t0ken\n", "username": "u", "password": "p"},
     "a token's file": {"tokenFile": "token"},
     "both": {"token": "t0ken", "tokenFile": "no-such-file"},
-    "a token that is empty": {"token": "", "tokenFile": "token"},
     "a password": {"username": "u", "password": "p:q"},
     "only a name": {"username": "u"},
     "a certificate": {"client-certificate": "client.crt", "client-key": "../here/client.key"},
@@ -153,11 +180,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
 async def test_a_kubeconfig_without_plugins_is_read_as_the_library_reads_it(
-    tmp_path: Path,
-    contents: dict[str, str],
-    cluster: dict[str, Any],
-    user: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, contents: dict[str, str], cluster: dict[str, Any], user: dict[str, Any]
 ) -> None:
     here = tmp_path / "here"
     for name, text in zip(("ca.crt", "client.crt", "client.key"), contents.values(), strict=True):
@@ -167,10 +190,11 @@ async def test_a_kubeconfig_without_plugins_is_read_as_the_library_reads_it(
     config["clusters"][0]["cluster"] = encoded(cluster, contents)
     config["users"][0]["user"] = encoded(user, contents)
     path = write(here / "config", config)
-    ours = (await load_connection(path)).endpoint
-    monkeypatch.setattr(auth, "_static_endpoint", lambda _: None)
-    library = (await load_connection(path)).endpoint
-    assert comparable(ours) == comparable(library)
+    ours, library = (await load_connection(path)).endpoint, Configuration()
+    await load_kube_config(  # type: ignore[no-untyped-call]
+        config_file=str(path), client_configuration=library, persist_config=False
+    )
+    assert comparable(ours) == of_library(library)
 
 
 def encoded(body: dict[str, Any], contents: dict[str, str]) -> dict[str, Any]:
@@ -186,13 +210,91 @@ def comparable(endpoint: Endpoint) -> dict[str, Any]:
     found = {
         field.name: getattr(endpoint, field.name)
         for field in fields(endpoint)
-        if field.name != "ssl"
+        if field.name not in ("ssl", "valid_for")
     }
-    for name in ("ca_file", "cert_file", "key_file"):
-        found[name] = found[name] and Path(found[name]).read_text()
     context = endpoint.ssl
-    mode = context and (context.verify_mode, context.check_hostname, context.get_ca_certs())
-    return {**found, "tls": mode}
+    assert (context is not None) == endpoint.host.startswith("https:")
+    if context is not None:
+        assert context.check_hostname is endpoint.verify
+        assert (context.verify_mode is ssl.CERT_REQUIRED) is endpoint.verify
+    return found | _files(endpoint.ca_file, endpoint.cert_file, endpoint.key_file)
+
+
+def of_library(found: Any) -> dict[str, Any]:
+    """The same of the library's Configuration."""
+    token = found.api_key.get("BearerToken")
+    return {
+        "host": found.host.rstrip("/"),
+        "authorization": token.strip() if token else None,
+        "proxy": found.proxy or None,
+        "server_hostname": found.tls_server_name or None,
+        "verify": bool(found.verify_ssl),
+        **_files(found.ssl_ca_cert, found.cert_file, found.key_file),
+    }
+
+
+def _files(*paths: str | None) -> dict[str, str | None]:
+    contents = (Path(path).read_text() if path else None for path in paths)
+    return dict(zip(("ca_file", "cert_file", "key_file"), contents, strict=True))
+
+
+async def test_what_is_empty_counts_as_absent_as_kubectl_does(
+    tmp_path: Path, contents: dict[str, str]
+) -> None:
+    """The library takes an empty field for the value."""
+    ca = write(tmp_path / "ca.crt", contents["CA"])
+    write(tmp_path / "token", "from-file\n")
+    config = kubeconfig({"token": "", "tokenFile": "token", "exec": None, "username": None})
+    config["clusters"][0]["cluster"] = {
+        **TLS,
+        "certificate-authority-data": "",
+        "certificate-authority": "ca.crt",
+        "proxy-url": "",
+        "tls-server-name": None,
+        "insecure-skip-tls-verify": "false",
+    }
+    endpoint = (await load_connection(write(tmp_path / "config", config))).endpoint
+    assert endpoint.authorization == "Bearer from-file"
+    assert endpoint.ca_file == str(ca)
+    assert endpoint.verify
+    config["users"][0]["user"] = {"token": "t0ken", "tokenFile": "", "client-certificate": ""}
+    connection = await load_connection(write(tmp_path / "config", config))
+    assert connection.endpoint.authorization == "Bearer t0ken"
+    assert connection.endpoint.valid_for is None
+
+
+async def test_a_token_of_a_file_comes_before_the_one_beside_it_once_there_is_one(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "config", kubeconfig({"token": "old", "tokenFile": "token"}))
+    now = 1000.0
+    connection = await load_connection(path, clock=lambda: now)
+    for text, found in (("new\n", "new"), ("", "old"), ("newer", "newer")):
+        write(tmp_path / "token", text)
+        now += 61
+        assert (await connection.headers())["Authorization"] == f"Bearer {found}"
+
+
+async def test_a_file_that_is_broken_while_it_is_replaced_leaves_the_former_credentials(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "config", kubeconfig({"tokenFile": "token"}))
+    token, now = write(tmp_path / "token", "first"), 1000.0
+    connection = await load_connection(path, clock=lambda: now)
+    config = kubeconfig({"tokenFile": "token"})
+    for broken in (token, path):
+        for text in ("", "a\nb", "users: [x]\n"):
+            if broken is path or ":" not in text:
+                broken.write_text(text)
+                now += 61
+                assert (await connection.headers())["Authorization"] == "Bearer first", text
+        write(path, config)
+        token.write_text("first")
+    assert "a\nb" not in caplog.text
+    assert "credentials can't be renewed" in caplog.text
+    token.write_text("second")
+    now += 61
+    assert (await connection.headers())["Authorization"] == "Bearer second"
 
 
 async def test_relative_paths_begin_where_the_file_is_that_has_them(tmp_path: Path) -> None:
