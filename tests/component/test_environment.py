@@ -115,6 +115,7 @@ def test_the_demo_runs_in_the_operators_environment_until_the_developers_is_ther
         ("copyrator", "requirements.lock"),
         ("copyrator get rules -A", "requirements.lock"),
         ("python -m copyrator ui", "requirements.lock"),
+        ("python -c from copyrator import cli", "requirements.lock"),
         ("python -m localcluster.bundle push chart", "requirements.lock"),
         ("python -m bench burst", "requirements-dev.lock"),
         ("pytest -m demo", "requirements-dev.lock"),

@@ -725,6 +725,21 @@ def test_what_create_exports_can_be_created(stage, word, namespace):
     stage.delete_rule(word)
 
 
+def test_a_rule_is_created_where_an_operator_serves_it_or_not_at_all(stage, word, namespace):
+    typed = f"create rule {word} --kind ConfigMap --source none"
+    assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
+    stage.delete_rule(word)
+    said = stage.types(f"{typed} -n default", code=1)
+    assert "only those in" in said
+    assert f"-n {stage.home}" in plainly(said).replace("\n", " ")
+    assert stage.api.get(RULES.format("default"))["items"] == []
+    # As for somebody who can't read the operator's settings: it answers by the rule's status.
+    there = namespace(f"{word}-there")
+    said = stage.types(f"{typed} -n {there} --operator-namespace default", code=1)
+    assert f"rule {there}/{word} was created, but only rules in the namespace" in plainly(said)
+    stage.delete_rule(word, there)
+
+
 def advised(said):
     """The commands that an output advises."""
     end = r"(?= (?:explains|lists|prints|shows|retries)|[,;)\n]|$)"

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
 
 import click
 
 from copyrator.api import names
+from copyrator.api.rule_status import RuleReason
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import RESOURCES
-from copyrator.cli.core.output import Format, dump, object_option, show, show_result
+from copyrator.cli.core.installation import find_installation, operator_namespace_option
+from copyrator.cli.core.output import Format, dump, object_option, prose, show, show_result
+from copyrator.cli.core.waiting import wait
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check
+from copyrator.cli.view import rows
+from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.store import name_of
+from copyrator.settings.config import Settings
+
+RESPONSE: Final = 10.0
+"""Seconds in which an operator whose settings aren't known responds to a rule."""
+_DEFAULT: Final = "default"
+"""The namespace of contexts that choose none."""
 
 _export = click.option("--export", is_flag=True, help="Print the manifest; nothing is created.")
 _name = click.argument("name")
@@ -36,17 +47,31 @@ def create() -> None:
 )
 @click.option("--to", multiple=True, metavar="GLOB", help="Target namespaces; default: all.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces to exclude.")
+@operator_namespace_option
 @_export
 @object_option
-def rule(target: Target, name: str, *, export: bool, shape: Format | None, **options: Any) -> None:
+def rule(
+    target: Target,
+    name: str,
+    *,
+    home: str | None,
+    export: bool,
+    shape: Format | None,
+    **options: Any,
+) -> None:
     """Copy a source to other namespaces.
 
-    copyrator create rule creds --source default/registry-creds --to 'team-*' --export
+    Without -n, and without a namespace of the context other than default, the rule is created in
+    the operator's.
+
+    copyrator create rule creds --source default/registry-creds --to 'team-*'
     """
     if bool(options["source"]) == bool(options["selector"]):
         raise click.UsageError("set exactly one of --source and --selector")
     body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**options))
-    _finish(target, "rules", body, shape, export=export)
+    if export and not target.namespace_option:
+        prose(["No namespace is set: apply it in the operator's, or set --namespace."], err=True)
+    _finish(body, shape, partial(_create_rule, target, body, home), export=export)
 
 
 def rule_spec(
@@ -85,6 +110,7 @@ def rule_spec(
 @click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
 @click.option("--interval", metavar="DURATION", help="Interval of polls, such as 5m.")
 @click.option("--project-namespace", metavar="NAMESPACE", help="Namespace of the release.")
+@click.option("--insecure", is_flag=True, help="Use plain HTTP.")
 @_export
 @object_option
 def bundle(
@@ -95,10 +121,10 @@ def bundle(
     copyrator create bundle shop --from registry.example.com/team/shop --version '1.*' --export
     """
     body = _body(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, target, name, bundle_spec(**options))
-    _finish(target, "bundles", body, shape, export=export)
+    _finish(body, shape, partial(_create_bundle, target, body), export=export)
 
 
-def bundle_spec(*, repository: str, **fields: str | None) -> dict[str, Any]:
+def bundle_spec(*, repository: str, **fields: str | bool | None) -> dict[str, Any]:
     """The spec of a Bundle from its options."""
     registry, _, repo = repository.partition("/")
     given = {name: value for name, value in fields.items() if value}
@@ -115,9 +141,13 @@ def _body(
 
 
 def _finish(
-    target: Target, what: str, body: dict[str, Any], shape: Format | None, *, export: bool
+    body: dict[str, Any],
+    shape: Format | None,
+    work: Callable[[], Coroutine[Any, Any, dict[str, Any]]],
+    *,
+    export: bool,
 ) -> None:
-    """Print the manifest, or create the object.
+    """Print the manifest, or create the object by `work`.
 
     Raises:
         Fault: it isn't valid.
@@ -128,10 +158,58 @@ def _finish(
     if export:
         dump(body, Format.YAML) if shape is None else show(body, shape)
         return
-    made = run(_create(target, what, body))
-    show_result(made, f"{what.removesuffix('s')} {name_of(made)} created.", shape)
+    made = run(work())
+    kind = "rule" if body["kind"] == names.RULE_KIND else "bundle"
+    show_result(made, f"{kind} {name_of(made)} created.", shape)
 
 
-async def _create(target: Target, what: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _create_bundle(target: Target, body: dict[str, Any]) -> dict[str, Any]:
     async with target.connect() as client:
-        return await client.create(RESOURCES[what], target.namespace, body)
+        return await client.create(BUNDLES, target.namespace, body)
+
+
+async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -> dict[str, Any]:
+    """Create a rule where an operator serves it.
+
+    Raises:
+        Fault: none serves it, or where one would isn't known.
+    """
+    async with target.connect() as client:
+        installation = await find_installation(client, home)
+        namespace = target.namespace
+        if namespace == _DEFAULT and not target.namespace_option:
+            if not home and not installation.found:
+                raise Fault(
+                    "no operator was found, whose namespace the rule would be created in; set "
+                    "--namespace, or install one"
+                )
+            namespace = installation.settings.namespace
+        if installation.is_read and namespace not in installation.others:
+            _check_served(installation.settings, namespace, body["metadata"]["name"])
+        made = await client.create(RULES, namespace, body)
+        trusted = installation.found and namespace == installation.settings.namespace
+        if installation.is_read or trusted:
+            return made
+        # What the operator serves is only known from its response.
+        made = await wait(client, "rules", made, RESPONSE, lambda now: bool(rows.ready(now)))
+        condition = rows.ready(made)
+        if condition.get("reason") == RuleReason.NOT_TRUSTED:
+            raise Fault(f"rule {name_of(made)} was created, but {condition.get('message')}")
+        return made
+
+
+def _check_served(settings: Settings, namespace: str, name: str) -> None:
+    """Raise a Fault with the remedy if the operator doesn't serve a rule."""
+    where = f"a rule in the namespace {namespace} isn't served"
+    if settings.rule_name not in (None, name):
+        raise Fault(f"the operator serves only the rule named {settings.rule_name} (--rule-name)")
+    if namespace != settings.namespace and not settings.tenant_rules:
+        raise Fault(
+            f"{where}: only those in {settings.namespace} are; create it there with "
+            f"-n {settings.namespace}, or run the operator with --tenant-rules"
+        )
+    if not settings.serves(namespace):
+        raise Fault(
+            f"{where}: the operator serves only {', '.join(settings.watch_namespaces)} "
+            "(--watch-namespaces)"
+        )

@@ -32,13 +32,17 @@ def created(text):
             },
         ),
         (
-            "bundle shop --from r.example.com:5000/team/shop --version 1.* --project-namespace x",
+            "bundle a --from r.example.com:5000/team/shop --version 1.* --project-namespace x",
             {
                 "registry": "r.example.com:5000",
                 "repo": "team/shop",
                 "version": "1.*",
                 "project_namespace": "x",
             },
+        ),
+        (
+            "bundle shop --from 127.0.0.1:5000/team/shop --insecure",
+            {"registry": "127.0.0.1:5000", "repo": "team/shop", "insecure": True},
         ),
     ],
 )
@@ -63,3 +67,9 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
 def test_flags_that_make_no_valid_object_are_refused(flags, code, said):
     result = created(f"{flags} --export")
     assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_a_manifest_without_a_namespace_says_where_it_belongs():
+    printed = created("rule creds --source creds --export")
+    assert "No namespace is set" in printed.stderr
+    assert yaml.safe_load(printed.stdout)["metadata"] == {"name": "creds"}
